@@ -79,7 +79,7 @@ stage() {
     dist) run "$1" "wheels, on bare systems" "$report" bash "$ROOT/tests/dist/run.sh" "$report" ;;
     dist-all) run "$1" "wheels and the source package, on bare systems" "$report" env ST_DIST=all bash "$ROOT/tests/dist/run.sh" "$report" ;;
     emulated) run "$1" "big-endian and 32-bit processors" "$report" bash "$ROOT/tests/emulated/run.sh" "$report" ;;
-    windows) run "$1" "Windows x64: reading" "$report" bash "$ROOT/tests/windows/run.sh" "$report" ;;
+    windows) run "$1" "Windows x64, by wine" "$report" bash "$ROOT/tests/windows/run.sh" "$report" ;;
     abi) run "$1" "ABI check" "" bash "$ROOT/tests/abi/check.sh" ;;
     mutants) run "$1" "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants" ;;
     model) run "$1" "models of the protocol" "" bash "$ROOT/tests/model/run.sh" ;;

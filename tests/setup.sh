@@ -45,6 +45,7 @@ elif [[ $FOR == dist || $FOR == dist-tests ]]; then
   PACKAGES=(git)
   ! command -v dpkg-query >/dev/null || PACKAGES+=("${TO_PACK[@]}")
   [[ $FOR == dist ]] || PACKAGES+=(debootstrap musl)
+  [[ $FOR == dist-tests && ${ST_DIST:-} != all ]] || PACKAGES+=(g++-mingw-w64-x86-64-posix)
   [[ ${ST_DIST:-} != all ]] || PACKAGES+=(qemu-user-static libc6-arm64-cross)
   REQUIREMENTS=("$ROOT/tests/dist/requirements.txt")
 elif [[ $FOR == emulated ]]; then

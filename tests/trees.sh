@@ -8,9 +8,12 @@ configure() {
   local directory=$1
   shift
   set -- -Dunity=on -Dunity_size=8 "$@"
-  local wanted="$ROOT"$'\n'"$*" stamp=$directory/.options now
+  # A tree takes from its cross file what that said when it was set up.
+  local of="$ROOT" given stamp=$directory/.options wanted now
+  for given; do [[ ! -f $given ]] || of+=" $(cksum <"$given")"; done
+  wanted=$of$'\n'"$*"
   now=$(cat "$stamp" 2>/dev/null || true)
-  if [[ ! -f $directory/build.ninja || ${now%%$'\n'*} != "$ROOT" ]]; then
+  if [[ ! -f $directory/build.ninja || ${now%%$'\n'*} != "$of" ]]; then
     rm -rf "$directory"/{build.ninja,.ninja_deps,.ninja_log,meson-info,meson-logs,meson-private,meson-uninstalled,core,capi,bindings,tests}
     mkdir -p "$directory"
     meson setup "$directory" "$ROOT" "$@" >"$directory/setup.log" 2>&1 || { cat "$directory/setup.log"; return 1; }

@@ -66,9 +66,18 @@ void unmap_file(void *mapping, size_t) {
 }
 
 FileState state_of(const std::string &path) {
-  struct stat s;
-  if (stat(path.c_str(), &s) != 0) return {};
-  return {true, 0, s.st_size, s.st_mtime, 0};
+  constexpr DWORD with_others = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+  const HANDLE file = CreateFileA(path.c_str(), FILE_READ_ATTRIBUTES, with_others, nullptr, OPEN_EXISTING,
+                                  FILE_FLAG_BACKUP_SEMANTICS, nullptr);
+  if (file == INVALID_HANDLE_VALUE) return {};
+  BY_HANDLE_FILE_INFORMATION info = {};
+  GetFileInformationByHandle(file, &info);
+  CloseHandle(file);
+  const auto joined = [](DWORD high, DWORD low) { return uint64_t{high} << 32 | low; };
+  const uint64_t ticks = joined(info.ftLastWriteTime.dwHighDateTime, info.ftLastWriteTime.dwLowDateTime);
+  return {true, joined(info.nFileIndexHigh, info.nFileIndexLow),
+          static_cast<int64_t>(joined(info.nFileSizeHigh, info.nFileSizeLow)), static_cast<int64_t>(ticks / 10000000),
+          static_cast<int64_t>(ticks % 10000000)};
 }
 
 // Rights are those that the folder gives.

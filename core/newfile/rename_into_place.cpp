@@ -1,4 +1,5 @@
 // How a temporary takes its name: durable before, and then the name, durable too.
+#include <cerrno>
 #include <new>
 
 #include "newfile/temporary_file.h"
@@ -17,8 +18,12 @@ Result<void> TemporaryFile::rename_to(const os::Location &to) {
   const int renamed = os::repeat_interrupted(
       [&] { return env().renameat(target_.dir(), temporary_.c_str(), to.dir(), to.name().c_str()); });
   // An error may come after the fact (a network filesystem): look.
-  if (renamed < 0 && !stands(to)) return Failure(file_.error(-renamed, "rename"));
-  return {};
+  if (renamed >= 0 || stands(to)) return {};
+  Error e = file_.error(-renamed, "rename");
+  if (renamed == -ETXTBSY)  // Windows alone
+    e.message = text("another program keeps ", in_quotes(to.path()),
+                     " open, and lets nobody replace it; close it there, and try again");
+  return Failure(std::move(e));
 }
 
 Result<void> TemporaryFile::rename() {

@@ -43,7 +43,7 @@ int SourceEnv::read(std::span<const Source::Range> ranges) {
   if (in_child()) return -EOPNOTSUPP;
   reads_.acquire();
   struct Return {
-    std::counting_semaphore<> &to;
+    Permits &to;
     ~Return() { to.release(); }
   } const give_back{reads_};
   return -source_->read(ranges);

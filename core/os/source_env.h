@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <semaphore>
 #include <span>
 #include <string>
 
 #include "base/error.h"
+#include "base/permits.h"
 #include "os/env.h"
 
 namespace st::os {
@@ -128,7 +128,7 @@ class SourceEnv final : public Env {
   Env &process_ = Env::posix();
   const uint64_t generation_;  // of the process that made it
   const std::unique_ptr<Source> source_;
-  std::counting_semaphore<> reads_;  // that may still begin
+  Permits reads_;  // that may still begin
 };
 
 // Opens what has this name where the others are.

@@ -8,6 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef _WIN32 /* whose remove() takes no folder */
+#include <direct.h>
+#define remove_folder _rmdir
+#else
+#define remove_folder remove
+#endif
+
 static int failures = 0;
 
 #define CHECK(condition)                                                                                        \
@@ -454,7 +461,7 @@ static void shards(const char *path) {
   st_close(file);
   CHECK_STATUS(ST_OK, st_join(index, joined, NULL));
   CHECK(remove(joined) == 0 && remove(index) == 0 && remove(one) == 0 && remove(two) == 0);
-  CHECK(remove("lifecycle-shards") == 0);
+  CHECK(remove_folder("lifecycle-shards") == 0);
 }
 
 int main(int argc, char **argv) {

@@ -1,7 +1,5 @@
 #include "ledger.h"
 
-#include <sys/mman.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,16 +9,19 @@ namespace st::testing {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "a lock would die with its holder");
 
-Ledger &Ledger::create() {
-  const size_t bytes = sizeof(Ledger) + most_versions * sizeof(Entry);
-  void *memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) std::perror("mmap"), std::exit(1);
-  return *new (memory) Ledger(reinterpret_cast<Entry *>(static_cast<Ledger *>(memory) + 1));
+const char Ledger::anchor[] = "nothing yet";
+
+size_t Ledger::bytes() {
+  return sizeof(Ledger) + most_versions * sizeof(Entry);
+}
+
+Ledger &Ledger::make(void *memory) {
+  return *new (memory) Ledger();
 }
 
 Ledger::Entry &Ledger::entry(uint64_t version) {
   if (version >= most_versions) std::fprintf(stderr, "the ledger is full\n"), std::_Exit(1);
-  return entries_[version];
+  return entries()[version];
 }
 
 void Ledger::intend(uint32_t worker, uint64_t version, uint32_t tensors, uint64_t brings_back) {
@@ -64,7 +65,7 @@ std::vector<Transaction> Ledger::since_start() const {
   std::vector<Transaction> log;
   for (uint64_t t = 0; t < seen_count_; ++t) log.push_back({seen_[t], 1u << t, 0, 0, true});
   for (uint64_t v = first_version_; v < next_version_; ++v) {
-    const Entry &e = entries_[v];
+    const Entry &e = entries()[v];
     if (e.state == acknowledged || e.state == buried)
       log.push_back({e.brings_back ? e.brings_back.load() : v, e.tensors, e.start, e.end, e.state == acknowledged});
   }
@@ -79,8 +80,7 @@ void Ledger::start_over(const std::vector<uint64_t> &seen) {
 
 std::string Ledger::described(uint32_t worker) const {
   const Worker &w = workers_[worker];
-  const char *what = w.doing;
-  return std::string(what ? what : "nothing yet") + ", version " + std::to_string(w.version);
+  return std::string(anchor + w.doing) + ", version " + std::to_string(w.version);
 }
 
 }  // namespace st::testing

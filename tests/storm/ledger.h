@@ -19,8 +19,11 @@ class Ledger {
  public:
   static constexpr uint32_t most_workers = 64;
 
-  // In shared memory; never freed.
-  static Ledger &create();
+  // In memory that its processes share, zeroes at first; they may have it at different addresses. Only the first makes
+  // it.
+  static size_t bytes();
+  static Ledger &make(void *memory);
+  static Ledger &at(void *memory) { return *static_cast<Ledger *>(memory); }
 
   // ---- a worker's side
   // A version that nobody has used. Promises nothing yet.
@@ -34,7 +37,9 @@ class Ledger {
   void complain(const std::string &what);
 
   // What a worker is at, for a dump if the storm stops.
-  void doing(uint32_t worker, const char *what) { workers_[worker].doing.store(what, std::memory_order_relaxed); }
+  void doing(uint32_t worker, const char *what) {
+    workers_[worker].doing.store(what - anchor, std::memory_order_relaxed);
+  }
 
   // Set before there are workers: the storage fails now and then, and calls may say so.
   std::atomic<bool> rough = false;
@@ -64,12 +69,18 @@ class Ledger {
     std::atomic<uint32_t> tensors, state;
   };
   struct Worker {
-    std::atomic<uint64_t> version;    // under way; 0: none
-    std::atomic<const char *> doing;  // a literal, which forked children have at the same place
+    std::atomic<uint64_t> version;  // under way; 0: none
+    std::atomic<ptrdiff_t> doing;   // a literal of the program, as all of its processes have it: from `anchor` on
   };
   static constexpr uint64_t most_versions = uint64_t{1} << 24;
 
-  explicit Ledger(Entry *entries) : entries_(entries) {}
+  static const char anchor[];
+
+  Ledger() = default;
+  Entry *entries() {
+    return reinterpret_cast<Entry *>(this + 1);
+  }  // most_versions, in pages that cost nothing until touched
+  const Entry *entries() const { return reinterpret_cast<const Entry *>(this + 1); }
   Entry &entry(uint64_t version);
 
   std::atomic<uint64_t> clock_ = 1, next_version_ = 1;
@@ -78,7 +89,6 @@ class Ledger {
   uint64_t first_version_ = 1;
   uint64_t seen_count_ = 0, seen_[32] = {};
   Worker workers_[most_workers] = {};
-  Entry *const entries_;  // most_versions of them, in pages that cost nothing until touched
 };
 
 }  // namespace st::testing

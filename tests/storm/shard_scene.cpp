@@ -191,7 +191,7 @@ Scene::Tidied ShardScene::tidy() const {
   std::set<std::string> expected(hosts_[0].paths.begin(), hosts_[0].paths.end());
   expected.insert(path());
   for (const auto &entry : fs::directory_iterator(hosts_[0].model))
-    if (!expected.contains(entry.path().string())) return {{}, entry.path().string()};
+    if (!expected.contains(entry.path().generic_string())) return {{}, entry.path().generic_string()};
   return {};
 }
 

@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +38,7 @@
 
 #include "file_scene.h"
 #include "shard_scene.h"
+#include "verdict.h"
 
 namespace fs = std::filesystem;
 using namespace st::testing;
@@ -121,6 +121,14 @@ class StockReader {
   int quit_ = -1;
   FILE *from_ = nullptr;
 };
+
+// Never freed.
+Ledger &shared_ledger() {
+  void *memory =
+      ::mmap(nullptr, Ledger::bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) std::perror("mmap"), std::exit(1);
+  return Ledger::make(memory);
+}
 
 class Storm {
  public:
@@ -276,19 +284,8 @@ class Storm {
       views.emplace_back(seen + j * scene_.cells(), seen + (j + 1) * scene_.cells());
     ::munmap(seen, 4096);
 
-    if (ledger_.has_complaint()) return ledger_.complaint();
-    for (const auto &view : views)
-      if (view != views.front()) return "several opened the file at once, and did not see the same";
+    if (std::string why = why_wrong(scene_, ledger_, views); !why.empty()) return why;
     const auto &versions = views.front();
-    for (const uint32_t group : scene_.groups())
-      for (uint32_t first = static_cast<uint32_t>(std::countr_zero(group)), c = first; c < scene_.cells(); ++c)
-        if ((group >> c & 1) && versions[c] != versions[first])
-          return "cells " + std::to_string(first) + " and " + std::to_string(c) +
-                 " only change together, but hold versions " + std::to_string(versions[first]) + " and " +
-                 std::to_string(versions[c]);
-    if (std::string why = why_not_serial(ledger_.since_start(), versions); !why.empty()) return why;
-    if (const st_status status = st_verify(scene_.path().c_str(), nullptr); status != ST_OK)
-      return std::string("st_verify: ") + st_last_error();
     // A reader may be amid a recovery that it began before, and then the rest is left to it.
     const auto begin = Clock::now();
     Scene::Tidied tidied;
@@ -324,7 +321,7 @@ class Storm {
 
   const Settings &settings_;
   const Scene &scene_;
-  Ledger &ledger_ = Ledger::create();
+  Ledger &ledger_ = shared_ledger();
   std::mt19937_64 random_;
   std::vector<pid_t> pids_;  // writers, then readers; 0: dead
   pid_t trouble_ = 0;        // its process; 0: there is none

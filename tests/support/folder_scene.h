@@ -61,8 +61,8 @@ class FolderScene : public ::testing::Test {
   static std::map<std::string, std::string> all_of(const std::string &folder) {
     std::map<std::string, std::string> all;
     for (const auto &entry : std::filesystem::recursive_directory_iterator(folder)) {
-      const std::string name = entry.path().lexically_relative(folder);
-      all[name] = entry.is_regular_file() ? bytes_of(entry.path()) : "no file";
+      const std::string name = entry.path().lexically_relative(folder).generic_string();
+      all[name] = entry.is_regular_file() ? bytes_of(entry.path().string()) : "no file";
     }
     return all;
   }

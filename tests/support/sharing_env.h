@@ -43,7 +43,8 @@ class SharingEnv : public FaultEnv {
   }
   int fsync(int fd) override {
     struct stat s;
-    if (const int error = note(::fstat(fd, &s) == 0 && S_ISDIR(s.st_mode) ? "f:sync" : "j:sync"); error) return error;
+    if (const int error = note(os::Env::posix().fstat(fd, &s) == 0 && S_ISDIR(s.st_mode) ? "f:sync" : "j:sync"); error)
+      return error;
     return FaultEnv::fsync(fd);
   }
   int fstatfs(int fd, struct statfs *out) override {

@@ -1,8 +1,5 @@
 #include "sim_env.h"
 
-#include <sys/mman.h>
-#include <sys/sysmacros.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -576,14 +573,11 @@ int SimEnv::lock(int fd, int command, struct flock *lock) {
 
 int SimEnv::mmap(size_t n, int protection, int flags, int fd, void **out) {
   if (fd >= 0) return -ENODEV;  // files are read into owned memory
-  void *address = ::mmap(nullptr, n, protection, flags, -1, 0);
-  if (address == MAP_FAILED) return -errno;
-  *out = address;
-  return 0;
+  return os::Env::posix().mmap(n, protection, flags, -1, out);
 }
 
 int SimEnv::munmap(void *address, size_t n) {
-  return ::munmap(address, n) < 0 ? -errno : 0;
+  return os::Env::posix().munmap(address, n);
 }
 
 int SimEnv::random(void *out, size_t n) {

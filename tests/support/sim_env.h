@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "bound.h"
+#include "base/error_number.h"
 #include "os/env.h"
 
 namespace st::testing {

@@ -1,7 +1,5 @@
 #include "stale_env.h"
 
-#include <sys/sysmacros.h>
-
 #include <algorithm>
 #include <cstring>
 #include <vector>

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "format/header.h"
+#include "os/env.h"
 #include "serialise_header.h"
 
 namespace st::testing {
@@ -93,6 +94,18 @@ inline void poke(const std::string &path, uint64_t offset, std::string_view byte
   std::fstream io(path, std::ios::binary | std::ios::in | std::ios::out);
   io.seekp(static_cast<std::streamoff>(offset));
   io.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+// As a stock writer does it: a new file, renamed over the old one, also where somebody has that open.
+inline void replace_by(const std::string &path, std::string_view bytes) {
+  const std::filesystem::path at = path;
+  static std::atomic<unsigned> made = 1000000;  // the name ends as that of a temporary
+  const std::string name = at.filename().string(), fresh = "." + name + ".st-tmp-000000000" + std::to_string(made++);
+  os::Env &env = os::Env::posix();
+  put_bytes((at.parent_path() / fresh).string(), bytes);
+  const int folder = env.openat(AT_FDCWD, at.parent_path().string().c_str(), O_RDONLY | O_DIRECTORY, 0);
+  EXPECT_EQ(env.renameat(folder, fresh.c_str(), folder, name.c_str()), 0);
+  env.close(folder);
 }
 
 inline std::vector<std::string> names_in(const std::string &folder) {

@@ -1,5 +1,7 @@
 // What a program on Windows may do by the C ABI: read. It may change nothing, and is told why.
+#ifndef NOMINMAX
 #define NOMINMAX
+#endif
 #include <windows.h>
 
 #include "../unit/capi/scene.h"

@@ -41,12 +41,13 @@ def models(tmp_path: Path) -> Path:
     return folder
 
 
-def run(program: list[str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*program, *arguments], cwd=folder, capture_output=True, timeout=120)
+def run(program: list[str], folder: Path, *arguments: str, **set_: str) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, **set_}
+    return subprocess.run([*program, *arguments], cwd=folder, capture_output=True, timeout=120, env=environment)
 
 
-def wine(stctl: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return run(["/usr/lib/wine/wine64", str(stctl)], folder, *arguments)
+def wine(stctl: Path, folder: Path, *arguments: str, **set_: str) -> subprocess.CompletedProcess[bytes]:
+    return run(["/usr/lib/wine/wine64", str(stctl)], folder, *arguments, **set_)
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "größe €.safetensors"])
@@ -89,6 +90,47 @@ def test_changes_are_refused(stctl: Path, models: Path, command: tuple[str, ...]
     assert answer.returncode != 0
     assert file.read_bytes() == before
     assert len(list(models.iterdir())) == 2
+
+
+STEPS = [
+    ("update", "model.safetensors", "w", "--fill", "7"),
+    ("update", "model.safetensors", "größe €", "--slice", "1,:", "--fill", "-1"),
+    ("put", "model.safetensors", "--from", "größe €.safetensors", "w"),
+    ("put", "model.safetensors", "new", "--from-raw", "raw", "--dtype", "U8", "--shape", "3"),
+    ("mv", "model.safetensors", "layer.*", "block.*"),
+    ("rm", "model.safetensors", "new"),
+    ("meta", "model.safetensors", "größe=klein", "author=me"),
+    ("compact", "model.safetensors"),
+    ("edit", "model.safetensors", "--rm", "w", "--mv", "block.*", "layer.*", "--meta", "a=b"),
+    ("diff", "model.safetensors", "größe €.safetensors", "-o", "delta"),
+    ("patch", "model.safetensors", "delta", "--reverse", "back"),
+    ("patch", "model.safetensors", "back", "--atomic"),
+    ("merge", "model.safetensors", "delta", "merged.safetensors"),
+    ("shard", "model.safetensors", "sharded", "--max-size", "16"),
+    ("update", "sharded", "größe €", "--fill", "3"),
+    ("edit", "sharded", "--mv", "größe €", "ü", "--meta", "a=c"),
+    ("put", "sharded", "--from", "größe €.safetensors", "w"),
+    ("recover", "sharded"),
+    ("join", "sharded", "joined.safetensors"),
+    ("rm", "model.safetensors", "no such tensor"),
+    ("verify", "model.safetensors", "merged.safetensors", "joined.safetensors", "sharded"),
+]
+
+
+def all_of(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else b"" for p in folder.rglob("*")}
+
+
+def test_it_changes_files_as_on_linux_to_the_last_byte(stctl: Path, models: Path) -> None:
+    (models / "raw").write_bytes(b"abc")
+    linux = models.parent / "linux" / models.name
+    shutil.copytree(models, linux)
+    for step in STEPS:
+        here, there = run([os.environ["STCTL"]], linux, *step), wine(stctl, models, *step, ST_WINDOWS_CHANGES="1")
+        right = (here.returncode, here.stdout.decode(), here.stderr.decode().replace(str(linux), str(models)))
+        said = (there.returncode, there.stdout.decode(), there.stderr.decode().replace("Z:/", "/"))
+        assert said == right, step
+        assert all_of(models) == all_of(linux), step
 
 
 def objdump() -> str:

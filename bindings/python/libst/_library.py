@@ -1,14 +1,14 @@
-"""Find libst.so.2 and load it.
+"""Find libst.so.2, or libst-2.dll, and load it.
 
 In this order: the file that the environment's LIBST_LIBRARY names, the library
-beside this file (where a wheel has it), the system's `libst.so.2`.
+beside this file (where a wheel has it), the system's.
 """
 
 import ctypes
 import os
 import sys
 
-SONAME = "libst.so.2"
+SONAME = "libst-2.dll" if os.name == "nt" else "libst.so.2"
 MAJOR = 2
 
 
@@ -28,7 +28,7 @@ def _load() -> tuple[ctypes.CDLL, str]:
     try:
         return ctypes.CDLL(path), path
     except OSError as error:
-        if os.path.exists(path) and os.statvfs(path).f_flag & getattr(os, "ST_NOEXEC", 0):
+        if hasattr(os, "statvfs") and os.path.exists(path) and os.statvfs(path).f_flag & getattr(os, "ST_NOEXEC", 0):
             why = f"{path} cannot be loaded: its filesystem is mounted noexec. Let LIBST_LIBRARY name a copy elsewhere"
         raise ImportError(f"{why} (the system says: {error}).") from None
 

@@ -110,7 +110,6 @@ int path_of_handle(HANDLE handle, std::string *out) {
 }
 
 int open_at(HANDLE root, const std::wstring &name, const Opening &how, HANDLE *out) {
-  constexpr ULONG all = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
   UNICODE_STRING shown = {};
   shown.Buffer = const_cast<wchar_t *>(name.data());
   if (name.size() > 32000) return -ENAMETOOLONG;
@@ -119,7 +118,7 @@ int open_at(HANDLE root, const std::wstring &name, const Opening &how, HANDLE *o
   InitializeObjectAttributes(&attributes, &shown, OBJ_CASE_INSENSITIVE, root, nullptr);
   IO_STATUS_BLOCK done;
   return of_status(::NtCreateFile(
-      out, how.access | SYNCHRONIZE, &attributes, &done, nullptr, FILE_ATTRIBUTE_NORMAL, all, how.disposition,
+      out, how.access | SYNCHRONIZE, &attributes, &done, nullptr, FILE_ATTRIBUTE_NORMAL, how.share, how.disposition,
       how.options | FILE_SYNCHRONOUS_IO_NONALERT | FILE_OPEN_FOR_BACKUP_INTENT, nullptr, 0));
 }
 

@@ -76,6 +76,7 @@ struct Opening {
   ACCESS_MASK access;
   ULONG disposition = 1;  // FILE_OPEN
   ULONG options = 0;
+  ULONG share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
 };
 // `root` null: `name` is an nt_path. Else a name in that folder, or "" for the folder itself. A handle, or -errno.
 int open_at(HANDLE root, const std::wstring &name, const Opening &how, HANDLE *out);

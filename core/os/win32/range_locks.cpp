@@ -15,7 +15,8 @@ constexpr uint64_t first = uint64_t{1} << 62, of_files = uint64_t{1} << 61, whol
 constexpr uint64_t end_of_all = first + of_files + 1024, mutex_byte = end_of_all;
 
 uint64_t place_of(uint64_t offset) {
-  return first + (offset < whole ? std::min(offset, of_files) : of_files + std::min<uint64_t>(offset - whole, 1024));
+  return first +
+         (offset < whole ? std::min(offset, of_files - 1) : of_files + std::min<uint64_t>(offset - whole, 1024));
 }
 
 int lock(HANDLE handle, uint64_t begin, uint64_t n, bool exclusive) {
@@ -67,7 +68,7 @@ void RangeLocks::drop(HANDLE handle, const Range &range) {
 
 RangeLocks::Range RangeLocks::range_of(const struct flock &lock) {
   const auto begin = static_cast<uint64_t>(lock.l_start), length = static_cast<uint64_t>(lock.l_len);
-  return {place_of(begin), length == 0 ? end_of_all : place_of(begin + length), lock.l_type == F_WRLCK};
+  return {place_of(begin), length == 0 ? end_of_all : place_of(begin + length - 1) + 1, lock.l_type == F_WRLCK};
 }
 
 // Under the mutex. What of it is held already goes first, and comes back in its new shape, or in the old one.
@@ -122,8 +123,18 @@ int RangeLocks::ask(int fd, struct flock *asked) {
   for (const Range &r : held)
     if (r.begin < range.end && range.begin < r.end) own.push_back(r);
   for (const Range &r : own) drop(handle, r);
-  const int taken = take(handle, range);
-  if (taken == 0) drop(handle, range);
+  const auto try_it = [&](bool exclusive) {
+    const Range wanted{range.begin, range.end, exclusive};
+    const int r = take(handle, wanted);
+    if (r == 0) drop(handle, wanted);
+    return r;
+  };
+  int taken = try_it(range.exclusive);
+  // An exclusive lock, or shared ones? Nobody takes any meanwhile, but some may go.
+  if (taken == -EAGAIN && range.exclusive && try_it(false) == 0) {
+    taken = try_it(true);
+    if (taken == -EAGAIN) asked->l_type = F_RDLCK;
+  }
   for (const Range &r : own) take(handle, r);
   if (taken == -EAGAIN) return 0;
   asked->l_type = F_UNLCK;

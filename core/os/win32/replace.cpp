@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/hash.h"
 #include "os/win32/nt.h"
 #include "os/win32/replace.h"
 
@@ -17,9 +18,10 @@ namespace {
 constexpr int rename_information = 10, rename_information_ex = 65, disposition_information = 13,
               disposition_information_ex = 64;
 constexpr std::wstring_view gone_prefix = L".st-gone-", replaced = L".st-replaced-by-", journals = L".st-journal";
+constexpr size_t digits = 16;  // at the end of the name of a temporary, and of what it replaced
 constexpr LONGLONG time_of_removed = 119651168960000000;  // 1980-02-29 03:34:56, when hardly a file was changed
 
-std::atomic<bool> lacks_posix{false};
+std::atomic<bool> lacks_posix{false}, left_aside{false};
 
 // Does the system remove and replace open files as POSIX has it (Windows 10 1709, on NTFS)? Known by what it answered.
 bool has_posix_semantics() {
@@ -92,36 +94,48 @@ HANDLE place_aside(HANDLE dir, OwnHandle *other) {
 
 constexpr Opening to_remove{DELETE | FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES, 1, FILE_OPEN_REPARSE_POINT};
 
-// What lies aside because it was mapped when it was removed.
-void sweep(HANDLE dir, std::wstring_view prefix) {
-  std::vector<std::wstring> names;
-  if (list_names(dir, &names) < 0) return;
-  for (const std::wstring &name : names) {
-    if (!name.starts_with(prefix)) continue;
-    OwnHandle left;
-    if (open_at(dir, name, to_remove, left.out()) >= 0) dispose(left.get());
-  }
+std::wstring_view digits_of(std::wstring_view name) {
+  return name.size() > digits && name[name.size() - digits - 1] == L'-' ? name.substr(name.size() - digits)
+                                                                        : std::wstring_view();
 }
 
-// The 16 digits at the end of a temporary's name.
-std::wstring_view digits_of(std::wstring_view temporary) {
-  constexpr size_t digits = 16;
-  return temporary.size() > digits && temporary[temporary.size() - digits - 1] == L'-'
-             ? temporary.substr(temporary.size() - digits)
-             : std::wstring_view();
+bool is_replaced(std::wstring_view name) {
+  return name.starts_with(L'.') && name.size() > replaced.size() + digits &&
+         name.substr(0, name.size() - digits).ends_with(replaced);
+}
+
+// The temporary that is to replace it, or has replaced it.
+bool is_temporary_for(std::wstring_view name, std::wstring_view old) {
+  return name.starts_with(L'.') && name.find(L".st-") != std::wstring_view::npos && !is_replaced(name) &&
+         digits_of(name) == digits_of(old);
+}
+
+// Where what is replaced goes, up to the digits: with the name, or what fits of it and the hash of all of it.
+std::wstring place_of_replaced(const std::wstring &name) {
+  constexpr size_t longest = 255, most = longest - 1 - replaced.size() - digits;
+  std::string fitting = narrow(name);
+  if (fitting.size() > most) {
+    constexpr char hex[] = "0123456789abcdef";
+    uint64_t hash = hash64(fitting.data(), fitting.size());
+    size_t n = most - digits - 1;
+    while (n > 0 && (static_cast<unsigned char>(fitting[n]) & 0xC0) == 0x80) --n;
+    fitting.resize(n);
+    fitting += '~';
+    for (size_t i = 0; i < digits; ++i, hash >>= 4) fitting += hex[hash & 15];
+  }
+  return L"." + wide(fitting) + std::wstring(replaced);
 }
 
 int exchange(HANDLE handle, std::wstring_view from, HANDLE to_dir, const std::wstring &to) {
-  constexpr int attempts = 20;
-  const std::wstring_view digits = digits_of(from);
-  if (digits.empty()) return -EBUSY;
-  const std::wstring aside = L"." + to + std::wstring(replaced);
+  constexpr int attempts = 200;
+  if (digits_of(from).empty()) return -EBUSY;
+  const std::wstring aside = place_of_replaced(to) + std::wstring(digits_of(from));
   int r = -EBUSY;
   for (int i = 0; i < attempts; ++i) {
     OwnHandle old;
     r = open_at(to_dir, to, to_remove, old.out());
     if (r < 0 && r != -ENOENT) return r;
-    if (r >= 0 && (r = rename_plainly(old.get(), to_dir, aside + std::wstring(digits), true)) < 0) return r;
+    if (r >= 0 && (r = rename_plainly(old.get(), to_dir, aside, true)) < 0) return r;
     r = rename_plainly(handle, to_dir, to, false);
     if (r == -EEXIST) continue;  // somebody has given the old one its name back
     if (r < 0) {
@@ -130,10 +144,10 @@ int exchange(HANDLE handle, std::wstring_view from, HANDLE to_dir, const std::ws
     }
     if (old.get()) {
       mark_removed(old.get());
-      dispose(old.get());
+      if (dispose(old.get()) < 0) left_aside = true;
       old.close();
     }
-    sweep(to_dir, aside);
+    sweep(to_dir);
     return 0;
   }
   return r;
@@ -153,14 +167,35 @@ int remove_by_name_aside(HANDLE handle, HANDLE dir, const std::wstring &name, bo
     return r;
   }
   if (!is_folder) mark_removed(handle);
-  sweep(aside, gone_prefix);
+  if (r < 0) left_aside = true;
+  sweep(aside);
   return 0;
 }
 
 }  // namespace
 
+bool has_left_something() {
+  return left_aside.load(std::memory_order_relaxed);
+}
+
 bool is_aside(std::wstring_view name) {
-  return name.starts_with(gone_prefix);
+  return name.starts_with(gone_prefix) || is_replaced(name);
+}
+
+// What was replaced may go when its temporary is gone, which then has its name. To look for that later than for the
+// file itself is right: a temporary goes once, and comes never.
+void sweep(HANDLE dir) {
+  std::vector<std::wstring> names, later;
+  if (list_names(dir, &names) < 0) return;
+  std::erase_if(names, [](const std::wstring &name) { return !is_aside(name); });
+  if (names.empty() || list_names(dir, &later) < 0) return;
+  for (const std::wstring &name : names) {
+    const bool undecided = is_replaced(name) && std::any_of(later.begin(), later.end(), [&](const std::wstring &n) {
+                             return is_temporary_for(n, name);
+                           });
+    OwnHandle left;
+    if (!undecided && open_at(dir, name, to_remove, left.out()) >= 0) dispose(left.get());  // unless it is mapped
+  }
 }
 
 int rename_entry(HANDLE handle, const std::wstring &from, HANDLE to_dir, const std::wstring &to) {
@@ -171,7 +206,10 @@ int rename_entry(HANDLE handle, const std::wstring &from, HANDLE to_dir, const s
     if (posix_answers(r) && r != -EACCES && r != -EBUSY) return r;
   }
   r = rename_plainly(handle, to_dir, to, true);
-  return r == -EACCES || r == -EBUSY ? exchange(handle, from, to_dir, to) : r;
+  if (r != -EACCES && r != -EBUSY) return r;
+  OwnHandle folder;
+  const Opening look{FILE_READ_ATTRIBUTES, 1, FILE_DIRECTORY_FILE | FILE_OPEN_REPARSE_POINT};
+  return open_at(to_dir, to, look, folder.out()) >= 0 ? -EISDIR : exchange(handle, from, to_dir, to);
 }
 
 int remove_entry(HANDLE handle, HANDLE dir, const std::wstring &name, bool is_folder) {
@@ -188,21 +226,27 @@ bool is_removed_by(const FILETIME &changed) {
          changed.dwHighDateTime == static_cast<DWORD>(time_of_removed >> 32);
 }
 
-bool restore_replaced(HANDLE dir, const std::wstring &name) {
-  const std::wstring beside = L"." + name + L".st-", aside = L"." + name + std::wstring(replaced);
+Aside restore_replaced(HANDLE dir, const std::wstring &name) {
+  const std::wstring aside = place_of_replaced(name);
   std::vector<std::wstring> names;
-  if (list_names(dir, &names) < 0) return false;
-  std::erase_if(names, [&](const std::wstring &n) { return !n.starts_with(beside); });
+  if (list_names(dir, &names) < 0) return Aside::none;
+  Aside found = Aside::none;
   for (const std::wstring &old : names) {
-    if (!old.starts_with(aside)) continue;
-    const bool undecided = std::any_of(names.begin(), names.end(), [&](const std::wstring &n) {
-      return !n.starts_with(aside) && n.ends_with(digits_of(old));
-    });
-    OwnHandle file;
-    if (undecided && open_at(dir, old, to_remove, file.out()) >= 0 && rename_plainly(file.get(), dir, name, false) >= 0)
-      return true;
+    if (!is_replaced(old) || !old.starts_with(aside) || old.size() != aside.size() + digits) continue;
+    const auto temporary =
+        std::find_if(names.begin(), names.end(), [&](const std::wstring &n) { return is_temporary_for(n, old); });
+    if (temporary == names.end()) {
+      found = std::max(found, Aside::replaced);
+      continue;
+    }
+    found = Aside::undecided;
+    // Whoever is at it has the temporary open to rename it, and then this fails. Else nobody may, until it is closed.
+    const Opening alone{FILE_READ_DATA, 1, FILE_OPEN_REPARSE_POINT, FILE_SHARE_READ | FILE_SHARE_WRITE};
+    OwnHandle kept, file;
+    if (open_at(dir, *temporary, alone, kept.out()) >= 0 && open_at(dir, old, to_remove, file.out()) >= 0)
+      rename_plainly(file.get(), dir, name, false);
   }
-  return false;
+  return found;
 }
 
 }  // namespace st::os

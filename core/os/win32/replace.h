@@ -15,10 +15,16 @@ int rename_entry(HANDLE handle, const std::wstring &from, HANDLE to_dir, const s
 int remove_entry(HANDLE handle, HANDLE dir, const std::wstring &name, bool is_folder);
 // Has an open file that was last changed then been removed by a name aside?
 bool is_removed_by(const FILETIME &changed);
-// Is it the name of what was removed, and is open still?
+// Is it the name of what was removed or replaced, and is perhaps open still?
 bool is_aside(std::wstring_view name);
-// True: there was no such entry, as a process died while it replaced the file; the old file has its name again.
-bool restore_replaced(HANDLE dir, const std::wstring &name);
+// Has this process left something aside that was mapped?
+bool has_left_something();
+// Removes what lies aside, but for what is mapped still.
+void sweep(HANDLE dir);
+// There is no such entry. A process that was to replace the file may have died on the way: then the old file has its
+// name again. What lies aside of that name: nothing, what was replaced, or what a process is about to replace, or was.
+enum class Aside { none, replaced, undecided };
+Aside restore_replaced(HANDLE dir, const std::wstring &name);
 
 // All but . and ..; `dir` must be open to be listed.
 int list_names(HANDLE dir, std::vector<std::wstring> *out);

@@ -129,6 +129,9 @@ constexpr uint32_t major(dev_t dev) {
 constexpr uint32_t minor(dev_t dev) {
   return static_cast<uint32_t>(dev);
 }
+constexpr dev_t makedev(uint32_t major, uint32_t minor) {
+  return dev_t{major} << 32 | minor;
+}
 
 namespace os {
 inline constexpr const char *never_in_names = "/\\:";  // a colon leads to a stream of a file, or to a drive

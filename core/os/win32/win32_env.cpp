@@ -74,6 +74,18 @@ DWORD link_tag(HANDLE handle, DWORD attributes) {
   return tag.ReparseTag == IO_REPARSE_TAG_SYMLINK || tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT ? tag.ReparseTag : 0;
 }
 
+// wine forgets the volume of a file that was renamed while it was open, and knows that of its folder.
+DWORD volume_of_folder(HANDLE handle) {
+  std::string path;
+  if (path_of_handle(handle, &path) < 0) return 0;
+  path.resize(std::min(path.rfind('/'), path.size()));
+  OwnHandle folder;
+  BY_HANDLE_FILE_INFORMATION info = {};
+  if (open_at(nullptr, nt_path((path + "/").c_str()), {FILE_READ_ATTRIBUTES}, folder.out()) >= 0)
+    ::GetFileInformationByHandle(folder.get(), &info);
+  return info.dwVolumeSerialNumber;
+}
+
 int look_at(HANDLE handle, struct stat *out) {
   BY_HANDLE_FILE_INFORMATION info;
   FILE_STANDARD_INFO standard = {};
@@ -82,7 +94,8 @@ int look_at(HANDLE handle, struct stat *out) {
   *out = {};
   const bool is_folder = info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY;
   const bool is_fixed = info.dwFileAttributes & FILE_ATTRIBUTE_READONLY;
-  out->st_dev = uint64_t{is_remote(handle) ? 0u : 1u} << 32 | info.dwVolumeSerialNumber;
+  if (info.dwVolumeSerialNumber == 0) info.dwVolumeSerialNumber = volume_of_folder(handle);
+  out->st_dev = makedev(is_remote(handle) ? 0 : 1, info.dwVolumeSerialNumber);
   out->st_ino = uint64_t{info.nFileIndexHigh} << 32 | info.nFileIndexLow;
   out->st_mode = is_folder ? S_IFDIR | 0755 : S_IFREG | (is_fixed ? 0444 : 0644);
   if (link_tag(handle, info.dwFileAttributes) != 0) out->st_mode = S_IFLNK | 0777;
@@ -124,15 +137,16 @@ class Win32Env final : public Env {
     OwnHandle opened;
     if (const int r = open(dir, path, opening_of(flags), &opened); r < 0) return r;
     if (flags & O_NOFOLLOW) {
-      BY_HANDLE_FILE_INFORMATION info;
-      if (!::GetFileInformationByHandle(opened.get(), &info)) return of_last_error();
-      if (link_tag(opened.get(), info.dwFileAttributes) != 0) return -ELOOP;
+      FILE_BASIC_INFO info;  // which asks nothing of the volume: wine may not find it, as files come and go
+      if (!::GetFileInformationByHandleEx(opened.get(), FileBasicInfo, &info, sizeof info)) return of_last_error();
+      if (link_tag(opened.get(), info.FileAttributes) != 0) return -ELOOP;
     }
     return opened.release();
   }
   int openat_without_links(int, const char *, int) override { return -ENOSYS; }
   int close(int fd) override {
     locks_.forget(fd);
+    if (has_left_something()) sweep_folder(handle_of(fd));
     return ::CloseHandle(handle_of(fd)) ? 0 : -EBADF;
   }
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
@@ -235,8 +249,12 @@ class Win32Env final : public Env {
     std::vector<std::wstring> names;
     if (const int r = list_names(own.get(), &names); r < 0) return r;
     out->clear();
-    for (const std::wstring &name : names)
+    bool any_aside = false;
+    for (const std::wstring &name : names) {
+      any_aside |= is_aside(name);
       if (!is_aside(name)) out->push_back(narrow(name));
+    }
+    if (any_aside && !only_reads_) sweep(own.get());
     return 0;
   }
   int mkdirat(int dir, const char *name, mode_t) override {
@@ -263,7 +281,8 @@ class Win32Env final : public Env {
     const Opening how{DELETE | FILE_READ_ATTRIBUTES, FILE_OPEN, FILE_OPEN_REPARSE_POINT | FILE_WRITE_THROUGH};
     OwnHandle opened;
     if (const int r = open(from_dir, from, how, &opened); r < 0) return r;
-    return rename_entry(opened.get(), wide(from), handle_of(to_dir), wide(to));
+    const int r = rename_entry(opened.get(), wide(from), handle_of(to_dir), wide(to));
+    return r == -EBUSY ? -ETXTBSY : r;  // another program keeps it to itself
   }
   int lock(int fd, int command, struct flock *lock) override {
     return command == F_OFD_SETLK ? locks_.set(fd, *lock) : locks_.ask(fd, lock);
@@ -325,10 +344,15 @@ class Win32Env final : public Env {
   void sleep_us(uint32_t microseconds) override { ::Sleep((microseconds + 999) / 1000); }
   const char *getenv(const char *name) override { return std::getenv(name); }
   std::string why_read_only() override {
-    return only_reads_ ? "libst only reads on Windows so far: what a crash leaves there has not been tried" : "";
+    return only_reads_ ? "libst only reads on Windows so far: its storm is not green there" : "";
   }
 
  private:
+  // Whoever ends the last mapping closes its folder after it.
+  static void sweep_folder(HANDLE handle) {
+    OwnHandle listed;
+    if (open_at(handle, L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()) >= 0) sweep(listed.get());
+  }
   int open(int dir, const char *path, const Opening &how, OwnHandle *out) const {
     if (dir == AT_FDCWD) return open_at(nullptr, nt_path(path), how, out->out());
     const std::string_view name = path;
@@ -340,12 +364,22 @@ class Win32Env final : public Env {
     if (name.empty() || !is_entry(dir, path)) return name.empty() ? -ENOENT : -EINVAL;
     const std::wstring entry = name == "." ? std::wstring() : wide(name);
     const int r = open_at(handle_of(dir), entry, how, out->out());
+    if (r == -EBADF) return -ENOENT;  // as wine says it of a folder that is gone
     const bool may_be_aside = r == -ENOENT && !only_reads_ && how.disposition == FILE_OPEN && !name.starts_with('.') &&
                               (name.ends_with(".safetensors") || name.ends_with(".json"));
     if (!may_be_aside) return r;
     OwnHandle listed;
     if (open_at(handle_of(dir), L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()) < 0) return r;
-    return restore_replaced(listed.get(), entry) ? open_at(handle_of(dir), entry, how, out->out()) : r;
+    int again = r;
+    // Whoever replaces it comes to an end, and may do it again and again.
+    for (int i = 0, most = 1; again == -ENOENT && i < most; ++i) {
+      const Aside found = restore_replaced(listed.get(), entry);
+      again = open_at(handle_of(dir), entry, how, out->out());
+      if (again != -ENOENT || found == Aside::none) break;
+      most = found == Aside::undecided ? 2000 : 20;
+      ::Sleep(found == Aside::undecided ? 1 : 0);
+    }
+    return again;
   }
 
   RangeLocks locks_;

@@ -55,8 +55,7 @@ TEST_F(CapiLifetime, ViewsAndNamesLiveAcrossCommitsAndReplacedFiles) {
     const std::string &shown = map == ST_MAP_COPY_ON_WRITE ? tensors[1].bytes : new_b;
     EXPECT_EQ(std::memcmp(before.data, shown.data(), shown.size()), 0);  // the new bytes, in the old place
 
-    testing::put_bytes(dir / "new", old);
-    fs::rename(dir / "new", path);
+    testing::replace_by(path, old);
     const st_tensor a = value(0, new_a);
     ASSERT_ST(ST_OK, st_update(file, "a", ST_NTS, &a));  // the handle moves on
     EXPECT_EQ(std::memcmp(before.data, shown.data(), shown.size()), 0);

@@ -1,8 +1,6 @@
 // What frees: st_txn_free, st_writer_free and st_close, and nothing else. Run under AddressSanitizer too: there a
 // leak or a stale pointer is a failure.
-#include <fcntl.h>
-#include <unistd.h>
-
+#include "lock_of_file.h"
 #include "scene.h"
 
 namespace st::testing {
@@ -12,20 +10,7 @@ namespace fs = std::filesystem;
 
 class CapiOwnership : public CapiScene {
  protected:
-  // A file that nobody else may change, nor replace, while this lives.
-  class Lock {
-   public:
-    explicit Lock(const std::string &path) : fd_(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
-      struct flock all = {};
-      all.l_type = F_WRLCK;
-      EXPECT_EQ(::fcntl(fd_, F_OFD_SETLK, &all), 0);
-    }
-    ~Lock() { ::close(fd_); }
-    Lock(const Lock &) = delete;
-
-   private:
-    const int fd_;
-  };
+  using Lock = LockOfFile;
 
   static st_txn *begin(st_file *file, const st_txn_options &given = sized<st_txn_options>()) {
     st_txn_options options = given;

@@ -1,12 +1,10 @@
 // How long calls wait for locks, and old shards stay: zero is the default, and what is neither a time nor a name of one
 // is refused.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <functional>
 #include <thread>
 
+#include "lock_of_file.h"
 #include "scene.h"
 
 namespace st::testing {
@@ -22,23 +20,7 @@ class CapiTimeouts : public CapiScene {
     put_bytes(to, old);
   }
 
-  // Nobody else may change that file, nor replace it, until this is let go.
-  class Lock {
-   public:
-    explicit Lock(const std::string &path) : fd_(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
-      struct flock all = {};
-      all.l_type = F_WRLCK;
-      EXPECT_EQ(::fcntl(fd_, F_OFD_SETLK, &all), 0);
-    }
-    ~Lock() { close_idle(); }
-    Lock(const Lock &) = delete;
-    void close_idle() {
-      if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-    }
-
-   private:
-    int fd_;
-  };
+  using Lock = LockOfFile;
 
   template <class T>
   static T waiting(int32_t lock_timeout_ms) {
@@ -218,7 +200,7 @@ TEST_F(CapiTimeouts, OfADefaultAndForEverWait) {
       auto stats = sized<st_stats>();
       while (!over && st_file_stats(file, &stats) == ST_OK && stats.lock_waits == 0) std::this_thread::yield();
       EXPECT_FALSE(over) << st_status_name(status);
-      lock.close_idle();
+      lock.close();
       waits.join();
       EXPECT_STREQ(st_status_name(status), "ST_OK") << ms;
       EXPECT_TRUE(same_bytes(seen(file, "a"), new_a));

@@ -13,7 +13,6 @@ namespace {
 
 using read::MapMode;
 using namespace testing;
-namespace fs = std::filesystem;
 
 constexpr int populate_read = 22, populate_write = 23;  // MADV_POPULATE_...
 
@@ -165,8 +164,7 @@ TEST_F(CopyOnWrite, AHandleOpensOnceMoreToShowWritableViewsOfTheSameFile) {
   EXPECT_TRUE(fails_with(Status::read_only, Transaction::begin(**again, {})));
   *view(**again, 1) = std::byte{'!'};
   EXPECT_TRUE(same_bytes(seen(*c, "b"), b));
-  testing::put_bytes(dir / "new", old);
-  fs::rename(dir / "new", path);
+  testing::replace_by(path, old);
   EXPECT_TRUE(fails_with(Status::file_changed, c->reopen(c->snapshot(), Again::copy_on_write)));
 }
 

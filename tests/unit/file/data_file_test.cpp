@@ -46,7 +46,7 @@ TEST_F(DataFileTest, ASmallFileIsOpenedByFewCalls) {
   if (root < 0) GTEST_SKIP() << "there is no openat2 here";
   counting.close(root);
   counting.calls.clear();
-  ASSERT_TRUE(is_ok(DataFile::open(counting, fs::canonical(path), {})));
+  ASSERT_TRUE(is_ok(DataFile::open(counting, fs::canonical(path).string(), {})));
   std::erase(counting.calls, Call::getenv);
   const std::vector<Call> few = {Call::openat,  // the folder, by its whole path
                                  Call::openat,  Call::fstat,
@@ -127,8 +127,7 @@ TEST_F(DataFileTest, ReopeningGivesAnotherHandleOnTheSameFile) {
   EXPECT_TRUE((*second)->options().writable);
   c.reset();
   EXPECT_TRUE(same_bytes(seen(**second, "a"), tensors[0].bytes));
-  put_bytes(dir / "new", old);
-  fs::rename(dir / "new", path);
+  testing::replace_by(path, old);
   EXPECT_TRUE(fails_with(Status::file_changed, (*second)->reopen((*second)->snapshot(), Again::the_same)));
   fs::remove(path);
   EXPECT_TRUE(fails_with(Status::file_changed, (*second)->reopen((*second)->snapshot(), Again::the_same)));

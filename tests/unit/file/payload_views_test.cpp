@@ -1,7 +1,5 @@
 // Payloads that lie in the very file that they are to change: views of this handle, of another one, and of a mapping
 // that libst knows nothing of. And payloads that the caller changes between staging and commit.
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "engine/open.h"
@@ -39,13 +37,14 @@ class Env : public SharingEnv {
 class PlainMapping {
  public:
   explicit PlainMapping(const std::string &path) : size_(fs::file_size(path)) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    void *bytes = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
-    ::close(fd);
-    if (bytes == MAP_FAILED) std::abort();
+    os::Env &env = os::Env::posix();
+    const int fd = env.openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC, 0);
+    void *bytes = nullptr;
+    if (env.mmap(size_, PROT_READ, MAP_SHARED, fd, &bytes) < 0) std::abort();
+    env.close(fd);
     bytes_ = static_cast<const std::byte *>(bytes);
   }
-  ~PlainMapping() { ::munmap(const_cast<std::byte *>(bytes_), size_); }
+  ~PlainMapping() { os::Env::posix().munmap(const_cast<std::byte *>(bytes_), size_); }
   PlainMapping(const PlainMapping &) = delete;
   PlainMapping &operator=(const PlainMapping &) = delete;
   const std::byte *bytes() const { return bytes_; }

@@ -9,11 +9,7 @@ namespace fs = std::filesystem;
 
 class Replaced : public testing::StoreScene {
  protected:
-  // As a stock writer does it: a new file, renamed over the old one.
-  void replace_by(const std::string &bytes) {
-    put_bytes(dir / "new", bytes);
-    fs::rename(dir / "new", path);
-  }
+  void replace_by(const std::string &bytes) { testing::replace_by(path, bytes); }
   // The old file, by another name.
   std::string keep_old() {
     fs::create_hard_link(path, dir / "old");

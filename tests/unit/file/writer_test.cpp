@@ -580,6 +580,14 @@ TEST_F(Inherits, ANameThatIsTakenIsTriedAgainAndThenTold) {
   EXPECT_FALSE(TemporaryFile::create(at, 0600));
 }
 
+TEST_F(Inherits, AFileThatAnotherProgramKeepsStaysAndItIsSaid) {
+  faulty.before = [](Call call) { return call == Call::renameat ? -ETXTBSY : 0; };
+  const auto done = replace(faulty);
+  ASSERT_TRUE(fails_with(Status::permission, done));
+  EXPECT_NE(done.error().message.find("another program keeps"), std::string::npos) << done.error().message;
+  EXPECT_TRUE(same_bytes(bytes_of(path), "old"));
+}
+
 TEST_F(Inherits, ARenameThatFailsAfterTheFactCounts) {
   class After : public FaultEnv {
    public:

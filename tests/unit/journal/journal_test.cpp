@@ -94,7 +94,7 @@ TEST_F(JournalTest, IsMadeAnewIfARecovererTookItForAHotJournal) {
     using FaultEnv::FaultEnv;
     int openat(int dir, const char *path, int flags, mode_t mode) override {
       const int fd = FaultEnv::openat(dir, path, flags, mode);
-      if (flags & O_CREAT && removed < 3) ++removed, ::unlinkat(dir, path, 0);
+      if (flags & O_CREAT && removed < 3) ++removed, os::Env::posix().unlinkat(dir, path, 0);
       return fd;
     }
     int removed = 0;
@@ -284,7 +284,7 @@ TEST_F(JournalTest, WithoutFallocateItsSpaceIsTakenBeforeTheCommit) {
     ASSERT_TRUE(is_ok(journal->sync_payload(folder)));
     EXPECT_TRUE(same_bytes(payload(*journal, *p), bytes));
     const os::File file = std::move(*os::File::open(os::Env::posix(), AT_FDCWD, path_of(*journal), O_RDONLY, 0, "j"));
-    EXPECT_EQ(::lseek(file.fd(), 0, SEEK_HOLE), static_cast<off_t>(bytes_of(path_of(*journal)).size()))
+    EXPECT_EQ(file.env().seek_hole(file.fd(), 0), static_cast<int64_t>(bytes_of(path_of(*journal)).size()))
         << "the journal has a hole";
     ASSERT_TRUE(is_ok(journal->commit()));
   }

@@ -258,7 +258,7 @@ TEST_F(LookingForHotJournals, TellsRubbishFromPromises) {
 TEST_F(LookingForHotJournals, SeesCommittedOnesButNotItsOwnNorLivingOnes) {
   const std::string journal = leave(changes, true);
   EXPECT_TRUE(look().committed);
-  const std::string name = std::filesystem::path(journal).filename();
+  const std::string name = std::filesystem::path(journal).filename().string();
   EXPECT_FALSE(look({name, {}}).committed);
   EXPECT_TRUE(std::filesystem::exists(journal));
   auto live = make_journal({{c_at, "x"}}, true);

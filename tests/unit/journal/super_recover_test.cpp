@@ -490,7 +490,7 @@ TEST_F(SuperRecovery, AShardAloneTellsWhyNothingWasFinished) {
 TEST_F(SuperRecovery, ASuperJournalBesideAShardIsMovedAside) {
   leave_updates();
   const std::string planted = in_folder(shard(1));
-  fs::copy_file(super(), planted, fs::copy_options::overwrite_existing);
+  put_bytes(planted, bytes_of(super()));
   const auto done = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
   ASSERT_TRUE(is_ok(done));
   EXPECT_THAT(done->why_aside, HasSubstr("the super-journal of an index"));

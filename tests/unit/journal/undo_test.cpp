@@ -171,8 +171,7 @@ TEST_F(UndoTest, WhatWasNotedForOtherSectorsIsStagedForAReplacedFile) {
   moved[0].bytes = pattern(4008, 1);
   moved[0].shape = {4008};
   const std::string replacement = testing::file_of(moved);
-  put_bytes(dir / "new", replacement);
-  std::filesystem::rename(dir / "new", path);
+  testing::replace_by(path, replacement);
   sharing.fails = [](const std::string &step) { return step == "d:sync" ? -EIO : 0; };
   auto r = txn->commit();
   sharing.fails = nullptr;

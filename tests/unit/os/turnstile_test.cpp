@@ -191,8 +191,7 @@ TEST_F(TurnstileSteps, APlaceIsKeptUntilThereIsOneAtTheFileThatCameInstead) {
     File old = open();
     RangeLock whole = hold(a, whole_file(true));
     env.on_sleep = [&] {
-      testing::put_bytes(dir / "new", std::string(1000, 'y'));
-      std::filesystem::rename(dir / "new", path);
+      testing::replace_by(path, std::string(1000, 'y'));
       env.on_sleep = {};
     };
     const std::vector<LockRange> ranges =

@@ -710,7 +710,7 @@ TEST_F(ShardTransactionTest, WhatCannotBeRecoveredStopsTheNextCommit) {
   auto other = open(env);
   ASSERT_NO_FATAL_FAILURE(die_half_way(*other, env));
   other.reset();
-  for (const auto &entry : fs::directory_iterator(index + ".st-journal")) testing::poke(entry.path(), 0, "?");
+  for (const auto &entry : fs::directory_iterator(index + ".st-journal")) testing::poke(entry.path().string(), 0, "?");
   EXPECT_TRUE(fails_with(Status::journal, t->commit()));
   t.reset();
   EXPECT_EQ(bytes_of(index).find("\"x\""), std::string::npos);

@@ -141,8 +141,7 @@ TEST_F(ShardsTest, AFolderWithTwoIndexesIsAmbiguous) {
 TEST_F(ShardsTest, AnIndexThatIsReplacedIsNoticedBeforeAShardIsOpened) {
   auto c = open();
   ASSERT_TRUE(c->catalogue().find("a"));
-  put_bytes(dir / "new", R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
-  std::filesystem::rename(dir / "new", index);
+  testing::replace_by(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
   EXPECT_EQ(bytes(*c, "a"), pattern(4000, 1));  // which was open
   auto place = c->catalogue().find("c");
   ASSERT_FALSE(place);

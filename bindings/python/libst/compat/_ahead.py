@@ -24,7 +24,7 @@ _LOOKS = 8
 def read_ahead(path: str, size: int) -> bool:
     """If most of the file is not in memory, and there is room for it. What cannot be done is left out. False: nothing
     is left to read."""
-    if size < _WORTH_IT:
+    if size < _WORTH_IT or not hasattr(os, "RWF_NOWAIT"):
         return False
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -44,7 +44,7 @@ def read_ahead(path: str, size: int) -> bool:
 def map_ahead(address: int, size: int, buffer: Any) -> None:
     """A mapping whose file is in memory, and which `buffer` keeps. Its reader begins at its first byte, so this begins
     in the middle."""
-    if size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
+    if _madvise and size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
         middle = size // 2 // _STEP * _STEP
         steps = (*range(middle, size, _STEP), *range(0, middle, _STEP))
         _mapper.add([partial(_map, address + at, min(_STEP, size - at), buffer) for at in steps])
@@ -121,12 +121,15 @@ def _begin_anew() -> None:
     _readers, _mapper = _Threads(_READERS), _Threads(1)
 
 
-os.register_at_fork(after_in_child=_begin_anew)  # the threads of the parent are not in the child
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)  # the threads of the parent are not in the child
 
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ; before Linux 5.14 an error, which nobody looks at
-_madvise = ctypes.CDLL(None).madvise
-_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_madvise: Any = None
+if os.name != "nt":
+    _madvise = ctypes.CDLL(None).madvise
+    _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def _map(address: int, size: int, _buffer: Any, _memory: mmap.mmap) -> None:

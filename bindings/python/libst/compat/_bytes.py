@@ -164,6 +164,8 @@ def _replace_link(path: str, names: Iterable[str], columns: Columns, metadata: O
         with suppress(FileNotFoundError):
             os.unlink(made)
         raise
+    if os.name == "nt":  # which has no sync of a folder
+        return
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(opened)

@@ -199,6 +199,8 @@ def _safe_open_handle(
 ) -> safe_open:
     """`safe_open` of the file behind an open Python file. That may be closed then, and its position stays."""
     opened = f"/proc/self/fd/{file_handle.fileno()}"
+    if os.name == "nt":
+        opened = os.path.abspath(file_handle.name)
     path = os.path.realpath(opened)
     return safe_open(path if os.path.exists(path) else opened, framework, device, backend=backend)
 
