@@ -1,6 +1,7 @@
 // Env on Windows (x64): each method is its call, and says -ENOSYS or -EOPNOTSUPP where there is none. Descriptors are
 // handles. README.md has the table, and what Windows cannot promise.
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <climits>
@@ -74,39 +75,69 @@ DWORD link_tag(HANDLE handle, DWORD attributes) {
   return tag.ReparseTag == IO_REPARSE_TAG_SYMLINK || tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT ? tag.ReparseTag : 0;
 }
 
-// wine forgets the volume of a file that was renamed while it was open, and knows that of its folder.
-DWORD volume_of_folder(HANDLE handle) {
+// Not by GetFileInformationByHandle, which fails in wine when the volume is not found, as files come and go.
+DWORD volume_of(HANDLE handle) {
+  struct {
+    LARGE_INTEGER made;
+    ULONG serial, bytes_of_label;
+    WCHAR label[64];
+  } volume = {};
+  constexpr int volume_information = 1;
+  IO_STATUS_BLOCK done;
+  ::NtQueryVolumeInformationFile(handle, &done, &volume, sizeof volume,
+                                 static_cast<FS_INFORMATION_CLASS>(volume_information));
+  return volume.serial;
+}
+
+// wine forgets the volume of a file that was renamed while it was open, and knows that of its folder. Where even that
+// is not told it is the one that was told last.
+DWORD volume_told_of(HANDLE handle) {
+  static std::atomic<DWORD> last{0};
+  DWORD serial = volume_of(handle);
   std::string path;
-  if (path_of_handle(handle, &path) < 0) return 0;
-  path.resize(std::min(path.rfind('/'), path.size()));
-  OwnHandle folder;
-  BY_HANDLE_FILE_INFORMATION info = {};
-  if (open_at(nullptr, nt_path((path + "/").c_str()), {FILE_READ_ATTRIBUTES}, folder.out()) >= 0)
-    ::GetFileInformationByHandle(folder.get(), &info);
-  return info.dwVolumeSerialNumber;
+  if (serial == 0 && path_of_handle(handle, &path) >= 0) {
+    path.resize(std::min(path.rfind('/'), path.size()));
+    OwnHandle folder;
+    if (open_at(nullptr, nt_path((path + "/").c_str()), {FILE_READ_ATTRIBUTES}, folder.out()) >= 0)
+      serial = volume_of(folder.get());
+  }
+  if (serial == 0) return last;
+  last = serial;
+  return serial;
+}
+
+FILETIME as_filetime(LARGE_INTEGER t) {
+  return {t.LowPart, static_cast<DWORD>(t.HighPart)};
 }
 
 int look_at(HANDLE handle, struct stat *out) {
-  BY_HANDLE_FILE_INFORMATION info;
-  FILE_STANDARD_INFO standard = {};
-  if (!::GetFileInformationByHandle(handle, &info)) return of_last_error();
+  FILE_BASIC_INFO basic;
+  FILE_STANDARD_INFO standard;
+  if (!::GetFileInformationByHandleEx(handle, FileBasicInfo, &basic, sizeof basic)) return of_last_error();
   if (!::GetFileInformationByHandleEx(handle, FileStandardInfo, &standard, sizeof standard)) return of_last_error();
+  constexpr int internal_information = 6;
+  LARGE_INTEGER index = {};
+  IO_STATUS_BLOCK done;
+  if (const NTSTATUS r = ::NtQueryInformationFile(handle, &done, &index, sizeof index,
+                                                  static_cast<FILE_INFORMATION_CLASS>(internal_information));
+      r < 0)
+    return of_status(r);
   *out = {};
-  const bool is_folder = info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY;
-  const bool is_fixed = info.dwFileAttributes & FILE_ATTRIBUTE_READONLY;
-  if (info.dwVolumeSerialNumber == 0) info.dwVolumeSerialNumber = volume_of_folder(handle);
-  out->st_dev = makedev(is_remote(handle) ? 0 : 1, info.dwVolumeSerialNumber);
-  out->st_ino = uint64_t{info.nFileIndexHigh} << 32 | info.nFileIndexLow;
+  const bool is_folder = basic.FileAttributes & FILE_ATTRIBUTE_DIRECTORY;
+  const bool is_fixed = basic.FileAttributes & FILE_ATTRIBUTE_READONLY;
+  out->st_dev = makedev(is_remote(handle) ? 0 : 1, volume_told_of(handle));
+  out->st_ino = static_cast<uint64_t>(index.QuadPart);
   out->st_mode = is_folder ? S_IFDIR | 0755 : S_IFREG | (is_fixed ? 0444 : 0644);
-  if (link_tag(handle, info.dwFileAttributes) != 0) out->st_mode = S_IFLNK | 0777;
-  out->st_nlink = standard.DeletePending || is_removed_by(info.ftLastWriteTime) ? 0 : info.nNumberOfLinks;
+  if (link_tag(handle, basic.FileAttributes) != 0) out->st_mode = S_IFLNK | 0777;
+  const bool is_gone = standard.DeletePending || is_removed_by(as_filetime(basic.LastWriteTime));
+  out->st_nlink = is_gone ? 0 : standard.NumberOfLinks;
   out->st_uid = out->st_gid = some_user;
-  out->st_size = static_cast<int64_t>(uint64_t{info.nFileSizeHigh} << 32 | info.nFileSizeLow);
+  out->st_size = standard.EndOfFile.QuadPart;
   out->st_blksize = 4096;
   out->st_blocks = (standard.AllocationSize.QuadPart + 511) / 512;
-  out->st_atim = time_of(info.ftLastAccessTime);
-  out->st_mtim = time_of(info.ftLastWriteTime);
-  out->st_ctim = time_of(info.ftCreationTime);
+  out->st_atim = time_of(as_filetime(basic.LastAccessTime));
+  out->st_mtim = time_of(as_filetime(basic.LastWriteTime));
+  out->st_ctim = time_of(as_filetime(basic.CreationTime));
   return 0;
 }
 
@@ -137,7 +168,7 @@ class Win32Env final : public Env {
     OwnHandle opened;
     if (const int r = open(dir, path, opening_of(flags), &opened); r < 0) return r;
     if (flags & O_NOFOLLOW) {
-      FILE_BASIC_INFO info;  // which asks nothing of the volume: wine may not find it, as files come and go
+      FILE_BASIC_INFO info;
       if (!::GetFileInformationByHandleEx(opened.get(), FileBasicInfo, &info, sizeof info)) return of_last_error();
       if (link_tag(opened.get(), info.FileAttributes) != 0) return -ELOOP;
     }
