@@ -249,13 +249,18 @@ class Exchanged : public testing::FolderScene {
    public:
     explicit Env(std::string folder) : FaultEnv(os::Env::posix()), folder_(std::move(folder)) {}
     int openat(int at, const char *name, int flags, mode_t mode) override {
-      const int fd = FaultEnv::openat(at, name, flags, mode);
-      began |= fd >= 0 && (name == folder_ || name == fs::path(folder_).filename());
-      return fd;
+      return noted(name, FaultEnv::openat(at, name, flags, mode));
+    }
+    int openat_without_links(int at, const char *name, int flags) override {
+      return noted(name, FaultEnv::openat_without_links(at, name, flags));
     }
     bool began = false;
 
    private:
+    int noted(const std::string &name, int fd) {
+      began |= fd >= 0 && (name == folder_ || name == fs::path(folder_).filename());
+      return fd;
+    }
     const std::string folder_;
   };
 
