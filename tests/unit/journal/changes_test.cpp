@@ -103,6 +103,14 @@ TEST(Changes, ThatAreDamagedTouchNothingOutsideOfTheRange) {
     bad[0] = width;
     EXPECT_FALSE(lay_within(bad, 3000)) << static_cast<int>(width);
   }
+  for (const char width : {1, 2, 4, 8}) {
+    const std::string value(static_cast<size_t>(width), 'v'), head = std::string{width, 0, 0, 0, 1, 0, 0, 0};
+    EXPECT_TRUE(lay_within(head + '\3' + value, 32));
+    EXPECT_FALSE(lay_within(head + '\4' + value, 4 * value.size()));           // leads out
+    EXPECT_FALSE(lay_within(head + std::string(2, '\1') + value, 32));         // two places, one value
+    EXPECT_FALSE(lay_within(head + std::string(2, '\xff') + value, 32));       // a value, no place
+    EXPECT_FALSE(lay_within(std::string{8, 2, 0, 0, 0, 0, 0, 0} + value, 1));  // begins behind the end
+  }
   std::string skipped = good;
   skipped[1] = 2;
   EXPECT_FALSE(lay_within(skipped, 3000));

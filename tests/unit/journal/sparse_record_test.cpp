@@ -1,6 +1,8 @@
 // Recovery of records that hold, of their ranges, only the elements that change.
 #include "crash_scene.h"
+#include "fault_env.h"
 #include "journal/changes.h"
+#include "journal/pieces.h"
 
 namespace st::write {
 namespace {
@@ -27,7 +29,8 @@ class SparseRecord : public testing::CrashScene, public ::testing::WithParamInte
     return hashes;
   }
   // The file has the old bytes. One dense range comes before, and one after. Answers the journal's path.
-  std::string leave() {
+  // `leads_out`: what changes goes on behind the range.
+  std::string leave(bool leads_out = false) {
     put_bytes(path, old);
     const std::vector<Change> dense = {{a_at, pattern(4000, 51)}, {c_at, pattern(3000, 52)}};
     for (const Change &c : dense) fresh.replace(c.offset, c.bytes.size(), c.bytes);
@@ -44,6 +47,7 @@ class SparseRecord : public testing::CrashScene, public ::testing::WithParamInte
     size_t next = 0;
     range.packed = pack_changes({std::as_bytes(std::span(fresh)).subspan(b_at, 10007), places, width}, begin, length,
                                 &next, packed.data());
+    if (leads_out) packed[range.packed - places.size() * width - 1] = std::byte{254};  // the last gap
     range.payload_hash = hash64(packed.data(), range.packed);
     const auto hashes = tables();
     const size_t half = hashes.size() / 2 * sizeof(uint32_t);
@@ -145,6 +149,71 @@ TEST_P(SparseRecord, WithoutAPartOfItIsMovedAsideIfTheFileIsMixed) {
   poke(path, b_at + 1024, fresh.substr(b_at + 1024, 512 - (b_at + 1024) % 512 + 512));
   flip(journal, sparse.payload + changes_head);
   expect_aside(journal, GetParam() == 0 ? "is damaged" : "neither all old nor all new");
+}
+
+TEST_P(SparseRecord, ThatLeadsOutOfItsRangeIsNotTrusted) {
+  const std::string journal = leave(true);
+  if (GetParam() == 0) return expect_aside(journal, "leads out of it");
+  EXPECT_EQ(recover().value().dropped, 1u);  // as one that is torn: nothing was written
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+TEST_P(SparseRecord, IsThereStillAfterEachFailureOfARecovery) {
+  bool failed = true;
+  for (size_t n = 0; failed; ++n) {
+    leave();
+    FaultEnv faulty(env);
+    size_t calls = 0;
+    failed = false;
+    faulty.before = [&](Call call) {
+      if ((call != Call::pread && call != Call::pwrite) || calls++ != n) return 0;
+      failed = true;
+      return -EIO;
+    };
+    if (!recover(faulty)) {
+      auto again = recover();
+      ASSERT_TRUE(is_ok(again)) << "call " << n;
+      EXPECT_EQ(again->aside, 0u) << "call " << n << ": " << again->why_aside;
+    }
+    EXPECT_TRUE(same_bytes(bytes_of(path), fresh)) << "call " << n;
+    start_over();
+  }
+}
+
+// A commit lays the changes as recovery does. Then something else has been at its journal.
+TEST_P(SparseRecord, IsLaidOnlyAsItWasStaged) {
+  for (const bool leads_out : {false, true}) {
+    const std::string journal = leave(leads_out);
+    if (!leads_out) flip(journal, sparse.payload + changes_head);
+    const os::File data = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path).value();
+    const os::File from = os::File::open(env, AT_FDCWD, journal, O_RDONLY, 0, journal).value();
+    std::vector<std::byte> packed(sparse.packed), bytes(sparse.length);
+    auto laid = write_changes(data, from, sparse, packed.data(), bytes.data());
+    ASSERT_FALSE(laid);
+    EXPECT_EQ(laid.error().status, Status::journal);
+    EXPECT_TRUE(same_bytes(bytes_of(path), old));
+    start_over();
+  }
+}
+
+// Whichever part is the first that is too much to be held back.
+TEST_F(CrashScene, ChangesThatCannotBeWrittenAreAnError) {
+  FaultEnv faulty(env);
+  auto data = os::File::open(faulty, AT_FDCWD, path, O_RDWR, 0, path).value();
+  auto at = Folder::create(located(faulty, path), *data.stat()).value();
+  RangeRecord range;
+  range.length = uint64_t{1} << 20;
+  for (const uint64_t packed : {large_payload, large_payload - 64}) {
+    auto journal = Journal::create(at.dir(), *data.stat()).value();
+    journal->begin();
+    range.packed = packed;
+    const std::vector<std::byte> bytes(range.packed), tables(range.tables_bytes());
+    faulty.before = [](Call call) { return call == Call::pwrite ? -EIO : 0; };
+    auto added = journal->append_changes(range, bytes.data(), tables.data());
+    ASSERT_FALSE(added);
+    EXPECT_EQ(added.error().status, Status::io);
+    faulty.before = nullptr;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(WithEachFlush, SparseRecord, ::testing::Values(0, one_flush_record));
