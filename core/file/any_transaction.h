@@ -98,7 +98,7 @@ class AnyTransaction {
                                      std::span<const std::byte> bytes) = 0;
   // The tensor's new bytes are made at commit, when it is locked. The journal takes about so many bytes for it. On one
   // file, in place; and what makes a publish of a transaction does not come after it.
-  virtual Result<void> remake(std::string_view, Remake, uint64_t) {
+  virtual Result<void> remake(std::string_view, const Remake &, uint64_t) {
     return fail(Status::unsupported, "not on several files");
   }
   // These make a publish of it. What they refuse leaves the transaction as it was.

@@ -120,14 +120,14 @@ class ToJournal final : public TakesRemade {
 
 }  // namespace
 
-Result<void> stage_remake(Staged &staged, std::string_view name, Remake make, uint64_t in_journal) {
+Result<void> stage_remake(Staged &staged, std::string_view name, const Remake &make, uint64_t in_journal) {
   ST_TRY(staged.may_go_on());
   const auto index = staged.snapshot->header.index.find(name);
   if (!index) return Failure(no_such_tensor(name, staged.file.path()));
   staged.begin_call();
   ST_TRY(staged.need_journal());
   ST_ASSERT(!staged.by_index.contains(*index) && !staged.slices.contains(*index));
-  staged.remakes.push_back({std::string(name), *index, std::move(make), in_journal});
+  staged.remakes.push_back({std::string(name), *index, make, in_journal});
   return {};
 }
 

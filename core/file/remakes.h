@@ -6,7 +6,7 @@
 
 namespace st::store {
 
-Result<void> stage_remake(Staged &staged, std::string_view name, Remake make, uint64_t in_journal);
+Result<void> stage_remake(Staged &staged, std::string_view name, const Remake &make, uint64_t in_journal);
 // Under the locks: makes pieces of it, with what changes in the journal. Once is enough, as long as the journal stays.
 Result<void> assemble_remakes(Staged &staged, const os::File &data);
 // Pieces of it, as they are assembled, or may be; then `journal` takes about as much as it will.

@@ -36,9 +36,9 @@ Result<void> Transaction::update_ranges(std::string_view name, std::span<const B
   return stage_ranges(staged_, name, ranges, bytes);
 }
 
-Result<void> Transaction::remake(std::string_view name, Remake make, uint64_t in_journal) {
+Result<void> Transaction::remake(std::string_view name, const Remake &make, uint64_t in_journal) {
   ST_ASSERT(!publishes() && !staged_.options.publish);
-  return stage_remake(staged_, name, std::move(make), in_journal);
+  return stage_remake(staged_, name, make, in_journal);
 }
 
 Result<void> Transaction::put(std::string_view name, const NewBytes &value) {

@@ -17,7 +17,7 @@ class Transaction final : public AnyTransaction {
   Result<void> update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) override;
   Result<void> update_ranges(std::string_view name, std::span<const ByteRange> ranges,
                              std::span<const std::byte> bytes) override;
-  Result<void> remake(std::string_view name, Remake make, uint64_t in_journal) override;
+  Result<void> remake(std::string_view name, const Remake &make, uint64_t in_journal) override;
   Result<void> put(std::string_view name, const NewBytes &value) override;
   Result<void> remove(std::string_view name) override;
   Result<void> rename(std::string_view from, std::string_view to) override;

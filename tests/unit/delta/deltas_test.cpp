@@ -360,6 +360,33 @@ TEST_F(DeltasOfElements, AreAppliedOrNotWhenTheirJournalGoesMeanwhile) {
   EXPECT_GT(applied, 3);
 }
 
+// The same bytes, in another order. Whoever replaces the file after the commit began takes what it changes away.
+TEST_F(DeltasOfElements, FollowTheirBaseIntoAFileThatReplacesIt) {
+  ASSERT_TRUE(is_ok(diff()));
+  auto a_anew = a, b_anew = b;
+  for (auto *anew : {&a_anew, &b_anew})
+    std::rotate(anew->tensors.begin(), anew->tensors.end() - 1, anew->tensors.end());
+  int followed = 0;
+  for (int at = 1;; ++at) {
+    put_bytes(base, a.file());
+    int asked = 0;
+    DeltaPatchOptions options;
+    options.progress = [&](uint64_t, uint64_t) {
+      if (++asked == at) {
+        put_bytes(base + ".anew", a_anew.file());
+        std::filesystem::rename(base + ".anew", base);
+      }
+      return true;
+    };
+    const auto done = store::patch(env, base, delta, std::move(options));
+    if (asked < at) break;
+    const std::string now = bytes_of(base);
+    EXPECT_TRUE(same_bytes(now, a_anew.file()) || (done && same_bytes(now, b_anew.file()))) << at;
+    followed += done && now != a_anew.file();
+  }
+  EXPECT_GT(followed, 0);
+}
+
 TEST_F(DeltasOfElements, ArePublishedBesideOtherChanges) {
   b.tensors.erase(b.tensors.begin());
   b.metadata["k"] = "w";
