@@ -205,9 +205,11 @@ TEST_F(CrashScene, ChangesThatCannotBeWrittenAreAnError) {
   range.length = uint64_t{1} << 20;
   for (const uint64_t packed : {large_payload, large_payload - 64}) {
     auto journal = Journal::create(at.dir(), *data.stat()).value();
-    journal->begin();
     range.packed = packed;
     const std::vector<std::byte> bytes(range.packed), tables(range.tables_bytes());
+    journal->begin();
+    ASSERT_TRUE(is_ok(journal->append_changes(range, bytes.data(), tables.data())));
+    journal->begin();  // now with the space that it took
     faulty.before = [](Call call) { return call == Call::pwrite ? -EIO : 0; };
     auto added = journal->append_changes(range, bytes.data(), tables.data());
     ASSERT_FALSE(added);
