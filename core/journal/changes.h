@@ -17,7 +17,7 @@
 namespace st::write {
 
 inline constexpr uint64_t changes_head = 8;
-// Of a range of n bytes: of each byte a gap and a value.
+// For a range of n bytes: each byte has a gap and a value.
 constexpr uint64_t longest_changes(uint64_t n) {
   return changes_head + 2 * n;
 }

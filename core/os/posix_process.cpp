@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <initializer_list>
 #include <new>
 
 #include "os/process.h"

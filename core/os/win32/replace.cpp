@@ -240,7 +240,8 @@ Aside restore_replaced(HANDLE dir, const std::wstring &name) {
       continue;
     }
     found = Aside::undecided;
-    // Whoever is at it has the temporary open to rename it, and then this fails. Else nobody may, until it is closed.
+    // A process that is at it has the temporary open to rename it, and then this fails. Else none may, until it is
+    // closed.
     const Opening alone{FILE_READ_DATA, 1, FILE_OPEN_REPARSE_POINT, FILE_SHARE_READ | FILE_SHARE_WRITE};
     OwnHandle kept, file;
     if (open_at(dir, *temporary, alone, kept.out()) >= 0 && open_at(dir, old, to_remove, file.out()) >= 0)

@@ -379,7 +379,7 @@ class Win32Env final : public Env {
   }
 
  private:
-  // Whoever ends the last mapping closes its folder after it.
+  // The thread that ends the last mapping closes its folder after it.
   static void sweep_folder(HANDLE handle) {
     OwnHandle listed;
     if (open_at(handle, L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()) >= 0) sweep(listed.get());
@@ -402,7 +402,7 @@ class Win32Env final : public Env {
     OwnHandle listed;
     if (open_at(handle_of(dir), L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()) < 0) return r;
     int again = r;
-    // Whoever replaces it comes to an end, and may do it again and again.
+    // Another process that replaces it comes to an end, and may do it again and again.
     for (int i = 0, most = 1; again == -ENOENT && i < most; ++i) {
       const Aside found = restore_replaced(listed.get(), entry);
       again = open_at(handle_of(dir), entry, how, out->out());

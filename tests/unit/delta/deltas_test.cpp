@@ -360,7 +360,7 @@ TEST_F(DeltasOfElements, AreAppliedOrNotWhenTheirJournalGoesMeanwhile) {
   EXPECT_GT(applied, 3);
 }
 
-// The same bytes, in another order. Whoever replaces the file after the commit began takes what it changes away.
+// The same bytes, in another order. A file that comes after the commit has begun replaces what it changes, too.
 TEST_F(DeltasOfElements, FollowTheirBaseIntoAFileThatReplacesIt) {
   ASSERT_TRUE(is_ok(diff()));
   auto a_anew = a, b_anew = b;
