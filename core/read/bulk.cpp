@@ -6,6 +6,7 @@
 
 #include "base/round.h"
 #include "read/cold.h"
+#include "read/fresh_memory.h"
 #include "read/thread_pool.h"
 #include "read/direct.h"
 #include "read/requests.h"
@@ -84,7 +85,7 @@ class Reader {
   }
 
   Result<void> fetch(const os::File &file, const Request &request) {
-    expect(s_.plan, request, &s_.memory);
+    s_.memory.expect(s_.plan, request);
     ST_TRY(read_request(file, s_.plan, request, &parts_, &scratch_));
     s_.bytes += request.length;
     ++s_.requests;

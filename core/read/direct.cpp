@@ -7,6 +7,7 @@
 
 #include "base/huge_memory.h"
 #include "base/round.h"
+#include "read/fresh_memory.h"
 #include "read/thread_pool.h"
 
 namespace st::read {
@@ -36,7 +37,7 @@ class Through {
     // which also words the error.
     if (got < 0 || from + static_cast<uint64_t>(got) < end)
       return read_request(file_, plan_, request, &parts_, &scratch_);
-    expect(plan_, request, fresh_);
+    fresh_->expect(plan_, request);
     for (const Piece &piece : std::span(plan_.pieces).subspan(request.first, request.count))
       if (piece.to) std::memcpy(piece.to, memory_.get() + (piece.offset - from), piece.length);
     return {};

@@ -33,4 +33,9 @@ void FreshMemory::expect(std::byte *to, size_t n) {
   if (rest < until) env_.madvise(to + (rest - begin), until - rest, MADV_NOHUGEPAGE);
 }
 
+void FreshMemory::expect(const Plan &plan, const Request &request) {
+  for (const Piece &piece : std::span(plan.pieces).subspan(request.first, request.count))
+    if (piece.fresh) expect(piece.to, piece.length);
+}
+
 }  // namespace st::read

@@ -10,6 +10,7 @@
 #include <cstddef>
 
 #include "os/env.h"
+#include "read/requests.h"
 
 namespace st::read {
 
@@ -18,6 +19,8 @@ class FreshMemory {
   explicit FreshMemory(os::Env &env) : env_(env) {}
   // [to, to + n) is filled next, and nobody has touched it yet. If somebody has, its bytes stay. Any thread.
   void expect(std::byte *to, size_t n);
+  // The same of what a request fills, as far as it is fresh.
+  void expect(const Plan &plan, const Request &request);
 
  private:
   // Whether it came as fast as it should. Its pages are there then, or the system cannot be asked for them.

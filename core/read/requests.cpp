@@ -58,11 +58,6 @@ uint64_t wanted_of(const Plan &plan, const Request &request) {
   return n;
 }
 
-void expect(const Plan &plan, const Request &request, FreshMemory *memory) {
-  for (const Piece &piece : std::span(plan.pieces).subspan(request.first, request.count))
-    if (piece.fresh) memory->expect(piece.to, piece.length);
-}
-
 std::vector<std::span<const Request>> share_out(const std::vector<Request> &requests, size_t shares) {
   uint64_t total = 0;
   for (const Request &r : requests) total += r.length;

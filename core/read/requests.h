@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "read/bulk.h"
-#include "read/fresh_memory.h"
 
 namespace st::read {
 
@@ -30,9 +29,6 @@ Plan plan_requests(std::vector<Piece> pieces, uint64_t block, uint64_t gap, size
 
 // The bytes of the request's pieces: without gaps.
 uint64_t wanted_of(const Plan &plan, const Request &request);
-
-// The request is fetched next.
-void expect(const Plan &plan, const Request &request, FreshMemory *memory);
 
 // The requests as `shares` contiguous parts of about as many bytes each.
 std::vector<std::span<const Request>> share_out(const std::vector<Request> &requests, size_t shares);

@@ -111,7 +111,7 @@ inline int statfs(const char *, struct st::statfs *) ST_NOT_HERE
     namespace st::os {
   int path_of_handle(void *handle, std::string *out);
 }
-// Of /proc/self/fd alone.
+// Only links in /proc/self/fd can be read.
 inline ssize_t readlink(const char *path, char *out, size_t n) {
   constexpr std::string_view folder = "/proc/self/fd/";
   std::string target;
