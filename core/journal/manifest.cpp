@@ -12,7 +12,7 @@ Result<Verdict> Manifest::each(const Take &take) const {
   const uint64_t n = record_.ranges, each = record_.range_bytes();
   if (n > journal_bytes_ / each || record_.manifest > journal_bytes_ || n * each > journal_bytes_ - record_.manifest)
     return Verdict::bad("its manifest lies outside of it");
-  constexpr uint64_t window = 512;
+  constexpr uint64_t window = 1024;
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(window, n) * each);
   RangeRules rules(record_.identity, end_of_references_);
   Hasher hasher;

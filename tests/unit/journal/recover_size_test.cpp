@@ -39,6 +39,7 @@ class CountedReads : public FaultEnv {
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
     const ssize_t got = FaultEnv::pread(fd, buffer, n, offset);
     if (got > 0) bytes += static_cast<uint64_t>(got);
+    calls.clear();  // a list of a million calls would count as memory that recovery takes
     return got;
   }
   uint64_t bytes = 0;
