@@ -73,6 +73,8 @@ st_h_has_one_width() { ! awk 'length > 80 { print FILENAME ":" FNR ": " length "
 
 generated() { "$PYTHON" capi/generate.py --check && "$PYTHON" tests/storage/hosts_table.py --check; }
 
+mutants_are_in_the_sources() { "$PYTHON" tests/crash/mutants.py --list >/dev/null; }
+
 lint_shell() { files '*.sh' .ci/run | xargs shellcheck --external-sources --source-path=SCRIPTDIR --severity=warning; }
 
 all() {
@@ -87,6 +89,7 @@ all() {
   check shellcheck lint_shell
   check "st.h is at most 80 wide" st_h_has_one_width
   check "what is generated" generated
+  check "the texts that mutants change" mutants_are_in_the_sources
 }
 
 all 2>&1 | tee "$OUTPUT"

@@ -278,7 +278,7 @@ MUTANTS = [
     Mutant("the commit record's hash is not checked", LAYOUT,
            "  if (load_u64le(sector.data() + record_bytes) != hash64(sector.data(), record_bytes)) return JournalState::damaged;\n", ""),
     Mutant("the manifest's hash is not checked", MANIFEST, "if (hasher.digest() != record_.manifest_hash)", "if (false)"),
-    Mutant("a list of ranges is taken into memory as a whole", MANIFEST, "constexpr uint64_t window = 512;", "constexpr uint64_t window = uint64_t{1} << 50;"),
+    Mutant("a list of ranges is taken into memory as a whole", MANIFEST, "constexpr uint64_t window = 1024;", "constexpr uint64_t window = uint64_t{1} << 50;"),
     Mutant("the payload's hash is not checked", HOT_JOURNAL, "if (payload_hash.digest() != range.payload_hash)", "if (false)"),
     Mutant("the table's hash is not checked", HOT_JOURNAL, "if (table_hash.digest() != range.sectors_hash)", "if (false)"),
     Mutant("old bytes are not checked", HOT_JOURNAL, "if (!is_new && !is_old && sectors->is_good())", "if (false)"),
