@@ -149,7 +149,9 @@ def in_memory(path):
         return f.stats().bytes_resident
 
 
-def test_a_cold_file_is_read_ahead_of_who_touches_it(large):
+@pytest.mark.parametrize("far", [0, 1 << 60])  # from which the kernel's own way of reading ahead is left to it
+def test_a_cold_file_is_read_ahead_of_who_touches_it(large, monkeypatch, far):
+    monkeypatch.setattr(_ahead, "_FAR", far)
     with open(large, "rb") as f:
         os.fsync(f.fileno())
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

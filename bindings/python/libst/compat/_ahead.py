@@ -11,12 +11,18 @@ import os
 import threading
 from collections import deque
 from functools import partial
+from pathlib import Path
 from typing import Any, Callable
+
+import numpy as np
+
+from .._rows import address
 
 NAME = "libst-read-ahead"  # of the thread
 
 _WORTH_IT = 16 << 20  # bytes of a file
 _READERS, _READ = 4, 2 << 20  # threads, and bytes of each of their reads
+_STRETCHES, _FAR = 2, 2 << 20  # of a file, where the kernel reads so many bytes ahead by itself
 _STEP = 8 << 20  # bytes that are mapped by a call; between two the thread may end with the process
 _LOOKS = 8
 
@@ -31,7 +37,13 @@ def read_ahead(path: str, size: int) -> bool:
         try:
             if not _is_cold(fd, size):
                 return False
-            if size <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
+            if size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
+                return True
+            if _populates and _is_read_far_ahead(fd):
+                length = -(-size // _STRETCHES // _STEP) * _STEP
+                parts = [range(begin, min(begin + length, size), _STEP) for begin in range(0, size, length)]
+                _followers.add([partial(_follow, os.path.abspath(path), part) for part in parts])
+            else:
                 file = _File(os.dup(fd), size)
                 _readers.add([partial(file.read, at) for at in range(0, size, _READ)])
         finally:
@@ -44,7 +56,7 @@ def read_ahead(path: str, size: int) -> bool:
 def map_ahead(address: int, size: int, buffer: Any) -> None:
     """A mapping whose file is in memory, and which `buffer` keeps. Its reader begins at its first byte, so this begins
     in the middle."""
-    if _madvise and size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
+    if _populates and size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
         middle = size // 2 // _STEP * _STEP
         steps = (*range(middle, size, _STEP), *range(0, middle, _STEP))
         _mapper.add([partial(_map, address + at, min(_STEP, size - at), buffer) for at in steps])
@@ -58,6 +70,29 @@ def _is_cold(fd: int, size: int) -> bool:
         except BlockingIOError:
             missing += 1
     return missing > _LOOKS // 2
+
+
+def _is_read_far_ahead(fd: int) -> bool:
+    """Whether the kernel reads a sequence in large requests, ahead of its reader."""
+    device = os.fstat(fd).st_dev
+    try:
+        kilobytes = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").read_text()
+    except OSError:
+        return False
+    return int(kilobytes) << 10 >= _FAR
+
+
+def _follow(path: str, part: range, _memory: mmap.mmap) -> None:
+    """Touch a stretch of a file page by page, through a mapping of its own, as the kernel reads ahead of each sequence
+    by its file description."""
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
+            begin = address(np.frombuffer(pages, np.uint8))
+            for at in part:
+                if _madvise(begin + at, min(part.step, len(pages) - at), _POPULATE_READ):
+                    break
+    except (OSError, ValueError):
+        pass  # its reader will see
 
 
 class _File:
@@ -112,24 +147,24 @@ class _Threads:
                 del piece  # and the mapping that it keeps
 
 
-_readers = _Threads(_READERS)
-_mapper = _Threads(1)
+_readers, _followers, _mapper = _Threads(_READERS), _Threads(_STRETCHES), _Threads(1)
 
 
 def _begin_anew() -> None:
-    global _readers, _mapper
-    _readers, _mapper = _Threads(_READERS), _Threads(1)
+    global _readers, _followers, _mapper
+    _readers, _followers, _mapper = _Threads(_READERS), _Threads(_STRETCHES), _Threads(1)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)  # the threads of the parent are not in the child
 
 
-_POPULATE_READ = 22  # MADV_POPULATE_READ; before Linux 5.14 an error, which nobody looks at
+_POPULATE_READ = 22  # MADV_POPULATE_READ; before Linux 5.14 an error
 _madvise: Any = None
 if os.name != "nt":
     _madvise = ctypes.CDLL(None).madvise
     _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_populates = _madvise is not None and _madvise(None, 0, _POPULATE_READ) == 0
 
 
 def _map(address: int, size: int, _buffer: Any, _memory: mmap.mmap) -> None:
