@@ -1,4 +1,4 @@
-// Of text that others have written: fields of answers, URLs, profiles.
+// Text that others have written: fields of answers, URLs, profiles.
 #pragma once
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 namespace st::remote {
 namespace {
 
-// Somebody who reads rows here and there will not read all.
+// More runs are of rows here and there, which never become the whole object.
 constexpr size_t most_runs = 4096;
 
 // Big-endian, in base64.

@@ -15,7 +15,7 @@ enum class Crc {
 
 uint64_t crc_of(Crc kind, std::span<const std::byte> bytes);
 
-// Of two parts, the first before the second, which has so many bytes.
+// The CRC of two parts, the first before the second, which has so many bytes.
 uint64_t joined(Crc kind, uint64_t first, uint64_t second, uint64_t second_bytes);
 
 }  // namespace st::remote

@@ -15,7 +15,7 @@ namespace st::remote {
 class Times {
  public:
   void add(uint64_t ms);
-  // Of 100 answers 99 took no longer. None before there are as many.
+  // 99 of 100 answers took no longer. None before there are as many.
   std::optional<uint64_t> p99() const;
 
  private:

@@ -98,7 +98,7 @@ class Pull {
     }
   }
 
-  // Of the places that it has, one is the call's as long as it lasts.
+  // One of the places that it has is the call's as long as it lasts.
   bool own_place_is_free() const { return flying_.size() == hedges_; }
 
   uint64_t send(Flight flight, uint64_t now) {

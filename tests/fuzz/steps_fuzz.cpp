@@ -19,7 +19,7 @@ std::span<const std::byte> bytes_in(const std::string &s) {
   return std::as_bytes(std::span(s));
 }
 
-// Of block 0 alone. Memory ends where the block does, so that ASan sees what leads out of it.
+// Steps of block 0 alone. Memory ends where the block does, so that ASan sees what leads out of it.
 Result<std::string> stepped(Dtype dtype, const std::string &bytes, const std::string &steps) {
   uint64_t next = 0;
   const auto read = [&](void *to, uint64_t n) -> Result<void> {
