@@ -493,7 +493,7 @@ MUTANTS = [
     Mutant("sparse: the bytes that steps change in place are not checked", "core/delta/stepped.cpp", "  if (old.digest().all != wanted.old->all) return Failure(wrong_base(t.tensor.name, t.path));\n", ""),
     Mutant("sparse: the way back is made before the base is known", "core/file/transaction.cpp", "  ST_TRY(assemble_remakes(staged_, lock.file()));\n  ST_TRY(approve());\n", "  ST_TRY(approve());\n  ST_TRY(assemble_remakes(staged_, lock.file()));\n"),
     Mutant("sparse: what went with a journal is not made anew", "core/file/staging.cpp", "  staged.remade.clear();  // they are made anew\n", ""),
-    Mutant("sparse: what is made at commit is not locked", "core/file/slices.cpp", "    pieces.push_back({staged.snapshot->file_offset(t), {0, t.nbytes, 0}});\n", "    pieces.push_back({staged.snapshot->file_offset(t), {0, 1, 0}});\n"),
+    Mutant("sparse: what is made at commit is not locked", "core/file/slices.cpp", "    pieces.push_back({tensor.begin, {0, tensor.length, 0}});\n", "    pieces.push_back({tensor.begin, {0, 1, 0}});\n"),
     Mutant("sparse: a block is noted while it is made", "core/delta/stepped.cpp", "    BlockPair &pair = pairs[begin / step_block_bytes % 2];\n", "    BlockPair &pair = pairs[0];\n"),
     Mutant("sparse: of an element on two pages the second is not written", "core/file/remakes.cpp", "      behind = page_of(byte(next_ - 1) + width_ - 1) + 1;\n", ""),
     Mutant("sparse: changes may lead out of their range", "core/journal/changes.cpp", "    if (at >= elements || laid == count) return false;\n", ""),

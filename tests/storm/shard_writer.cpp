@@ -144,6 +144,7 @@ class ShardWriter : Worker {
     const st_status status = allow("st_delta_apply", st_delta_apply(path_.c_str(), delta.c_str(), &options, nullptr),
                                    {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
     settle(version, status);
+    ledger_.deltas += status == ST_OK;
     return status == ST_OK;
   }
 

@@ -168,12 +168,14 @@ class Storm {
 
   void report() const {
     std::printf(
-        "%llu kills, %llu commits (%llu by the one that publishes), %llu recoveries, %llu times busy, %llu opens for "
+        "%llu kills, %llu commits (%llu by the one that publishes, %llu by deltas), %llu recoveries, %llu times busy, "
+        "%llu opens for "
         "writing, %llu reads, %llu opens by "
         "stock, %llu judgements, %.0f s",
         static_cast<unsigned long long>(kills_), count(ledger_.commits), count(ledger_.publishes),
-        count(ledger_.recoveries), count(ledger_.busy), count(ledger_.writer_opens), count(ledger_.reads),
-        static_cast<unsigned long long>(stock_opens_), static_cast<unsigned long long>(judgements_), since(begin_));
+        count(ledger_.deltas), count(ledger_.recoveries), count(ledger_.busy), count(ledger_.writer_opens),
+        count(ledger_.reads), static_cast<unsigned long long>(stock_opens_),
+        static_cast<unsigned long long>(judgements_), since(begin_));
     if (ledger_.rough)
       std::printf("; %llu times trouble, %llu calls failed", count(troubles_), count(ledger_.failures));
     std::printf("\n");
