@@ -126,10 +126,15 @@ std::vector<std::optional<uint64_t>> Layout::versions_in(const std::string &path
   return versions;
 }
 
-std::optional<uint64_t> read_version(st_file *file, const Layout &layout, uint32_t tensor) {
+std::optional<Value> read_value(st_file *file, const Layout &layout, uint32_t tensor) {
   Bytes bytes(layout.size(tensor));
   if (st_read(file, layout.name(tensor), ST_NTS, bytes.data(), bytes.size(), nullptr) != ST_OK) return std::nullopt;
-  return version_of(bytes, tensor);
+  return value_of(bytes, tensor);
+}
+
+std::optional<uint64_t> read_version(st_file *file, const Layout &layout, uint32_t tensor) {
+  const auto value = read_value(file, layout, tensor);
+  return value ? std::optional(value->version) : std::nullopt;
 }
 
 }  // namespace st::testing

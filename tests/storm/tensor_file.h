@@ -80,8 +80,9 @@ inline FileHandle open_file(const std::string &path, const st_open_options &opti
   return FileHandle(file);
 }
 
-// What a handle reads: the version of a whole tensor; nothing if it is torn or
+// What a handle reads: a whole tensor, or its version; nothing if it is torn or
 // the read failed.
+std::optional<Value> read_value(st_file *file, const Layout &layout, uint32_t tensor);
 std::optional<uint64_t> read_version(st_file *file, const Layout &layout, uint32_t tensor);
 
 }  // namespace st::testing
