@@ -37,6 +37,7 @@ class FileWriter : Worker {
     if (needs_handle()) reopen(path_, {ST_E_FILE_CHANGED});
     if (!file_) return;
     if (publishes()) return transact(one_in(2) ? some_free() : a_group(below(FileScene::trained)));
+    if (trains()) return train(group(FileScene::trained), true);
     switch (below(9)) {
       case 0:
       case 1:
@@ -51,8 +52,10 @@ class FileWriter : Worker {
   }
 
  private:
+  // Most of its time goes into applying deltas.
+  bool trains() const { return worker_ == 1; }
   // This one, most often.
-  uint32_t a_group(uint32_t likely) { return group(one_in(8) ? below(FileScene::groups_count) : likely); }
+  uint32_t a_group(uint32_t likely) { return group(one_in(16) ? below(FileScene::groups_count) : likely); }
   uint32_t a_free_tensor() { return FileScene::first_free + below(FileScene::tensors - FileScene::first_free); }
   uint32_t some_free() {
     uint32_t set = 0;
@@ -77,8 +80,8 @@ class FileWriter : Worker {
     if (st_txn *txn = begin(set, version)) commit(txn, version, set);
   }
 
-  // Some steps of training, each by a delta: of every tensor of `set` few words change. A group that was of one version
-  // may go some steps back.
+  // Some steps of training, each by a delta: of every tensor of `set` few words change. A group, which is of one
+  // version, may go back.
   void train(uint32_t set, bool may_go_back) {
     ledger_.doing(worker_, "making deltas");
     fs::remove_all(work_);  // with what a dead writer left
@@ -98,9 +101,13 @@ class FileWriter : Worker {
       seen[t] = *value;
     }
     std::vector<uint64_t> versions = {seen.begin()->second.version};
+    const bool was_whole = !may_go_back || std::all_of(seen.begin(), seen.end(), [&](const auto &tensor) {
+      return tensor.second.version == versions.front();
+    });
     const std::string from = work_ + "/from.safetensors", to = work_ + "/to.safetensors";
     layout_.write(from, values);
-    for (uint32_t steps = one_in(2) ? 1 : 3; steps > 0; --steps) {
+    const uint32_t steps = one_in(2) ? 1 : 3;
+    while (versions.size() <= steps) {
       const uint64_t version = ledger_.take_version();
       for (auto &[t, bytes] : values) fill(bytes, t, Value{version, seen[t].ground});
       layout_.write(to, values);
@@ -109,11 +116,18 @@ class FileWriter : Worker {
       fs::rename(to, from);
       versions.push_back(version);
     }
-    size_t done = 0;
-    while (done + 1 < versions.size() && apply(forth(done + 1), back(done + 1), set, versions[done + 1], 0)) ++done;
-    if (!may_go_back) return;
-    for (size_t steps = below(static_cast<uint32_t>(done + 1)); steps > 0; --steps, --done)
-      if (!apply(back(done), {}, set, ledger_.take_version(), versions[done - 1])) return;
+    // Forth, and if it may, back and forth: what was made once serves for many changes.
+    size_t at = 0, furthest = 0;
+    for (uint32_t changes = may_go_back ? 1 + below(40) : steps; changes > 0; --changes) {
+      const bool goes_back = may_go_back && at > 0 && (at == steps || one_in(2));
+      const bool is_new = !goes_back && at == furthest;
+      const std::string delta = goes_back ? back(at) : forth(at + 1), reverse = is_new ? back(at + 1) : std::string();
+      at = goes_back ? at - 1 : at + 1;
+      if (!apply(delta, reverse, set, is_new ? versions[at] : ledger_.take_version(), is_new ? 0 : versions[at]))
+        return;
+      furthest = std::max(furthest, at);
+      if (!was_whole) return ledger_.complain("a delta fitted a group of several versions"), ::_exit(1);
+    }
   }
   std::string forth(size_t step) const { return work_ + "/delta-" + std::to_string(step) + ".safetensors"; }
   std::string back(size_t step) const { return work_ + "/back-" + std::to_string(step) + ".safetensors"; }
@@ -200,8 +214,8 @@ class FileWriter : Worker {
 FileScene::FileScene(const std::string &folder, const std::string &elsewhere)
     : path_(folder + "/model.safetensors"),
       elsewhere_((elsewhere.empty() ? folder : elsewhere) + "/model.safetensors"),
-      layout_({4099, 65537, 509,  300007, 8,   511,    4096,   20011,   8191, 300007,
-               509,  65537, 4099, 65537,  509, 300007, 131071, 1048583, 4096, 12289}) {}
+      layout_({4099, 65537,   509,  300007, 8,   511,    4096,   20011,   8191, 300007,
+               509,  1048583, 4099, 65537,  509, 300007, 131071, 1048583, 4096, 12289}) {}
 
 std::vector<uint32_t> FileScene::groups() const {
   std::vector<uint32_t> all;

@@ -227,6 +227,16 @@ class Storm {
     ++kills_;
   }
 
+  // Now and then one that applies a delta: this takes a small part of the time that making the delta takes.
+  uint32_t a_victim() {
+    if (random_() % 5 == 0)
+      for (const auto begin = Clock::now(); since(begin) < 0.1; ::usleep(50))
+        for (uint32_t w = 0; w < settings_.writers; ++w)
+          if (ledger_.described(w).find("st_delta_apply") != std::string::npos)
+            return ::usleep(static_cast<useconds_t>(random_() % 3000)), w;
+    return static_cast<uint32_t>(random_() % settings_.writers);
+  }
+
   // After some commits, at any moment. Now and then one is only stopped for a
   // while, with whatever locks it holds.
   void kill_one() {
@@ -235,7 +245,7 @@ class Storm {
     const double patience = settings_.other_host.empty() ? 0.1 : 1;  // a server takes its time
     while (ledger_.commits < enough && since(begin) < patience) ::usleep(200);
     ::usleep(static_cast<useconds_t>(random_() % 3000));
-    const auto victim = static_cast<uint32_t>(random_() % settings_.writers);
+    const uint32_t victim = a_victim();
     if (random_() % 8 == 0) {
       ::kill(pids_[victim], SIGSTOP);
       ::usleep(static_cast<useconds_t>(random_() % 30000));
