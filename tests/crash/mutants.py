@@ -502,6 +502,7 @@ MUTANTS = [
     Mutant("sparse: tables of hashes are not compared", HOT_JOURNAL, "  if (hash64(old, sectors * sizeof *old) != range.sectors_hash ||\n      hash64(fresh, sectors * sizeof *fresh) != range.fresh_hash)\n", "  if (false)\n"),
     Mutant("sparse: what changes is not compared with its hash", HOT_JOURNAL, "  if (hash64(packed.get(), range.packed) != range.payload_hash) return damaged(\"a payload is damaged\");\n", ""),
     Mutant("sparse: a finished record without its rest is not known", HOT_JOURNAL, "range.is_sparse() ? table.digest() == range.fresh_hash : bytes.digest() == range.payload_hash", "bytes.digest() == range.payload_hash"),
+    Mutant("sparse: recovery lays nothing", HOT_JOURNAL, "      ST_TRY(write_changes(data_, hot_.file, range, buffers.packed.get(), buffers.payload.get()));\n", "      {}\n"),
     Mutant("deltas: steps may lead out of their block", "core/delta/steps.cpp", "    if (at >= n) return false;\n", ""),
     Mutant("deltas: blocks of steps may come in any order", "core/delta/steps.cpp", "  if (number_ < after_) return damaged(\"the blocks do not ascend\");\n", ""),
     Mutant("deltas: of an element on two pages the second is not written", "core/delta/stepped.cpp", "    changed_[at / page] = changed_[(at + width - 1) / page] = 1;", "    changed_[at / page] = 1;"),

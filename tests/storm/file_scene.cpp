@@ -53,7 +53,7 @@ class FileWriter : Worker {
 
  private:
   // Most of its time goes into applying deltas.
-  bool trains() const { return worker_ == 1; }
+  bool trains() const { return worker_ == 1 && !ledger_.rough; }
   // This one, most often.
   uint32_t a_group(uint32_t likely) { return group(one_in(16) ? below(FileScene::groups_count) : likely); }
   uint32_t a_free_tensor() { return FileScene::first_free + below(FileScene::tensors - FileScene::first_free); }
@@ -83,6 +83,7 @@ class FileWriter : Worker {
   // Some steps of training, each by a delta: of every tensor of `set` few words change. A group, which is of one
   // version, may go back.
   void train(uint32_t set, bool may_go_back) {
+    if (ledger_.rough) return;  // the files that a delta is made of might be damaged
     ledger_.doing(worker_, "making deltas");
     fs::remove_all(work_);  // with what a dead writer left
     fs::create_directory(work_);
