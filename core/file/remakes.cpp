@@ -134,7 +134,7 @@ Result<void> stage_remake(Staged &staged, std::string_view name, const Remake &m
 Result<void> assemble_remakes(Staged &staged, const os::File &data) {
   if (!staged.remade.empty() || staged.remakes.empty()) return {};
   for (const StagedRemake &r : staged.remakes) {
-    const uint64_t at = staged.snapshot->file_offset(staged.snapshot->header.index.at(r.index));
+    const uint64_t at = staged.place_of(r.index).begin;
     ToJournal to(staged, at);
     if (auto made = r.make(data, at, to); !made) return Failure(std::move(made.error()).about_tensor_at_least(r.name));
   }
@@ -145,9 +145,9 @@ std::vector<write::Piece> remade_pieces(const Staged &staged, write::JournalPlan
   if (!staged.remade.empty()) return staged.remade;
   std::vector<write::Piece> pieces;
   for (const StagedRemake &r : staged.remakes) {
-    const TensorView t = staged.snapshot->header.index.at(r.index);
-    if (journal) journal->append(std::min(r.in_journal, t.nbytes));
-    pieces.push_back({staged.snapshot->file_offset(t), {write::header_bytes, t.nbytes, 0}});
+    const ByteRange tensor = staged.place_of(r.index);
+    if (journal) journal->append(std::min(r.in_journal, tensor.length));
+    pieces.push_back({tensor.begin, {write::header_bytes, tensor.length, 0}});
   }
   return pieces;
 }
@@ -155,8 +155,8 @@ std::vector<write::Piece> remade_pieces(const Staged &staged, write::JournalPlan
 void show_remade(Staged &staged) {
   for (const write::Piece &p : staged.remade) staged.file.counters().bytes_written += p.payload.length;
   for (const StagedRemake &r : staged.remakes) {
-    const TensorView t = staged.snapshot->header.index.at(r.index);
-    staged.show(r.index, staged.snapshot->file_offset(t), t.nbytes);
+    const ByteRange tensor = staged.place_of(r.index);
+    staged.show(r.index, tensor.begin, tensor.length);
   }
 }
 

@@ -252,7 +252,7 @@ Result<void> assemble_slices(Staged &staged, const os::File &data) {
   for (const auto &[index, s] : staged.slices) total += s.map.bytes();
   SliceReader reader(staged, total);
   for (const auto &[index, s] : staged.slices) {
-    const uint64_t at = staged.snapshot->file_offset(staged.snapshot->header.index.at(index));
+    const uint64_t at = staged.place_of(index).begin;
     ST_TRY(s.map.each_stretch([&](const SliceMap::Stretch &stretch) -> Result<void> {
       const Strip &first = stretch.first->second;
       write::Payload payload = staged.slice_payloads[first.payload];
@@ -280,7 +280,7 @@ std::vector<write::Piece> slice_pieces(const Staged &staged, write::JournalPlan 
   if (!staged.slice_pieces.empty()) return staged.slice_pieces;
   std::vector<write::Piece> pieces;
   for (const auto &[index, s] : staged.slices) {
-    const uint64_t at = staged.snapshot->file_offset(staged.snapshot->header.index.at(index));
+    const uint64_t at = staged.place_of(index).begin;
     static_cast<void>(s.map.each_stretch([&](const SliceMap::Stretch &stretch) -> Result<void> {
       const uint64_t n = stretch.end - stretch.begin;
       if (stretch.gathered() && journal) journal->append(n);
@@ -295,8 +295,8 @@ std::vector<Covered> bytes_to_lock(const Staged &staged) {
   std::vector<write::Piece> pieces = slice_pieces(staged, nullptr);
   for (const StagedTensor &s : staged.tensors) pieces.push_back(s.piece);
   for (const StagedRemake &r : staged.remakes) {
-    const TensorView t = staged.snapshot->header.index.at(r.index);
-    pieces.push_back({staged.snapshot->file_offset(t), {0, t.nbytes, 0}});
+    const ByteRange tensor = staged.place_of(r.index);
+    pieces.push_back({tensor.begin, {0, tensor.length, 0}});
   }
   sort_by_offset(&pieces);
   std::vector<Covered> ranges;
@@ -311,18 +311,18 @@ std::string_view name_at(const Staged &staged, uint64_t offset) {
     if (offset - t.piece.offset < t.piece.payload.length) return t.name;
   std::string_view name;
   for (const StagedRemake &r : staged.remakes) {
-    const TensorView t = staged.snapshot->header.index.at(r.index);
-    if (offset - staged.snapshot->file_offset(t) < t.nbytes) return r.name;
+    const ByteRange tensor = staged.place_of(r.index);
+    if (offset - tensor.begin < tensor.length) return r.name;
   }
   for (const auto &[index, s] : staged.slices)
-    if (staged.snapshot->file_offset(staged.snapshot->header.index.at(index)) <= offset) name = s.name;
+    if (staged.place_of(index).begin <= offset) name = s.name;
   return name;
 }
 
 void show_slices(Staged &staged) {
   for (const write::Piece &p : staged.slice_pieces) staged.file.counters().bytes_written += p.payload.length;
   for (const auto &[index, s] : staged.slices) {
-    const uint64_t at = staged.snapshot->file_offset(staged.snapshot->header.index.at(index));
+    const uint64_t at = staged.place_of(index).begin;
     for (const Covered &c : by_pages(s.map)) staged.show(index, at + c.begin, c.end - c.begin);
   }
 }

@@ -63,6 +63,11 @@ struct Staged {
   bool patches() const { return !tensors.empty() || !slices.empty() || !remakes.empty(); }
   bool has_work() const { return patches() || publishes(); }
   std::vector<write::Piece> pieces() const;  // as they follow each other in the file
+  // Where a tensor of the snapshot lies in the file.
+  ByteRange place_of(size_t index) const {
+    const TensorView t = snapshot->header.index.at(index);
+    return {snapshot->file_offset(t), t.nbytes};
+  }
 
   // These bytes of a tensor are in the file now. A view that cannot be brought up to date keeps its old bytes.
   void show(size_t index, uint64_t offset, uint64_t n);

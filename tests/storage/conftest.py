@@ -126,6 +126,13 @@ def place(scratch):
 
 
 @pytest.fixture
+def deltas(scratch):
+    """Where writers make their deltas: on no disk that is broken."""
+    (scratch / "deltas").mkdir()
+    return scratch / "deltas"
+
+
+@pytest.fixture
 def memory(scratch):
     """A tmpfs."""
     (scratch / "tmpfs").mkdir()
@@ -214,18 +221,20 @@ class Programs:
             said, _ = process.communicate(timeout=120)
             return process.returncode, said.decode()
 
-    def crash_while_applying(self, path, held, version, tear=True, lines="/dev/stdout"):
+    def crash_while_applying(self, path, held, version, tear=True, lines="/dev/stdout", **options):
         """A writer commits a transaction and dies at its first write to the file itself: half of that write is
         done, or with tear=False nothing. What the file holds once the journal is recovered, given what it held: an
         undo record takes it back there."""
         crash = {"CRASH_AT": "1", "CRASH_DO": "tear" if tear else "exit", "CRASH_FILE": os.path.realpath(path)}
-        code, said = self.write(path, crash, tensors="0,1,2,3,4,5", first=version, seed=version, lines=lines)
+        options = {"tensors": "0,1,2,3,4,5", "first": version, "seed": version, "lines": lines, **options}
+        code, said = self.write(path, crash, **options)
         assert code == 9, (code, said)
         assert len(model.journals(os.path.realpath(path))) == 1
         if model.waiting(os.path.realpath(path)) == ["undo"]:
             return tuple(held)
-        changed = [t for operation in model.History.of(said).operations for t in operation.tensors]
-        return tuple(version if t in changed else v for t, v in enumerate(held))
+        for operation in model.History.of(said).operations:
+            held = operation.after(held)
+        return tuple(held)
 
     def crash_while_staging(self, path):
         """A writer dies with a journal that is not committed: its fifth call is the first write to it."""

@@ -13,6 +13,7 @@
  *                     the process says "removed"
  *           =stop     it is stopped before the call (SIGSTOP), which goes on when somebody wakes it up
  *   CRASH_FILE=path   only writes to this file count
+ *   CRASH_BELOW=path  only calls in this folder, and in those in it, count
  *
  * The counted calls: pwrite, fsync, fdatasync, sync_file_range that waits, fallocate, unlinkat, mkdirat,
  * renameat, openat with O_CREAT, and ioctl(FICLONERANGE). */
@@ -40,7 +41,7 @@ enum { EXIT_CODE = 9 };
 static long calls, at;
 static enum { DO_EXIT, DO_EXIT_AFTER, DO_TEAR, DO_CUT, DO_CUT_AFTER, DO_ERROR, DO_REMOVE, DO_STOP } action;
 static int mount_fd = -1, error_number = EIO;
-static const char *only_file, *folder;
+static const char *only_file, *only_below, *folder;
 
 __attribute__((constructor)) static void read_environment(void) {
   const char *n = getenv("CRASH_AT"), *what = getenv("CRASH_DO"), *where = getenv("CRASH_MOUNT"),
@@ -52,6 +53,7 @@ __attribute__((constructor)) static void read_environment(void) {
   if (where) mount_fd = open(where, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (error) error_number = atoi(error);
   only_file = getenv("CRASH_FILE");
+  only_below = getenv("CRASH_BELOW");
   folder = getenv("CRASH_FOLDER");
 }
 
@@ -86,14 +88,16 @@ static void stop(int fd) {
 }
 
 static int counts(int fd, int is_write) {
-  if (!only_file) return 1;
-  if (!is_write) return 0;
+  if (!only_file && !only_below) return 1;
+  if (only_file && !is_write) return 0;
   char link[64], path[4096];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t n = readlink(link, path, sizeof path - 1);
   if (n < 0) return 0;
   path[n] = 0;
-  return strcmp(path, only_file) == 0;
+  if (only_file) return strcmp(path, only_file) == 0;
+  const size_t length = strlen(only_below);
+  return strncmp(path, only_below, length) == 0 && (path[length] == 0 || path[length] == '/');
 }
 
 /* Is this the call? What is to be done before it is done. */

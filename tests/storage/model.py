@@ -1,7 +1,8 @@
 """The file that the storage tests change, and what may be in it afterwards.
 
 Version v of tensor t is a pattern that shows both in every sector, so that old,
-new, torn and foreign bytes can be told apart. The writer program makes the same.
+new, torn and foreign bytes can be told apart. A step of training leaves some words
+of a version over another one. The writer program makes the same.
 """
 
 from __future__ import annotations
@@ -31,10 +32,19 @@ def nbytes(tensor):
     return int(np.prod(shape, dtype=np.int64)) * BITS[dtype] // 8
 
 
+def stepped(version, step):
+    """What `version` becomes by this step, which is seen where a step changes words. Elsewhere it stays what it was."""
+    return version & 0xFFFFFFFF | step << 32
+
+
 @functools.lru_cache(maxsize=512)
 def pattern(t, version, n):
-    words = np.arange(n // 8 + 1, dtype=np.uint64) * np.uint64(_C)
-    words += np.uint64((version * _A + t * _B) & _MASK)
+    numbers = np.arange(n // 8 + 1, dtype=np.uint64)
+    words = numbers * np.uint64(_C)
+    words += np.uint64(((version & 0xFFFFFFFF) * _A + t * _B) & _MASK)
+    if step := version >> 32:
+        changes = (numbers // 1024 % 3 != 1) & (numbers % 61 == 7)
+        words[changes] += np.uint64((step - (version & 0xFFFFFFFF)) * _A & _MASK)
     return words.tobytes()[:n]
 
 
@@ -116,7 +126,13 @@ def waiting(path):
 class Operation:
     version: int
     tensors: list
+    is_step: bool = False
     result: str = "pending"  # or "ack", or the name of a status
+
+    def after(self, state):
+        """What it makes of a version vector."""
+        new = [stepped(v, self.version) if self.is_step else self.version for v in state]
+        return tuple(new[t] if t in self.tensors else v for t, v in enumerate(state))
 
     def may_show(self):
         """Which outcomes the answer allows: {False} nothing changed, {True} it must be there, or both."""
@@ -137,7 +153,8 @@ class History:
     def add(self, line):
         words = line.split()
         if words[:1] == ["begin"]:
-            self.operations.append(Operation(int(words[1]), [int(t) for t in words[2].split(",")]))
+            tensors = [int(t) for t in words[2].split(",")]
+            self.operations.append(Operation(int(words[1]), tensors, words[3:] == ["step"]))
         elif words[:1] in (["ack"], ["fail"]):
             operation = self.operations[-1]
             assert operation.version == int(words[1]) and operation.result == "pending", line
@@ -167,10 +184,7 @@ class History:
         """Every version vector that the file may hold, given what it held before."""
         states = {tuple(start)}
         for operation in self.operations:
-            after = {
-                tuple(operation.version if t in operation.tensors else v for t, v in enumerate(state))
-                for state in states
-            }
+            after = {operation.after(state) for state in states}
             outcomes = operation.may_show()
             states = (states if False in outcomes else set()) | (after if True in outcomes else set())
         return states

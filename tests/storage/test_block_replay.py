@@ -154,7 +154,7 @@ def histories_of(records):
     return histories
 
 
-def record_workload(scratch, kind, programs, bound):
+def record_workload(scratch, kind, programs, deltas, bound):
     """First two writers at once on different tensors, then one on all, then some that die and are recovered.
     Answers the log, and the disk before it."""
     count = bound({"ext4": 18, "xfs": 12, "btrfs": 10}[kind], 100)
@@ -169,7 +169,7 @@ def record_workload(scratch, kind, programs, bound):
 
         def start(writer, tensors, reopen):
             options = {"tensors": tensors, "first": writer * VERSIONS + 1, "count": count, "seed": bound.seed + writer}
-            return programs.writer(path, lines=recorder.mark, reopen=reopen, **options)
+            return programs.writer(path, lines=recorder.mark, reopen=reopen, steps=3, deltas=deltas, **options)
 
         for together in ([(0, "0,2,4", 3), (1, "1,3,5", 0)], [(2, "0,1,2,3,4,5", 7)]):
             for process in [start(*arguments) for arguments in together]:
@@ -189,9 +189,9 @@ FULL = {"ext4": 12000, "xfs": 4000, "btrfs": 4000}
 
 
 @pytest.mark.parametrize("kind, journal", disk.JOURNALS)
-def test_any_disk_that_a_power_cut_leaves(kind, journal, scratch, programs, bound, tell):
+def test_any_disk_that_a_power_cut_leaves(kind, journal, scratch, programs, deltas, bound, tell):
     choose = random.Random(bound.seed)
-    base, records = record_workload(scratch, kind, programs.with_journals(journal), bound)
+    base, records = record_workload(scratch, kind, programs.with_journals(journal), deltas, bound)
     intervals = [i for i in intervals_of(records) if i.writes(len(i.records))]
     wanted = bound(QUICK, FULL)[kind]
 

@@ -38,7 +38,7 @@ LIVE = [(kind, journal) for kind, journal in disk.JOURNALS if kind != "btrfs"]
 
 @pytest.mark.parametrize("when", ["cut", "cut-after"])
 @pytest.mark.parametrize("kind, journal", LIVE)
-def test_cut_at_each_call(kind, journal, when, make_disk, programs, bound, tell):
+def test_cut_at_each_call(kind, journal, when, make_disk, programs, deltas, bound, tell):
     """At the n-th call that changes anything, for n = 1, 2, 3… until the writer is done first."""
     programs = programs.with_journals(journal)
     d = make_disk(kind)
@@ -47,9 +47,14 @@ def test_cut_at_each_call(kind, journal, when, make_disk, programs, bound, tell)
     found = Counter()
     step = 1 if kind == "ext4" else bound(2, 1)
     while True:
-        crash = {"CRASH_AT": str(n), "CRASH_DO": when, "CRASH_MOUNT": str(d.mountpoint)}
+        crash = {
+            "CRASH_AT": str(n),
+            "CRASH_DO": when,
+            "CRASH_MOUNT": str(d.mountpoint),
+            "CRASH_BELOW": str(d.mountpoint),
+        }
         options = {"tensors": "0,1,2,3,4,5", "first": version, "count": count, "seed": n, "reopen": 2}
-        code, said = programs.write(path, crash, after_failure=2, **options)
+        code, said = programs.write(path, crash, after_failure=2, steps=2, deltas=deltas, **options)
         history = model.History.of(said)
         check_history(history, code)
         d.umount()
@@ -69,7 +74,7 @@ def test_cut_at_each_call(kind, journal, when, make_disk, programs, bound, tell)
 
 
 @pytest.mark.parametrize("kind, journal", LIVE)
-def test_cut_under_two_running_writers(kind, journal, make_disk, programs, bound, tell):
+def test_cut_under_two_running_writers(kind, journal, make_disk, programs, deltas, bound, tell):
     """At any moment, from another process, while two writers change different tensors."""
     choose = random.Random(bound.seed)
     programs = programs.with_journals(journal)
@@ -79,6 +84,7 @@ def test_cut_under_two_running_writers(kind, journal, make_disk, programs, bound
     cuts = bound(10, 400)
     for cut in range(cuts):
         options = {"first": version, "count": 1_000_000, "seed": cut, "reopen": choose.choice([0, 3])}
+        options |= {"steps": 3, "deltas": deltas}
         writers = [programs.writer(path, tensors=tensors, **options) for tensors in ("0,2,4", "1,3,5")]
         said = wait_for_lines(writers, choose.randrange(1, 40))
         disk.cut_power(d.mountpoint)
@@ -113,7 +119,7 @@ def wait_for_lines(writers, count):
 
 
 @pytest.mark.parametrize("kind, journal", disk.JOURNALS)
-def test_disk_dies_under_writer(kind, journal, scratch, programs, bound, tell):
+def test_disk_dies_under_writer(kind, journal, scratch, programs, deltas, bound, tell):
     """The disk answers EIO from the n-th write or flush on. It is repaired, and holds what it had got till then."""
     programs = programs.with_journals(journal)
     state, version, acknowledged, found = model.OLD, 1, 0, Counter()
@@ -125,7 +131,7 @@ def test_disk_dies_under_writer(kind, journal, scratch, programs, bound, tell):
         for cut in range(cuts):
             recorder.command(f"!die {choose.randrange(0, longest)}")
             options = {"tensors": "0,1,2,3,4,5", "first": version, "count": 30, "seed": cut, "reopen": 4}
-            code, said = programs.write(path, after_failure=1, **options)
+            code, said = programs.write(path, after_failure=1, steps=3, deltas=deltas, **options)
             history = model.History.of(said)
             assert code in (0, EXIT_FAILED), history.other
             recorder.umount()

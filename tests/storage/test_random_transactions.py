@@ -78,6 +78,16 @@ class Random:
                 t.rename(name, new)
                 tensors[new] = tensors.pop(name)
 
+    def trained(self, tensors):
+        """The model after a step of training: of some tensors few elements are others."""
+        large = [name for name, array in tensors.items() if array.nbytes >= 4096]
+        after = dict(tensors)
+        for name in self.r.sample(large, min(len(large), self.r.choice([1, 2, 5]))):
+            elements = np.frombuffer(tensors[name].tobytes(), np.uint8).reshape(-1, tensors[name].itemsize).copy()
+            elements[self.r.sample(range(len(elements)), max(1, len(elements) // 50)), 0] ^= 1
+            after[name] = elements.reshape(-1).view(tensors[name].dtype).reshape(tensors[name].shape)
+        return after
+
     def options(self):
         pick = self.r.random
         return {
@@ -100,8 +110,27 @@ def stock_reads(path, tensors, metadata, why):
     assert header.get("__metadata__", {}) == metadata, why
 
 
+def train(rng, path, tensors, metadata, folder):
+    """Some steps, each by a delta, and some of them back. Answers what the model has then, and the count of deltas."""
+    states = [tensors]
+    for step in range(rng.r.choice([1, 1, 3])):
+        states.append(rng.trained(states[-1]))
+        libst.save(folder / "from", states[-2], metadata)
+        libst.save(folder / "to", states[-1], metadata)
+        libst.diff(folder / "from", folder / "to", folder / f"forth{step}")
+    for step, after in enumerate(states[1:]):
+        options = {"reverse": folder / f"back{step}", "publish": rng.r.random() < 0.1}
+        plan = libst.patch(path, folder / f"forth{step}", **options)
+        stock_reads(path, after, metadata, f"step {step}, {plan}")
+    back = rng.r.randrange(len(states))
+    for step in reversed(range(len(states) - 1 - back, len(states) - 1)):
+        libst.patch(path, folder / f"back{step}")
+        stock_reads(path, states[step], metadata, f"step {step} taken back")
+    return states[-1 - back], len(states) - 1 + back
+
+
 @pytest.mark.parametrize("source", ["stock", "libst"])
-def test_stock_reads_the_model_after_every_transaction(any_disk, bound, tell, source):
+def test_stock_reads_the_model_after_every_transaction(any_disk, deltas, bound, tell, source):
     rng = Random(bound.seed)
     path = any_disk / "m.safetensors"
     tensors = {rng.name(): rng.array() for _ in range(8)}
@@ -113,7 +142,7 @@ def test_stock_reads_the_model_after_every_transaction(any_disk, bound, tell, so
     else:
         libst.save(path, tensors, metadata)
     handles = [libst.open(path, "r+"), libst.open(path, "r+")]
-    kinds, shared = {"nothing": 0, "patch": 0, "publish": 0}, 0
+    kinds, shared = {"nothing": 0, "patch": 0, "publish": 0, "delta": 0}, 0
     count = bound(250, 4000)
     for i in range(count):
         if rng.r.random() < 0.1:  # an open handle keeps the blocks of every file that it has replaced
@@ -121,6 +150,9 @@ def test_stock_reads_the_model_after_every_transaction(any_disk, bound, tell, so
                 handles[which].close()
                 handles[which] = libst.open(path, "r+", mapping=rng.r.choice(["auto", "none"]))
         f = handles[rng.r.randrange(2)]
+        if rng.r.random() < 0.15:
+            tensors, count_of_deltas = train(rng, path, tensors, metadata, deltas)
+            kinds["delta"] += count_of_deltas
         f.refresh()  # a step may name what the other handle has changed only once this one has seen it
         options = rng.options()
         trial_tensors, trial_metadata = dict(tensors), dict(metadata)
@@ -154,5 +186,5 @@ def test_stock_reads_the_model_after_every_transaction(any_disk, bound, tell, so
     for f in handles:
         f.close()
     assert os.listdir(any_disk) in (["m.safetensors"], ["lost+found", "m.safetensors"], ["m.safetensors", "lost+found"])
-    assert min(kinds["patch"], kinds["publish"]) > count // 20
+    assert min(kinds["patch"], kinds["publish"], kinds["delta"]) > count // 20
     tell(count, "random transactions against a model", f"{kinds}, {shared >> 20} MiB shared")

@@ -5,9 +5,12 @@
  *
  *   writer FILE [--tensors 0,2,4] [--first VERSION] [--count N] [--seed S]
  *          [--reopen M] [--after-failure N] [--lines PATH]
+ *          [--steps N --deltas FOLDER]
  *
  * Tensor i is named "t<i>"; version v of it is the pattern of model.py. Which
  * tensors an operation changes follows from the seed and the version alone.
+ * Of ten operations N are steps of training ("begin 7 0,2,4 step"): a delta, which
+ * is made in FOLDER, changes some words of these tensors.
  * Ends with 0; with 3 if an operation failed. --after-failure: how many more to
  * try on the same handle then. */
 #include <errno.h>
@@ -54,6 +57,11 @@ static void *fill(uint64_t tensor, uint64_t version, uint64_t nbytes) {
   const uint64_t base = version * 0x9E3779B97F4A7C15u + tensor * 0xC2B2AE3D27D4EB4Fu;
   for (uint64_t i = 0; i < words; ++i) bytes[i] = base + i * 0x165667B19E3779F9u;
   return bytes;
+}
+
+/* The words that a step changes: a few of most pages, and none of others. */
+static int changes(uint64_t word) {
+  return word / 1024 % 3 != 1 && word % 61 == 7;
 }
 
 static st_file *open_file(const char *path) {
@@ -108,6 +116,49 @@ static st_status change(st_file *file, const int *chosen, int n, uint64_t versio
   return status;
 }
 
+static int put_file(const char *path, const char *bytes, size_t n) {
+  FILE *file = fopen(path, "wb");
+  const int done = file && fwrite(bytes, 1, n, file) == n;
+  return file && fclose(file) == 0 && done ? 0 : -1;
+}
+
+static char *get_file(const char *path, size_t *n) {
+  FILE *file = fopen(path, "rb");
+  char *bytes = NULL;
+  long size;
+  if (file && fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0 && (bytes = malloc((size_t)size + 1))) {
+    rewind(file);
+    *n = fread(bytes, 1, (size_t)size, file);
+    if (ferror(file)) free(bytes), bytes = NULL;
+  }
+  if (file) fclose(file);
+  return bytes;
+}
+
+/* The delta from the file to one in which some words of these tensors are of this version. */
+static st_status make_step(const char *path, st_file *file, const char *folder, const int *chosen, int n,
+                           uint64_t version, char *delta, size_t room) {
+  char from[4096], to[4096];
+  snprintf(from, sizeof from, "%s/from-%d", folder, chosen[0]);
+  snprintf(to, sizeof to, "%s/to-%d", folder, chosen[0]);
+  snprintf(delta, room, "%s/delta-%d", folder, chosen[0]);
+  size_t size;
+  char *bytes = get_file(path, &size);
+  st_status status = bytes && put_file(from, bytes, size) == 0 ? ST_OK : ST_E_IO;
+  for (int i = 0; i < n && status == ST_OK; ++i) {
+    st_tensor t;
+    status = describe(file, chosen[i], version, &t);
+    if (status != ST_OK) break;
+    for (uint64_t at = 0; at < t.nbytes; at += 8)
+      if (changes(at / 8))
+        memcpy(bytes + t.file_offset + at, (const char *)t.data + at, t.nbytes - at < 8 ? t.nbytes - at : 8);
+    release(&t, 1);
+  }
+  if (status == ST_OK && put_file(to, bytes, size) != 0) status = ST_E_IO;
+  free(bytes);
+  return status == ST_OK ? st_delta_create(from, to, delta, NULL) : status;
+}
+
 /* A transaction that never commits: nothing of it may ever show. */
 static void abandon(st_file *file, int tensor) {
   st_tensor wrong;
@@ -130,7 +181,8 @@ int main(int argc, char **argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (argc < 2) return 2;
   int tensors[MOST], tensor_count = parse_list("0", tensors);
-  uint64_t first = 1, count = 1, seed = 1, reopen = 0, after_failure = 0;
+  uint64_t first = 1, count = 1, seed = 1, reopen = 0, after_failure = 0, steps = 0;
+  const char *deltas = NULL;
   for (int i = 2; i + 1 < argc; i += 2) {
     const char *option = argv[i], *value = argv[i + 1];
     if (!strcmp(option, "--tensors"))
@@ -145,12 +197,16 @@ int main(int argc, char **argv) {
       reopen = strtoull(value, NULL, 10);
     else if (!strcmp(option, "--after-failure"))
       after_failure = strtoull(value, NULL, 10);
+    else if (!strcmp(option, "--steps"))
+      steps = strtoull(value, NULL, 10);
+    else if (!strcmp(option, "--deltas"))
+      deltas = value;
     else if (!strcmp(option, "--lines"))
       lines = open(value, O_WRONLY | O_APPEND | O_CLOEXEC);
     else
       return 2;
   }
-  if (lines < 0) return 2;
+  if (lines < 0 || (steps && !deltas)) return 2;
 
   st_file *file = open_file(argv[1]);
   if (!file) return 3;
@@ -163,7 +219,9 @@ int main(int argc, char **argv) {
     }
     int chosen[MOST], n = 0;
     const uint64_t kind = next(&random) % 10;
-    if (kind >= 8) abandon(file, tensors[next(&random) % (uint64_t)tensor_count]);
+    /* After a failure nobody knows what the file holds, so no delta would fit. */
+    const int is_step = steps && !failed && next(&random) % 10 < steps;
+    if (kind >= 8 && !is_step) abandon(file, tensors[next(&random) % (uint64_t)tensor_count]);
     for (int i = 0; i < tensor_count; ++i)
       if (kind == 0 || (kind < 6 && next(&random) % 2)) chosen[n++] = tensors[i];
     if (n == 0) chosen[n++] = tensors[next(&random) % (uint64_t)tensor_count];
@@ -171,8 +229,15 @@ int main(int argc, char **argv) {
     char list[256];
     int at = 0;
     for (int i = 0; i < n; ++i) at += snprintf(list + at, sizeof list - (size_t)at, "%s%d", i ? "," : "", chosen[i]);
-    say("begin %llu %s", (unsigned long long)version, list);
-    const st_status status = change(file, chosen, n, version, &random);
+    say("begin %llu %s%s", (unsigned long long)version, list, is_step ? " step" : "");
+    st_status status;
+    if (is_step) {
+      char delta[4096];
+      status = make_step(argv[1], file, deltas, chosen, n, version, delta, sizeof delta);
+      if (status == ST_OK) status = st_delta_apply(argv[1], delta, NULL, NULL);
+    } else {
+      status = change(file, chosen, n, version, &random);
+    }
     if (status == ST_OK) {
       say("ack %llu", (unsigned long long)version);
       continue;

@@ -1,8 +1,11 @@
 #include "file_scene.h"
 
 #include <filesystem>
+#include <map>
 
 #include "worker.h"
+
+namespace fs = std::filesystem;
 
 namespace st::testing {
 namespace {
@@ -25,25 +28,34 @@ FileHandle open_in_the_end(const Ledger &ledger, const std::string &path, const 
 class FileWriter : Worker {
  public:
   FileWriter(const FileScene &scene, Ledger &ledger, uint32_t worker, uint64_t seed)
-      : Worker(ledger, worker, seed), scene_(scene), layout_(scene.layout()) {}
+      : Worker(ledger, worker, seed),
+        layout_(scene.layout()),
+        path_(scene.path_of(worker)),
+        work_(scene.work_folder(worker)) {}
 
   void step() {
-    if (needs_handle()) reopen(scene_.path_of(worker_), {ST_E_FILE_CHANGED});
+    if (needs_handle()) reopen(path_, {ST_E_FILE_CHANGED});
     if (!file_) return;
-    if (publishes()) return transact(one_in(2) ? some_free() : group(below(FileScene::groups_count)));
-    switch (below(8)) {
+    if (publishes()) return transact(one_in(2) ? some_free() : a_group(below(FileScene::trained)));
+    if (trains()) return train(group(FileScene::trained), true);
+    switch (below(9)) {
       case 0:
       case 1:
       case 2: update_one(); break;
       case 3: abandon(); break;
       case 4:
       case 5: transact(some_free()); break;
-      default: transact(group(below(FileScene::groups_count))); break;
+      case 6: one_in(3) ? train(some_free(), false) : train(a_group(FileScene::trained), true); break;
+      default: transact(a_group(below(FileScene::trained))); break;
     }
     count_recoveries();
   }
 
  private:
+  // Most of its time goes into applying deltas.
+  bool trains() const { return worker_ == 1 && !ledger_.rough; }
+  // This one, most often.
+  uint32_t a_group(uint32_t likely) { return group(one_in(16) ? below(FileScene::groups_count) : likely); }
   uint32_t a_free_tensor() { return FileScene::first_free + below(FileScene::tensors - FileScene::first_free); }
   uint32_t some_free() {
     uint32_t set = 0;
@@ -66,6 +78,74 @@ class FileWriter : Worker {
   void transact(uint32_t set) {
     const uint64_t version = ledger_.take_version();
     if (st_txn *txn = begin(set, version)) commit(txn, version, set);
+  }
+
+  // Some steps of training, each by a delta: of every tensor of `set` few words change. A group, which is of one
+  // version, may go back.
+  void train(uint32_t set, bool may_go_back) {
+    if (ledger_.rough) return;  // the files that a delta is made of might be damaged
+    ledger_.doing(worker_, "making deltas");
+    fs::remove_all(work_);  // with what a dead writer left
+    fs::create_directory(work_);
+    allow("st_refresh", st_refresh(file_.get()), {ST_E_FILE_CHANGED});
+    std::map<uint32_t, Bytes> values;
+    std::map<uint32_t, Value> seen;
+    for (uint32_t t = 0; t < FileScene::tensors; ++t) {
+      if (!(set >> t & 1)) continue;
+      Bytes &bytes = values[t];
+      bytes.resize(layout_.size(t));
+      const st_status status = st_read(file_.get(), layout_.name(t), ST_NTS, bytes.data(), bytes.size(), nullptr);
+      if (allow("st_read", status) != ST_OK) return;
+      // Read without a lock, a tensor may be torn, and the tensors may be of several versions. Then no delta fits.
+      const auto value = value_of(bytes, t);
+      if (!value) return;
+      seen[t] = *value;
+    }
+    std::vector<uint64_t> versions = {seen.begin()->second.version};
+    const bool was_whole = !may_go_back || std::all_of(seen.begin(), seen.end(), [&](const auto &tensor) {
+      return tensor.second.version == versions.front();
+    });
+    const std::string from = work_ + "/from.safetensors", to = work_ + "/to.safetensors";
+    layout_.write(from, values);
+    const uint32_t steps = one_in(2) ? 1 : 3;
+    while (versions.size() <= steps) {
+      const uint64_t version = ledger_.take_version();
+      for (auto &[t, bytes] : values) fill(bytes, t, Value{version, seen[t].ground});
+      layout_.write(to, values);
+      const std::string delta = forth(versions.size());
+      if (allow("st_delta_create", st_delta_create(from.c_str(), to.c_str(), delta.c_str(), nullptr)) != ST_OK) return;
+      fs::rename(to, from);
+      versions.push_back(version);
+    }
+    // Forth, and if it may, back and forth: what was made once serves for many changes.
+    size_t at = 0, furthest = 0;
+    for (uint32_t changes = may_go_back ? 1 + below(40) : steps; changes > 0; --changes) {
+      const bool goes_back = may_go_back && at > 0 && (at == steps || one_in(2));
+      const bool is_new = !goes_back && at == furthest;
+      const std::string delta = goes_back ? back(at) : forth(at + 1), reverse = is_new ? back(at + 1) : std::string();
+      at = goes_back ? at - 1 : at + 1;
+      if (!apply(delta, reverse, set, is_new ? versions[at] : ledger_.take_version(), is_new ? 0 : versions[at]))
+        return;
+      furthest = std::max(furthest, at);
+      if (!was_whole) return ledger_.complain("a delta fitted a group of several versions"), ::_exit(1);
+    }
+  }
+  std::string forth(size_t step) const { return work_ + "/delta-" + std::to_string(step) + ".safetensors"; }
+  std::string back(size_t step) const { return work_ + "/back-" + std::to_string(step) + ".safetensors"; }
+
+  bool apply(const std::string &delta, const std::string &reverse, uint32_t set, uint64_t version,
+             uint64_t brings_back) {
+    auto options = sized<st_delta_apply_options>();
+    options.flags = one_in(20) ? ST_TXN_PUBLISH : 0;
+    options.lock_timeout_ms = patience();
+    options.reverse = reverse.empty() ? nullptr : reverse.c_str();
+    ledger_.doing(worker_, "st_delta_apply");
+    ledger_.intend(worker_, version, set, brings_back);
+    const st_status status = allow("st_delta_apply", st_delta_apply(path_.c_str(), delta.c_str(), &options, nullptr),
+                                   {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
+    settle(version, status);
+    ledger_.deltas += status == ST_OK;
+    return status == ST_OK;
   }
 
   // Staged, and thought better of: nobody may ever see this version.
@@ -123,20 +203,20 @@ class FileWriter : Worker {
     }
   }
 
-  const FileScene &scene_;
   const Layout &layout_;
+  const std::string path_, work_;
   std::vector<Bytes> borrowed_;
 };
 
 }  // namespace
 
-// Two groups, then free ones: less than a sector, a page, more than the
+// Three groups, then free ones: less than a sector, a page, more than the
 // journal buffers (256 KiB), more than it moves at once (1 MiB).
 FileScene::FileScene(const std::string &folder, const std::string &elsewhere)
     : path_(folder + "/model.safetensors"),
       elsewhere_((elsewhere.empty() ? folder : elsewhere) + "/model.safetensors"),
-      layout_({4099, 65537, 509, 300007, 8, 511, 4096, 20011, 4099, 65537, 509, 300007, 131071, 1048583, 4096, 12289}) {
-}
+      layout_({4099, 65537,   509,  300007, 8,   511,    4096,   20011,   8191, 300007,
+               509,  1048583, 4099, 65537,  509, 300007, 131071, 1048583, 4096, 12289}) {}
 
 std::vector<uint32_t> FileScene::groups() const {
   std::vector<uint32_t> all;
@@ -201,7 +281,7 @@ Scene::Tidied FileScene::tidy() const {
   if (!open_file(path_, open_options(ST_OPEN_READ_WRITE)))
     return {std::string("a last st_open: ") + st_last_error(), {}};
   const std::string journals = path_ + ".st-journal";
-  return {{}, std::filesystem::exists(journals) ? journals : std::string()};
+  return {{}, fs::exists(journals) ? journals : std::string()};
 }
 
 }  // namespace st::testing

@@ -9,8 +9,9 @@ namespace st::testing {
 
 class FileScene final : public Scene {
  public:
-  // Two groups, then tensors that change alone or in any company.
-  static constexpr uint32_t groups_count = 2, group_size = 4, first_free = groups_count * group_size, tensors = 16;
+  // Groups, the last of which seldom changes but by training; then tensors that change alone or in any company.
+  static constexpr uint32_t groups_count = 3, trained = groups_count - 1, group_size = 4,
+                            first_free = groups_count * group_size, tensors = first_free + 8;
 
   // `elsewhere`: the same folder as another host sees it; empty: there is one host.
   FileScene(const std::string &folder, const std::string &elsewhere);
@@ -19,6 +20,8 @@ class FileScene final : public Scene {
   const std::string &path() const override { return path_; }
   // Every other one works on the other host.
   const std::string &path_of(uint32_t one) const { return one % 2 ? elsewhere_ : path_; }
+  // A worker's own folder, for files that it does not share.
+  std::string work_folder(uint32_t worker) const { return path_of(worker) + ".work-" + std::to_string(worker); }
   uint32_t cells() const override { return tensors; }
   std::vector<uint32_t> groups() const override;
   void make() const override { layout_.write(path_); }

@@ -50,7 +50,7 @@ class Ledger {
   }
 
   std::atomic<uint64_t> failures = 0;
-  std::atomic<uint64_t> commits = 0, publishes = 0, busy = 0, recoveries = 0, writer_opens = 0, reads = 0;
+  std::atomic<uint64_t> commits = 0, publishes = 0, deltas = 0, busy = 0, recoveries = 0, writer_opens = 0, reads = 0;
 
   // ---- the parent's side, when the worker is dead or everybody is
   void bury(uint32_t worker);  // what it had under way ended here

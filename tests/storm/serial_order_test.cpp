@@ -94,3 +94,24 @@ TEST(Value, TellsItsVersionAndEveryForeignByte) {
     EXPECT_EQ(version_of(other, 0), std::nullopt) << "byte " << i;
   }
 }
+
+TEST(Value, OfAStepTellsItsGroundAndHalfAStep) {
+  constexpr uint32_t size = 40000;
+  Bytes ground(size), step(size);
+  fill(ground, 0, 17);
+  fill(step, 0, Value{18, 17});
+  const auto seen = value_of(step, 0);
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->version, 18u);
+  EXPECT_EQ(seen->ground, 17u);
+  size_t changed = 0;
+  for (size_t at = 0; at < size; at += 8) {
+    if (std::equal(&step[at], &step[at] + 8, &ground[at])) continue;
+    ++changed;
+    Bytes half = step;
+    std::copy(&ground[at], &ground[at] + 8, &half[at]);
+    EXPECT_EQ(version_of(half, 0), std::nullopt) << "byte " << at;
+  }
+  EXPECT_GT(changed, 20u);
+  EXPECT_LT(changed, size / 8 / 20);
+}

@@ -125,7 +125,9 @@ class ShardWriter : Worker {
       const auto seen = read_version(copy.get(), layout_, static_cast<uint32_t>(std::countr_zero(group)));
       if (!seen) return;
       before = *seen;
+      trains_ = one_in(2);
       st_txn *txn = begin(copy.get(), group, version);
+      trains_ = false;
       if (!txn) return;
       allow("st_txn_commit of a copy", testing::commit(txn));
     }
@@ -144,6 +146,7 @@ class ShardWriter : Worker {
     const st_status status = allow("st_delta_apply", st_delta_apply(path_.c_str(), delta.c_str(), &options, nullptr),
                                    {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
     settle(version, status);
+    ledger_.deltas += status == ST_OK;
     return status == ST_OK;
   }
 
@@ -173,10 +176,17 @@ class ShardWriter : Worker {
           st_txn_set_metadata(txn, ShardScene::key(cell).c_str(), ST_NTS, std::to_string(version).c_str(), ST_NTS),
           changed);
     if (cell >= ShardScene::first_slot) return stage_slot(file, txn, cell, version);
-    const Bytes &bytes = lend(layout_.value(cell, version));
+    const Bytes &bytes = lend(trains_ ? trained(file, cell, version) : layout_.value(cell, version));
     const st_tensor value = layout_.described(cell, bytes.data());
     const st_status status = allow("st_txn_update", st_txn_update(txn, layout_.name(cell), ST_NTS, &value), changed);
     return take_back(), status;
+  }
+
+  // What a step of training makes of what the file has: few words are others.
+  Bytes trained(st_file *file, uint32_t cell, uint64_t version) const {
+    Bytes bytes = layout_.value(cell, version);
+    if (const auto seen = read_value(file, layout_, cell)) fill(bytes, cell, Value{version, seen->ground});
+    return bytes;
   }
 
   // The slot's tensor gets another name, in one of the ways that there are.
@@ -215,6 +225,7 @@ class ShardWriter : Worker {
   const Layout &layout_;
   const std::string path_, work_;
   bool copies_ = false;
+  bool trains_ = false;
   std::deque<Bytes> borrowed_;
 };
 

@@ -26,14 +26,14 @@ FIRST_SLOT = 16  # as in shard_scene.h
 
 
 def is_whole(data: bytes, cell: int) -> bool:
-    """As version_of() in tensor_file.cpp."""
+    """As version_of() in tensor_file.cpp, of what is written all over the tensor."""
     words = np.frombuffer(data + bytes(-len(data) % 8), "<u8")
     with np.errstate(over="ignore"):
         x = words[0] * np.uint64(0x9E3779B97F4A7C15) + np.uint64(cell << 40) + np.arange(len(words), dtype="<u8")
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         x ^= x >> np.uint64(31)
-    x[0] = words[0]
+    x[:2] = words[0]
     return x.tobytes()[: len(data)] == data
 
 

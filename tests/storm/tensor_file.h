@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,9 +18,18 @@ namespace st::testing {
 
 using Bytes = std::vector<std::byte>;
 
+// What a tensor holds. A version that is written all over it is its own ground. A step changes few words of the ground.
+struct Value {
+  uint64_t version, ground;
+};
+
 // Tensor `tensor` of a file as version `version` has it; at least 8 bytes.
-void fill(std::span<std::byte> bytes, uint32_t tensor, uint64_t version);
-// The version that these bytes are; nothing if a single byte is not of it.
+void fill(std::span<std::byte> bytes, uint32_t tensor, Value value);
+inline void fill(std::span<std::byte> bytes, uint32_t tensor, uint64_t version) {
+  fill(bytes, tensor, {version, version});
+}
+// What these bytes are; nothing if a single byte is not of it.
+std::optional<Value> value_of(std::span<const std::byte> bytes, uint32_t tensor);
 std::optional<uint64_t> version_of(std::span<const std::byte> bytes, uint32_t tensor);
 
 // The layout of such a file: U8 vectors, named t00, t01, …
@@ -38,6 +48,8 @@ class Layout {
 
   // A new file, every tensor in version 0.
   void write(const std::string &path) const;
+  // A new file with these tensors, and zeros for the others.
+  void write(const std::string &path, const std::map<uint32_t, Bytes> &values) const;
   // What stands in the file now, past libst: whole versions, or nothing.
   std::vector<std::optional<uint64_t>> versions_in(const std::string &path) const;
 
@@ -68,8 +80,9 @@ inline FileHandle open_file(const std::string &path, const st_open_options &opti
   return FileHandle(file);
 }
 
-// What a handle reads: the version of a whole tensor; nothing if it is torn or
+// What a handle reads: a whole tensor, or its version; nothing if it is torn or
 // the read failed.
+std::optional<Value> read_value(st_file *file, const Layout &layout, uint32_t tensor);
 std::optional<uint64_t> read_version(st_file *file, const Layout &layout, uint32_t tensor);
 
 }  // namespace st::testing
