@@ -125,13 +125,12 @@ run() {
   printf '%s\t%s\t%s\t%s\t%s\n' "$title" "$status" "$seconds" "$(awk "BEGIN { print $user + $system }")" "$junit" >>"$STAGES"
 }
 
-# What each of two workers takes next: stages that share a tree are on one line. Long ones come first, and those that
-# compile beside those that wait for a disk or keep one processor busy.
+# What each of two workers takes next: stages that share a tree are on one line. Long ones come first. A third worker has those
+# that wait for disks, hosts and servers, so that no processor waits with them.
 all_of_them() {
   cat <<END
 fuzz sanitizers
 dist
-storage
 threads
 unit valgrind
 coverage abi
@@ -141,11 +140,11 @@ mutants
 style
 python
 differential model
-remote
 cli
 demo
 END
 }
+waiting_ones() { printf '%s\n' storage remote; }
 quick_ones() { printf '%s\n' unit style python differential; }
 
 take_next() (
@@ -161,6 +160,11 @@ work() {
   done
 }
 
+wait_for_others() {
+  local name
+  for name in $(waiting_ones); do stage "$name"; done
+}
+
 if (($#)); then
   for name; do stage "$name"; done
 else
@@ -168,6 +172,7 @@ else
   wanted=$(wc -w <"$QUEUE")
   work &
   work &
+  [[ $FAST ]] || { wait_for_others & wanted=$((wanted + $(waiting_ones | wc -l))); }
   trap 'pkill -P "$(jobs -p | paste -sd,)"; kill $(jobs -p); exit 130' INT TERM # jobs of a script do not hear of Ctrl-C
   wait
   trap - INT TERM
