@@ -89,7 +89,8 @@ make_venv() {
   say "Making ${VENV#"$ROOT/"}"
   rm -rf "$VENV"
   python3 -m venv "$VENV"
-  "$PYTHON" -m pip install --quiet --disable-pip-version-check "${REQUIREMENTS[@]/#/--requirement=}"
+  # What is imported is compiled then: that is a small part of it.
+  "$PYTHON" -m pip install --quiet --disable-pip-version-check --no-compile "${REQUIREMENTS[@]/#/--requirement=}"
   printf '%s' "$wanted" >"$stamp"
 }
 
