@@ -327,7 +327,7 @@ class Win32Env final : public Env {
     return done ? 0 : of_last_error();
   }
   int madvise(void *address, size_t n, int advice) override {
-    if (advice == MADV_HUGEPAGE) return 0;
+    if (advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE) return 0;
     if (advice != MADV_WILLNEED && advice != MADV_POPULATE_READ) return -EINVAL;
     WIN32_MEMORY_RANGE_ENTRY range = {address, n};
     ::PrefetchVirtualMemory(::GetCurrentProcess(), 1, &range, 0);  // a hint
