@@ -277,7 +277,7 @@ class Win32Env final : public Env {
   int readlinkat(int dir, const char *name, std::string *out) override;
   int list(int dir, std::vector<std::string> *out) override {
     std::vector<std::wstring> names;
-    if (const int r = list_names(handle_of(dir), &names); r < 0) return r == -EBADF ? -ENOENT : r;  // see open
+    if (const int r = list_names(handle_of(dir), &names); r < 0) return r;
     out->clear();
     bool any_aside = false;
     for (const std::wstring &name : names) {
@@ -397,7 +397,6 @@ class Win32Env final : public Env {
     if (name.empty() || !is_entry(dir, path)) return name.empty() ? -ENOENT : -EINVAL;
     const std::wstring entry = name == "." ? std::wstring() : wide(name);
     const int r = open_at(handle_of(dir), entry, how, out->out());
-    if (r == -EBADF) return -ENOENT;  // as wine says it of a folder that is gone
     const bool may_be_aside = r == -ENOENT && !only_reads_ && how.disposition == FILE_OPEN && !name.starts_with('.') &&
                               (name.ends_with(".safetensors") || name.ends_with(".json"));
     if (!may_be_aside) return r;
