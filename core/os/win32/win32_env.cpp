@@ -382,7 +382,7 @@ class Win32Env final : public Env {
   void sleep_us(uint32_t microseconds) override { ::Sleep((microseconds + 999) / 1000); }
   const char *getenv(const char *name) override { return std::getenv(name); }
   std::string why_read_only() override {
-    return only_reads_ ? "libst only reads on Windows so far: its storm of shards is not green there" : "";
+    return only_reads_ ? "libst only reads on Windows so far: its tests there are not all green" : "";
   }
 
  private:
