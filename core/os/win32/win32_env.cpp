@@ -154,16 +154,10 @@ int set_end(HANDLE handle, uint64_t size) {
   return ::SetFileInformationByHandle(handle, FileEndOfFileInfo, &end, sizeof end) ? 0 : of_last_error();
 }
 
-bool is_set(const char *name) {
-  const char *value = std::getenv(name);
-  return value && std::string_view(value) == "1";
-}
-
 class Win32Env final : public Env {
  public:
   int openat(int dir, const char *path, int flags, mode_t) override {
     if ((flags & O_CREAT) && !is_entry(dir, path)) return -EINVAL;
-    if ((flags & O_ACCMODE) != O_RDONLY && only_reads_) return -EROFS;
     if (flags & O_DIRECT) return -EINVAL;  // as of a filesystem that has no such reads
     OwnHandle opened;
     if (const int r = open(dir, path, opening_of(flags), &opened); r < 0) return r;
@@ -284,12 +278,11 @@ class Win32Env final : public Env {
       any_aside |= is_aside(name);
       if (!is_aside(name)) out->push_back(narrow(name));
     }
-    if (any_aside && !only_reads_) sweep(handle_of(dir));
+    if (any_aside) sweep(handle_of(dir));
     return 0;
   }
   int mkdirat(int dir, const char *name, mode_t) override {
     if (!is_entry(dir, name)) return -EINVAL;
-    if (only_reads_) return -EROFS;
     // Where one of that name is removed and somebody has it open still, its name goes soon: whoever finds that his
     // folder is removed closes it.
     constexpr int attempts = 20;
@@ -303,7 +296,6 @@ class Win32Env final : public Env {
   }
   int unlinkat(int dir, const char *name, int flags) override {
     if (!is_entry(dir, name)) return -EINVAL;
-    if (only_reads_) return -EROFS;
     const bool is_folder = flags & AT_REMOVEDIR;
     const Opening how{
         DELETE | FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES, FILE_OPEN,
@@ -315,7 +307,6 @@ class Win32Env final : public Env {
   // By a handle that writes through: then NTFS has the new name in its log before it answers.
   int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
     if (!is_entry(from_dir, from) || !is_entry(to_dir, to)) return -EINVAL;
-    if (only_reads_) return -EROFS;
     const Opening how{DELETE | FILE_READ_ATTRIBUTES, FILE_OPEN, FILE_OPEN_REPARSE_POINT | FILE_WRITE_THROUGH};
     OwnHandle opened;
     if (const int r = open(from_dir, from, how, &opened); r < 0) return r;
@@ -381,9 +372,6 @@ class Win32Env final : public Env {
   }
   void sleep_us(uint32_t microseconds) override { ::Sleep((microseconds + 999) / 1000); }
   const char *getenv(const char *name) override { return std::getenv(name); }
-  std::string why_read_only() override {
-    return only_reads_ ? "libst only reads on Windows so far: its tests there are not all green" : "";
-  }
 
  private:
   int open(int dir, const char *path, const Opening &how, OwnHandle *out) const {
@@ -397,7 +385,7 @@ class Win32Env final : public Env {
     if (name.empty() || !is_entry(dir, path)) return name.empty() ? -ENOENT : -EINVAL;
     const std::wstring entry = name == "." ? std::wstring() : wide(name);
     const int r = open_at(handle_of(dir), entry, how, out->out());
-    const bool may_be_aside = r == -ENOENT && !only_reads_ && how.disposition == FILE_OPEN && !name.starts_with('.') &&
+    const bool may_be_aside = r == -ENOENT && how.disposition == FILE_OPEN && !name.starts_with('.') &&
                               (name.ends_with(".safetensors") || name.ends_with(".json"));
     if (!may_be_aside) return r;
     int again = r;
@@ -413,7 +401,6 @@ class Win32Env final : public Env {
   }
 
   RangeLocks locks_;
-  const bool only_reads_ = !is_set("ST_WINDOWS_CHANGES");
 };
 
 int64_t Win32Env::seek_hole(int fd, uint64_t offset) {
