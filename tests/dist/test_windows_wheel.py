@@ -61,12 +61,7 @@ def test_its_library_reads_and_changes_files_under_wine(dll, tmp_path):
     header = json.dumps({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}).encode()
     (tmp_path / "f.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"abcd")
     program = shutil.copy(STCTL, os.path.dirname(dll))
-    environment = {
-        **os.environ,
-        "WINEPREFIX": str(BUILD / "windows" / "wine"),
-        "WINEDEBUG": "-all",
-        "ST_WINDOWS_CHANGES": "1",
-    }
+    environment = {**os.environ, "WINEPREFIX": str(BUILD / "windows" / "wine"), "WINEDEBUG": "-all"}
     for command in (
         ("update", "f.safetensors", "a", "--fill", "7"),
         ("mv", "f.safetensors", "a", "b"),

@@ -4,6 +4,7 @@
 
 #include "../unit/capi/scene.h"
 #include "os/file.h"
+#include "os/win32/replace.h"
 #include "other_process.h"
 
 namespace st::testing {
@@ -108,6 +109,45 @@ TEST_F(Replace, AFolderIsNotReplaced) {
   put_bytes(dir / tmp, "new");
   EXPECT_EQ(rename(tmp, "folder"), -EISDIR);
   std::filesystem::remove(dir / tmp);
+}
+
+// wine renames what has the name now, whichever folder the handle is at. What others make in a folder that is removed
+// may lie in it, or not be made; it may not lie elsewhere.
+TEST_F(Replace, AFolderThatOthersHaveOpenGoesNoOtherWay) {
+  const int parent = env.openat(AT_FDCWD, dir.path().c_str(), O_RDONLY | O_DIRECTORY, 0);
+  ASSERT_EQ(env.mkdirat(parent, "m.st-journal", 0700), 0);
+  const int folder = env.openat(parent, "m.st-journal", O_RDONLY | O_DIRECTORY, 0);
+  EXPECT_EQ(env.unlinkat(parent, "m.st-journal", AT_REMOVEDIR), 0);
+  for (const std::string &name : names_in(dir.path()))
+    EXPECT_TRUE(name == "m.st-journal" || name == "model.safetensors") << name;
+  const int made = env.openat(folder, "j", O_RDWR | O_CREAT | O_EXCL, 0600);
+  if (made >= 0) {
+    EXPECT_TRUE(std::filesystem::exists(dir / "m.st-journal/j"));
+    env.close(made);
+    EXPECT_EQ(env.unlinkat(parent, "m.st-journal", AT_REMOVEDIR), -ENOTEMPTY);
+    EXPECT_EQ(env.unlinkat(folder, "j", 0), 0);
+    EXPECT_EQ(env.unlinkat(parent, "m.st-journal", AT_REMOVEDIR), 0);
+  } else {
+    EXPECT_EQ(made, -ENOENT);
+  }
+  env.close(folder);
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"model.safetensors"});
+  EXPECT_EQ(env.mkdirat(parent, "m.st-journal", 0700), 0);
+  EXPECT_EQ(env.unlinkat(parent, "m.st-journal", AT_REMOVEDIR), 0);
+  env.close(parent);
+}
+
+TEST_F(Replace, ANameThatMayComeIsNotMissing) {
+  const int parent = env.openat(AT_FDCWD, dir.path().c_str(), O_RDONLY | O_DIRECTORY, 0);
+  const auto found = [&](const wchar_t *name) { return os::restore_replaced(os::handle_of(parent), name); };
+  EXPECT_EQ(found(L"model.safetensors"), os::Aside::changing);  // it has come meanwhile
+  EXPECT_EQ(found(L"none.safetensors"), os::Aside::none);       // and each time the folder is read anew
+  put_bytes(dir / tmp, "new");
+  EXPECT_EQ(found(L"none.safetensors"), os::Aside::changing);  // one is made that may get this name
+  std::filesystem::rename(path, dir / aside);
+  EXPECT_EQ(found(L"model.safetensors"), os::Aside::undecided);
+  std::filesystem::remove(dir / tmp);
+  env.close(parent);
 }
 
 TEST_F(Replace, LongNamesToo) {

@@ -8,8 +8,9 @@
 
 namespace st::os {
 
-std::vector<OptionalCall> optional_calls(Env &env) {
-  return {{"changes of files", "libst only reads", env.why_read_only().empty()}};
+// Which of them it has shows when they are used (replace.cpp).
+std::vector<OptionalCall> optional_calls(Env &) {
+  return {};
 }
 
 std::string platform(Env &) {

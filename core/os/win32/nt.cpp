@@ -64,7 +64,8 @@ int of_status(NTSTATUS status) {
   if (status >= 0) return 0;
   switch (static_cast<ULONG>(status)) {
     case 0xC00000BA: return -EISDIR;      // STATUS_FILE_IS_A_DIRECTORY
-    case 0xC0000056: return -ENOENT;      // STATUS_DELETE_PENDING
+    case 0xC0000056:                      // STATUS_DELETE_PENDING
+    case 0xC0000123: return -ENOENT;      // STATUS_FILE_DELETED
     case 0xC0000121: return -EBUSY;       // STATUS_CANNOT_DELETE: it is mapped
     case 0xC0000002:                      // STATUS_NOT_IMPLEMENTED
     case 0xC0000003: return -EOPNOTSUPP;  // STATUS_INVALID_INFO_CLASS

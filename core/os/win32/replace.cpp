@@ -104,10 +104,14 @@ bool is_replaced(std::wstring_view name) {
          name.substr(0, name.size() - digits).ends_with(replaced);
 }
 
+bool is_temporary(std::wstring_view name) {
+  return name.starts_with(L'.') && name.find(L".st-", 1) != std::wstring_view::npos && !is_replaced(name) &&
+         !digits_of(name).empty();
+}
+
 // The temporary that is to replace it, or has replaced it.
 bool is_temporary_for(std::wstring_view name, std::wstring_view old) {
-  return name.starts_with(L'.') && name.find(L".st-") != std::wstring_view::npos && !is_replaced(name) &&
-         digits_of(name) == digits_of(old);
+  return is_temporary(name) && digits_of(name) == digits_of(old);
 }
 
 // Where what is replaced goes, up to the digits: with the name, or what fits of it and the hash of all of it.
@@ -153,21 +157,12 @@ int exchange(HANDLE handle, std::wstring_view from, HANDLE to_dir, const std::ws
   return r;
 }
 
-int remove_by_name_aside(HANDLE handle, HANDLE dir, const std::wstring &name, bool is_folder) {
-  if (is_folder) {  // is it empty?
-    if (const int r = dispose(handle); r < 0) return r;
-    dispose(handle, false);
-  }
+int remove_by_name_aside(HANDLE handle, HANDLE dir) {
   OwnHandle other;
-  const HANDLE aside = is_folder ? dir : place_aside(dir, &other);
+  const HANDLE aside = place_aside(dir, &other);
   if (const int r = rename_plainly(handle, aside, unused_name(), false); r < 0) return r;
-  const int r = dispose(handle);
-  if (is_folder && r < 0) {  // something came into it meanwhile
-    rename_plainly(handle, dir, name, false);
-    return r;
-  }
-  if (!is_folder) mark_removed(handle);
-  if (r < 0) left_aside = true;
+  mark_removed(handle);
+  if (dispose(handle) < 0) left_aside = true;
   sweep(aside);
   return 0;
 }
@@ -212,13 +207,13 @@ int rename_entry(HANDLE handle, const std::wstring &from, HANDLE to_dir, const s
   return open_at(to_dir, to, look, folder.out()) >= 0 ? -EISDIR : exchange(handle, from, to_dir, to);
 }
 
-int remove_entry(HANDLE handle, HANDLE dir, const std::wstring &name, bool is_folder) {
+int remove_entry(HANDLE handle, HANDLE dir, bool is_folder) {
   if (has_posix_semantics()) {
     ULONG wanted = 1 | 2;  // delete, by POSIX
     const int r = set_information(handle, &wanted, sizeof wanted, disposition_information_ex);
     if (posix_answers(r) && r != -EBUSY) return r;
   }
-  return remove_by_name_aside(handle, dir, name, is_folder);
+  return is_folder ? dispose(handle) : remove_by_name_aside(handle, dir);
 }
 
 bool is_removed_by(const FILETIME &changed) {
@@ -230,13 +225,16 @@ Aside restore_replaced(HANDLE dir, const std::wstring &name) {
   const std::wstring aside = place_of_replaced(name);
   std::vector<std::wstring> names;
   if (list_names(dir, &names) < 0) return Aside::none;
-  Aside found = Aside::none;
+  // It has come meanwhile, and may have gone aside again; or a temporary may be about to replace it.
+  const bool may_change =
+      std::any_of(names.begin(), names.end(), [&](const std::wstring &n) { return n == name || is_temporary(n); });
+  Aside found = may_change ? Aside::changing : Aside::none;
   for (const std::wstring &old : names) {
     if (!is_replaced(old) || !old.starts_with(aside) || old.size() != aside.size() + digits) continue;
     const auto temporary =
         std::find_if(names.begin(), names.end(), [&](const std::wstring &n) { return is_temporary_for(n, old); });
     if (temporary == names.end()) {
-      found = std::max(found, Aside::replaced);
+      found = std::max(found, Aside::changing);
       continue;
     }
     found = Aside::undecided;

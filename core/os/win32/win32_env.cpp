@@ -154,16 +154,10 @@ int set_end(HANDLE handle, uint64_t size) {
   return ::SetFileInformationByHandle(handle, FileEndOfFileInfo, &end, sizeof end) ? 0 : of_last_error();
 }
 
-bool is_set(const char *name) {
-  const char *value = std::getenv(name);
-  return value && std::string_view(value) == "1";
-}
-
 class Win32Env final : public Env {
  public:
   int openat(int dir, const char *path, int flags, mode_t) override {
     if ((flags & O_CREAT) && !is_entry(dir, path)) return -EINVAL;
-    if ((flags & O_ACCMODE) != O_RDONLY && only_reads_) return -EROFS;
     if (flags & O_DIRECT) return -EINVAL;  // as of a filesystem that has no such reads
     OwnHandle opened;
     if (const int r = open(dir, path, opening_of(flags), &opened); r < 0) return r;
@@ -177,7 +171,8 @@ class Win32Env final : public Env {
   int openat_without_links(int, const char *, int) override { return -ENOSYS; }
   int close(int fd) override {
     locks_.forget(fd);
-    if (has_left_something()) sweep_folder(handle_of(fd));
+    // If it is a folder: the thread that ends the last mapping closes its folder after it.
+    if (has_left_something()) sweep(handle_of(fd));
     return ::CloseHandle(handle_of(fd)) ? 0 : -EBADF;
   }
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
@@ -275,40 +270,43 @@ class Win32Env final : public Env {
   }
   int readlinkat(int dir, const char *name, std::string *out) override;
   int list(int dir, std::vector<std::string> *out) override {
-    OwnHandle own;  // a position of its own
-    if (const int r = open(dir, ".", opening_of(O_RDONLY | O_DIRECTORY), &own); r < 0) return r;
     std::vector<std::wstring> names;
-    if (const int r = list_names(own.get(), &names); r < 0) return r;
+    if (const int r = list_names(handle_of(dir), &names); r < 0) return r;
     out->clear();
     bool any_aside = false;
     for (const std::wstring &name : names) {
       any_aside |= is_aside(name);
       if (!is_aside(name)) out->push_back(narrow(name));
     }
-    if (any_aside && !only_reads_) sweep(own.get());
+    if (any_aside) sweep(handle_of(dir));
     return 0;
   }
   int mkdirat(int dir, const char *name, mode_t) override {
     if (!is_entry(dir, name)) return -EINVAL;
-    if (only_reads_) return -EROFS;
-    OwnHandle made;
-    return open(dir, name, {FILE_READ_ATTRIBUTES, FILE_CREATE, FILE_DIRECTORY_FILE}, &made);
+    // Where one of that name is removed and somebody has it open still, its name goes soon: whoever finds that his
+    // folder is removed closes it.
+    constexpr int attempts = 20;
+    int r = -ENOENT;
+    for (int i = 0; r == -ENOENT && i < attempts; ++i) {
+      if (i > 0) ::Sleep(1);
+      OwnHandle made;
+      r = open(dir, name, {FILE_READ_ATTRIBUTES, FILE_CREATE, FILE_DIRECTORY_FILE}, &made);
+    }
+    return r;
   }
   int unlinkat(int dir, const char *name, int flags) override {
     if (!is_entry(dir, name)) return -EINVAL;
-    if (only_reads_) return -EROFS;
     const bool is_folder = flags & AT_REMOVEDIR;
     const Opening how{
         DELETE | FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES, FILE_OPEN,
         FILE_OPEN_REPARSE_POINT | (is_folder ? ULONG{FILE_DIRECTORY_FILE} : ULONG{FILE_NON_DIRECTORY_FILE})};
     OwnHandle opened;
     if (const int r = open(dir, name, how, &opened); r < 0) return r;
-    return remove_entry(opened.get(), handle_of(dir), wide(name), is_folder);
+    return remove_entry(opened.get(), handle_of(dir), is_folder);
   }
   // By a handle that writes through: then NTFS has the new name in its log before it answers.
   int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
     if (!is_entry(from_dir, from) || !is_entry(to_dir, to)) return -EINVAL;
-    if (only_reads_) return -EROFS;
     const Opening how{DELETE | FILE_READ_ATTRIBUTES, FILE_OPEN, FILE_OPEN_REPARSE_POINT | FILE_WRITE_THROUGH};
     OwnHandle opened;
     if (const int r = open(from_dir, from, how, &opened); r < 0) return r;
@@ -327,7 +325,7 @@ class Win32Env final : public Env {
     return done ? 0 : of_last_error();
   }
   int madvise(void *address, size_t n, int advice) override {
-    if (advice == MADV_HUGEPAGE) return 0;
+    if (advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE) return 0;
     if (advice != MADV_WILLNEED && advice != MADV_POPULATE_READ) return -EINVAL;
     WIN32_MEMORY_RANGE_ENTRY range = {address, n};
     ::PrefetchVirtualMemory(::GetCurrentProcess(), 1, &range, 0);  // a hint
@@ -374,16 +372,8 @@ class Win32Env final : public Env {
   }
   void sleep_us(uint32_t microseconds) override { ::Sleep((microseconds + 999) / 1000); }
   const char *getenv(const char *name) override { return std::getenv(name); }
-  std::string why_read_only() override {
-    return only_reads_ ? "libst only reads on Windows so far: its storm of shards is not green there" : "";
-  }
 
  private:
-  // The thread that ends the last mapping closes its folder after it.
-  static void sweep_folder(HANDLE handle) {
-    OwnHandle listed;
-    if (open_at(handle, L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()) >= 0) sweep(listed.get());
-  }
   int open(int dir, const char *path, const Opening &how, OwnHandle *out) const {
     if (dir == AT_FDCWD) return open_at(nullptr, nt_path(path), how, out->out());
     const std::string_view name = path;
@@ -395,16 +385,13 @@ class Win32Env final : public Env {
     if (name.empty() || !is_entry(dir, path)) return name.empty() ? -ENOENT : -EINVAL;
     const std::wstring entry = name == "." ? std::wstring() : wide(name);
     const int r = open_at(handle_of(dir), entry, how, out->out());
-    if (r == -EBADF) return -ENOENT;  // as wine says it of a folder that is gone
-    const bool may_be_aside = r == -ENOENT && !only_reads_ && how.disposition == FILE_OPEN && !name.starts_with('.') &&
+    const bool may_be_aside = r == -ENOENT && how.disposition == FILE_OPEN && !name.starts_with('.') &&
                               (name.ends_with(".safetensors") || name.ends_with(".json"));
     if (!may_be_aside) return r;
-    OwnHandle listed;
-    if (open_at(handle_of(dir), L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()) < 0) return r;
     int again = r;
     // Another process that replaces it comes to an end, and may do it again and again.
     for (int i = 0, most = 1; again == -ENOENT && i < most; ++i) {
-      const Aside found = restore_replaced(listed.get(), entry);
+      const Aside found = restore_replaced(handle_of(dir), entry);
       again = open_at(handle_of(dir), entry, how, out->out());
       if (again != -ENOENT || found == Aside::none) break;
       most = found == Aside::undecided ? 2000 : 20;
@@ -414,7 +401,6 @@ class Win32Env final : public Env {
   }
 
   RangeLocks locks_;
-  const bool only_reads_ = !is_set("ST_WINDOWS_CHANGES");
 };
 
 int64_t Win32Env::seek_hole(int fd, uint64_t offset) {
@@ -508,7 +494,10 @@ int Win32Env::mmap(size_t n, int protection, int flags, int fd, void **out) {
 
 }  // namespace
 
+// By a handle of its own, as wine reads a folder only once by a handle, also where it is asked to begin again.
 int list_names(HANDLE dir, std::vector<std::wstring> *out) {
+  OwnHandle listed;
+  if (const int r = open_at(dir, L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()); r < 0) return r;
   constexpr int names_information = 12;
   struct Entry {
     ULONG next, index, bytes;
@@ -518,7 +507,7 @@ int list_names(HANDLE dir, std::vector<std::wstring> *out) {
   for (BOOLEAN first = TRUE;; first = FALSE) {
     IO_STATUS_BLOCK done;
     const NTSTATUS r =
-        ::NtQueryDirectoryFile(dir, nullptr, nullptr, nullptr, &done, memory, sizeof memory,
+        ::NtQueryDirectoryFile(listed.get(), nullptr, nullptr, nullptr, &done, memory, sizeof memory,
                                static_cast<FILE_INFORMATION_CLASS>(names_information), FALSE, nullptr, first);
     if (static_cast<ULONG>(r) == 0x80000006 || static_cast<ULONG>(r) == 0xC000000F) return 0;  // no more files
     if (r < 0) return of_status(r);
