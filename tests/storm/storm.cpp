@@ -12,11 +12,12 @@
 //   - no journal and no temporary file is left behind.
 //
 //   storm [--shards] [--full | --kills N | --seconds S] [--dir FOLDER [--other-host FOLDER]] [--writers N] [--seed N]
-//         [--trouble COMMAND] [--stock-reader SCRIPT [--python PYTHON]]
+//         [--trouble COMMAND] [--stock-reader SCRIPT [--python PYTHON]] [--stay]
 //
 // --other-host: another mount of the same folder. Every other process works there, and judges and recovers there too.
 // --trouble: of one file. Between two judgements a shell runs this command, beside the workers. It does something to
 // the storage, and undoes it before it ends. Calls may then fail, by a status that says what holds; none may hang.
+// --stay: where nobody commits any more, the storm stops itself, beside its workers, so that one can look at them.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -50,7 +51,7 @@ struct Settings {
   uint64_t kills = 0, seconds = 20;  // whichever comes first; 0: no limit
   uint32_t writers = 8, readers = 2;
   uint64_t seed = std::random_device{}();
-  bool shards = false;
+  bool shards = false, stay = false;
   std::string folder, other_host, trouble, stock_reader, python;
 };
 
@@ -258,6 +259,7 @@ class Storm {
     }
     if (Clock::now() - last_progress_ < patience) return {};
     dump();
+    if (settings_.stay) ::raise(SIGSTOP);
     return "no commit any more: a deadlock?";
   }
 
@@ -343,6 +345,10 @@ Settings parse(int argc, char **argv) {
     }
     if (option == "--shards") {
       s.shards = true;
+      continue;
+    }
+    if (option == "--stay") {
+      s.stay = true;
       continue;
     }
     if (i + 1 == argc) std::fprintf(stderr, "%s: what?\n", option.c_str()), std::exit(2);
