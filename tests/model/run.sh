@@ -77,6 +77,12 @@ hosts fault -DBYTE_LOCKS
 hosts fault -DNO_FENCE
 hosts fault -DNO_CHECK_AFTER
 hosts fault -DIN_FLIGHT
+hosts SAFE -DPUBLISHES=1
+hosts safe -DSTOCK_SAVE -DLOSSES=0
+hosts fault -DPUBLISHES=1 -DRENAMED_UNASKED
+hosts fault -DPUBLISHES=1 -DREPLACED_UNSEEN
+hosts fault -DPUBLISHES=1 -DIN_FLIGHT
+hosts fault -DSTOCK_SAVE -DLOSSES=0 -DINODE_UNSEEN
 takeovers safe -DLOSSES=0
 takeovers SAFE -DLOSSES=1
 takeovers fault -DLOSSES=0 -DREAD_BEFORE
@@ -99,7 +105,7 @@ check() {
   # Millions of states are worth a compiler that optimises.
   [[ $expected == SAFE ]] && { expected=safe; compiler=(gcc -O1); }
   "${compiler[@]}" -w -DSAFETY -DNOFAIR -DMEMLIM=3500 -o pan pan.c || return 1
-  { time ./pan -m100000 -w20 >pan.log 2>&1; } 2>seconds
+  { time ./pan -m100000 -w22 >pan.log 2>&1; } 2>seconds
   seconds=$(<seconds)
   states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' pan.log)
   if grep -q "memory limit" pan.log || grep -q 'max search depth too small\|out of memory\|search not completed' pan.log && ! grep -q 'errors: 1' pan.log; then
