@@ -17,7 +17,8 @@
 // --other-host: another mount of the same folder. Every other process works there, and judges and recovers there too.
 // --trouble: of one file. Between two judgements a shell runs this command, beside the workers. It does something to
 // the storage, and undoes it before it ends. Calls may then fail, by a status that says what holds; none may hang.
-// --stay: where nobody commits any more, the storm stops itself, beside its workers, so that one can look at them.
+// --stay: when something is wrong, the storm stops itself, beside its workers if they live, so that one can look at
+// them.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -56,6 +57,7 @@ struct Settings {
 };
 
 constexpr auto patience = std::chrono::seconds(60);  // without a single commit: a deadlock
+constexpr double longest_pause = 32;                 // seconds, between two kills without a commit: less than patience
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -154,7 +156,9 @@ class Storm {
         if (wrong.empty()) wrong = trouble();
       }
       if (wrong.empty()) wrong = judgement(false);
+      if (settings_.stay) report();
     }
+    if (!wrong.empty() && settings_.stay) ::raise(SIGSTOP);
     for (uint32_t w = 0; w < pids_.size(); ++w) put_down(w);
     if (wrong.empty()) wrong = judgement(true);
     if (wrong.empty() && ledger_.commits > 1000 && ledger_.publishes == 0)
@@ -178,11 +182,14 @@ class Storm {
     if (ledger_.rough)
       std::printf("; %llu times trouble, %llu calls failed", count(troubles_), count(ledger_.failures));
     std::printf("\n");
+    std::fflush(stdout);
   }
 
  private:
   static unsigned long long count(uint64_t n) { return n; }
   bool is_writer(uint32_t worker) const { return worker < settings_.writers; }
+  // Seconds. A server takes its time.
+  double shortest_pause() const { return settings_.other_host.empty() ? 0.1 : 1; }
   bool is_over() const {
     return (settings_.kills && kills_ >= settings_.kills) ||
            (settings_.seconds && since(begin_) >= static_cast<double>(settings_.seconds));
@@ -229,10 +236,14 @@ class Storm {
   // After some commits, at any moment. Now and then one is only stopped for a
   // while, with whatever locks it holds.
   void kill_one() {
-    const uint64_t enough = ledger_.commits + random_() % 6;
+    const uint64_t before = ledger_.commits, enough = before + random_() % 6;
     const auto begin = Clock::now();
-    const double patience = settings_.other_host.empty() ? 0.1 : 1;  // a server takes its time
-    while (ledger_.commits < enough && since(begin) < patience) ::usleep(200);
+    while (ledger_.commits < enough && since(begin) < pause_ && !ledger_.has_complaint() && !is_over()) ::usleep(200);
+    // What the dead leave takes the others time. Killed as fast on a slow machine, they would never come to a commit.
+    if (ledger_.commits > before)
+      pause_ = shortest_pause();
+    else if (enough > before)
+      pause_ = std::min(2 * pause_, longest_pause);
     ::usleep(static_cast<useconds_t>(random_() % 3000));
     const auto victim = static_cast<uint32_t>(random_() % settings_.writers);
     if (random_() % 8 == 0) {
@@ -259,7 +270,6 @@ class Storm {
     }
     if (Clock::now() - last_progress_ < patience) return {};
     dump();
-    if (settings_.stay) ::raise(SIGSTOP);
     return "no commit any more: a deadlock?";
   }
 
@@ -280,7 +290,17 @@ class Storm {
         const auto versions = scene_.judge(ledger_, judges[j]);
         std::copy(versions.begin(), versions.end(), seen + j * scene_.cells());
       }));
-    for (const pid_t pid : pids) ::waitpid(pid, nullptr, 0);
+    const auto called = Clock::now();
+    while (!pids.empty()) {
+      if (::waitpid(pids.back(), nullptr, WNOHANG) != 0) {
+        pids.pop_back();
+      } else if (Clock::now() - called > 10 * patience) {
+        dump();
+        return "a judge waits for ever";
+      } else {
+        ::usleep(1000);
+      }
+    }
     std::vector<std::vector<uint64_t>> views;
     for (size_t j = 0; j < judges.size(); ++j)
       views.emplace_back(seen + j * scene_.cells(), seen + (j + 1) * scene_.cells());
@@ -328,6 +348,7 @@ class Storm {
   std::vector<pid_t> pids_;  // writers, then readers; 0: dead
   pid_t trouble_ = 0;        // its process; 0: there is none
   uint64_t troubles_ = 0;
+  double pause_ = shortest_pause();  // before another is killed, if nobody commits
   uint64_t kills_ = 0, judgements_ = 0, stock_opens_ = 0, last_commits_ = 0;
   const Clock::time_point begin_ = Clock::now();
   Clock::time_point last_progress_ = begin_;
