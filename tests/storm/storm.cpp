@@ -238,7 +238,7 @@ class Storm {
   void kill_one() {
     const uint64_t before = ledger_.commits, enough = before + random_() % 6;
     const auto begin = Clock::now();
-    while (ledger_.commits < enough && since(begin) < pause_ && !ledger_.has_complaint() && !is_over()) ::usleep(200);
+    while (ledger_.commits < enough && since(begin) < pause_ && !ledger_.has_complaint()) ::usleep(200);
     // What the dead leave takes the others time. Killed as fast on a slow machine, they would never come to a commit.
     if (ledger_.commits > before)
       pause_ = shortest_pause();
