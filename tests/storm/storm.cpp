@@ -56,8 +56,10 @@ struct Settings {
   std::string folder, other_host, trouble, stock_reader, python;
 };
 
-constexpr auto patience = std::chrono::seconds(60);  // without a single commit: a deadlock
-constexpr double longest_pause = 32;                 // seconds, between two kills without a commit: less than patience
+// Without a single commit: a deadlock. Unless the readers have come to nothing either: then the machine is busy.
+constexpr auto patience = std::chrono::seconds(60), longest_patience = 10 * patience;
+constexpr uint64_t reads_of_patience = 2000;
+constexpr double longest_pause = 32;  // seconds, between two kills without a commit: less than patience
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -266,9 +268,10 @@ class Storm {
     }
     if (ledger_.commits != last_commits_) {
       last_commits_ = ledger_.commits;
-      last_progress_ = Clock::now();
+      progressed();
     }
-    if (Clock::now() - last_progress_ < patience) return {};
+    const auto without = Clock::now() - last_progress_;
+    if (without < (ledger_.reads - last_reads_ < reads_of_patience ? longest_patience : patience)) return {};
     dump();
     return "no commit any more: a deadlock?";
   }
@@ -294,7 +297,7 @@ class Storm {
     while (!pids.empty()) {
       if (::waitpid(pids.back(), nullptr, WNOHANG) != 0) {
         pids.pop_back();
-      } else if (Clock::now() - called > 10 * patience) {
+      } else if (Clock::now() - called > longest_patience) {
         dump();
         return "a judge waits for ever";
       } else {
@@ -321,8 +324,12 @@ class Storm {
     }
     ledger_.start_over(versions);
     for (uint32_t w = 0; w < settings_.writers && !last; ++w) pids_[w] = start(w);
-    last_progress_ = Clock::now();
+    progressed();
     return {};
+  }
+  void progressed() {
+    last_progress_ = Clock::now();
+    last_reads_ = ledger_.reads;
   }
 
   // For finding out why it stopped.
@@ -349,7 +356,7 @@ class Storm {
   pid_t trouble_ = 0;        // its process; 0: there is none
   uint64_t troubles_ = 0;
   double pause_ = shortest_pause();  // before another is killed, if nobody commits
-  uint64_t kills_ = 0, judgements_ = 0, stock_opens_ = 0, last_commits_ = 0;
+  uint64_t kills_ = 0, judgements_ = 0, stock_opens_ = 0, last_commits_ = 0, last_reads_ = 0;
   const Clock::time_point begin_ = Clock::now();
   Clock::time_point last_progress_ = begin_;
 };
