@@ -246,11 +246,13 @@ again:
     :: else
     fi;
     /* Who publishes may have asked before its journal was claimed. What it sent then has ended by now. */
-    LANDED(other) || !all_of[other];
+    atomic {
+      LANDED(other) || !all_of[other];
 #ifndef REPLACED_UNSEEN
-    if :: file != current -> release(me); goto again :: else fi;
+      if :: file != current -> release(me); goto again :: else fi;
 #endif
-    atomic { if :: lost[me] || file != current -> skip :: else -> if :: all_of[me] -> resolve(3) :: else -> resolve(1 << PLACE(tensor_of[me])) fi fi }
+      if :: lost[me] || file != current -> skip :: else -> if :: all_of[me] -> resolve(3) :: else -> resolve(1 << PLACE(tensor_of[me])) fi fi
+    }
     atomic { /* 3. note the old bytes */
       may_die;
 #ifdef STALE_READ
