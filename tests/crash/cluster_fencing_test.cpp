@@ -3,6 +3,7 @@
 // there is a serial order of what was answered, no journal was taken for damaged, and a power cut takes nothing back.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -155,6 +156,47 @@ TEST_P(ClusterFencing, WhoeverLosesItsLocksSpoilsNothing) {
   }
   std::printf("%zu moments, %zu of them exempt\n", tried, exempt);
   EXPECT_LT(exempt * 6, tried);
+}
+
+bool is_dropping(const ClusterScene &scene) {
+  const auto names = scene.server.names(model_path + ".st-journal");
+  return std::any_of(names.begin(), names.end(), [](const std::string &name) { return name.ends_with(".gone"); });
+}
+
+// One loses its locks at a call. Another takes its journal away, and dies when that has its last name, which is not
+// durable yet. A third finishes that, and changes the same tensors by a journal that it has had before, so that it
+// syncs no folder for it. Then the first goes on, and its record must be under no name that a power cut brings back.
+TEST(ClusterDropping, WhatADeadHostWasDroppingDoesNotComeBack) {
+  size_t calls = 1, tried = 0;
+  for (size_t lost = 0; lost < calls; ++lost) {
+    ClusterScene scene;
+    ClusterHost one(scene.server), two(scene.server), three(scene.server);
+    auto first = ClusterScene::open(one), third = ClusterScene::open(three);
+    ASSERT_TRUE(first && third);
+    ASSERT_TRUE(scene.change(**third, ClusterScene::pair));
+    bool came = false;
+    two.at_call = [&](Call call, size_t) {
+      if (call == Call::fsync && is_dropping(scene)) two.die();
+    };
+    one.count_anew();
+    one.at_call = [&](Call, size_t n) {
+      calls = std::max(calls, n + 1);
+      if (n != lost) return;
+      one.lose_locks();
+      static_cast<void>(store::recover_all(two, model_path, {}, {}));
+      if (!two.is_dead()) return;
+      came = true;
+      EXPECT_TRUE(scene.change(**third, ClusterScene::pair)) << "after call " << lost;
+      EXPECT_FALSE(is_dropping(scene));
+    };
+    static_cast<void>(scene.change(**first, ClusterScene::pair));
+    one.at_call = nullptr;
+    first->reset(), third->reset();
+    if (!came || one.wrote_late()) continue;
+    ++tried;
+    EXPECT_EQ(scene.why_wrong(), "") << "its locks were lost at call " << lost;
+  }
+  EXPECT_GT(tried, 10u);
 }
 
 }  // namespace

@@ -148,5 +148,67 @@ TEST_P(ClusterMeeting, NobodyTakesOverFromTheLiving) {
   std::printf("%zu meetings\n", tried);
 }
 
+// A save loses its locks at a call, and stands still. Another host is amid a patch when the save goes on to its end.
+// Then the other dies, and its record, if it has one, must not lie beside a file that it is not for. `renames`: the
+// number of the save's last rename. `met`: the patch came to its call.
+std::string save_amid_a_patch(size_t saver_stops, size_t patcher_stops, size_t *renames, bool *met) {
+  ClusterScene scene;
+  ClusterHost saver(scene.server), patcher(scene.server);
+  auto file = ClusterScene::open(patcher).value();
+  Baton baton;
+  bool saved = false, patched = false;
+  saver.at_call = [&](Call call, size_t n) {
+    if (call == Call::renameat) *renames = n;
+    if (n != saver_stops) return;
+    saver.lose_locks();
+    baton.give(1), baton.await(0);
+  };
+  patcher.count_anew();
+  patcher.at_call = [&](Call, size_t n) {
+    if (n != patcher_stops || saved) return;
+    *met = true;
+    baton.give(0), baton.await(1);
+    patcher.die();
+  };
+  std::thread first([&] {
+    baton.await(0);
+    static_cast<void>(scene.save(saver));
+    saved = true;
+    if (!patched) baton.give(1);
+  });
+  std::thread second([&] {
+    baton.await(1);
+    static_cast<void>(scene.change(*file, ClusterScene::neighbour));
+    patched = true;
+    if (!saved) baton.give(0);
+  });
+  baton.give(0);
+  first.join(), second.join();
+  saver.at_call = nullptr, patcher.at_call = nullptr;
+  file.reset();
+  return scene.why_wrong();
+}
+
+TEST(ClusterSave, UnderLostLocksLeavesNoRecordBesideAnotherFile) {
+  const size_t step = full_bound() ? 1 : small_bound() ? 5 : 2;
+  // From its last question for its journal to the rename, nothing is promised.
+  constexpr size_t from_the_question = 3;
+  size_t renames = 0, tried = 0;
+  bool met = false;
+  EXPECT_EQ(save_amid_a_patch(to_the_end, to_the_end, &renames, &met), "");
+  ASSERT_GT(renames, from_the_question + 10);
+  const size_t last = renames - from_the_question;
+  for (size_t save = last - 10; save < last; ++save) {
+    met = true;
+    for (size_t patch = 0; met; patch += step) {
+      met = false;
+      EXPECT_EQ(save_amid_a_patch(save, patch, &renames, &met), "")
+          << "the save lost its locks at call " << save << ", and went on at call " << patch << " of the patch";
+      tried += met;
+    }
+  }
+  EXPECT_GT(tried, 50u);
+}
+
 }  // namespace
 }  // namespace st::testing

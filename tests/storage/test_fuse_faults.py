@@ -6,6 +6,8 @@ status that nothing has changed.
 
 import errno
 import os
+import re
+import subprocess
 import threading
 
 import faults
@@ -280,6 +282,21 @@ def test_slow_filesystem(fault_fs):
         assert failures == []
     fs.control.delay_us = 0
     model.check_file(path, {(5, 5, 5, 5, 5, 0)})
+
+
+def test_a_storm_kills_no_faster_than_slow_storage_lets_commit(fault_fs, programs):
+    """A change takes seconds here. Killed ten times a second, no writer would live to commit, and the storm would call
+    that a deadlock."""
+    storm = st_abi.BUILD / "tests" / "storm" / "storm"
+    if not storm.exists():
+        pytest.skip("needs tests/storm/storm of the build tree")
+    fs = fault_fs()
+    fs.control.delay_us = 10_000
+    command = [storm, "--kills", "12", "--writers", "4", "--seed", "1", "--dir", fs.mountpoint]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=programs.environment)
+    fs.control.delay_us = 0
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"(\d+) commits", done.stdout)[1]) > 0, done.stdout
 
 
 def test_unprivileged_user_reads_and_is_refused_changes(fault_fs):

@@ -127,15 +127,26 @@ def test_recovery_by_another_host(two, programs, tell):
     assert deaths > 5
 
 
-def _storm(*words):
-    """An engine that kills workers; tests/README.md says how it judges."""
+def _storms(count, kills, seed, *words):
+    """Engines that kill workers, each of a file of its own; tests/README.md says how they judge."""
     if not STORM.exists():
         pytest.skip("needs tests/storm/storm of the build tree")
     environment = {**os.environ, "LD_LIBRARY_PATH": str(st_abi.LIBRARY.parent)}
-    done = subprocess.run([str(STORM), *map(str, words)], capture_output=True, text=True, env=environment)
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return int(done.stdout.splitlines()[-1].split(" kills")[0])
+    with ExitStack() as stack:
+        storms = []
+        for i in range(count):
+            command = [STORM, *words, "--kills", -(-kills // count), "--seed", seed + i, "--writers", 4]
+            storm = subprocess.Popen(
+                list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+            )
+            stack.enter_context(storm)
+            stack.callback(storm.kill)
+            storms.append(storm)
+        said = [storm.communicate()[0] for storm in storms]
+    for text in said:
+        print(text)
+    assert all(storm.returncode == 0 for storm in storms), "\n".join(said)
+    return sum(int(text.splitlines()[-1].split(" kills")[0]) for text in said)
 
 
 @pytest.mark.parametrize("scene", [[], ["--shards"]], ids=["file", "shards"])
@@ -143,9 +154,9 @@ def test_storm(rig, scene, bound, tell):
     """Four workers on two hosts, on the same tensors and on others, by patches and publishes; on shards by deltas, too.
     They are killed at any moment, and any host recovers."""
     slow = isinstance(rig, hosts.MooseFs | hosts.CephFs)  # they take up to a second to let a killed process go
-    quick = 6 if slow else 12
-    words = ["--kills", bound(quick, 2000), "--writers", 4, "--seed", bound.seed]
-    kills = _storm(*scene, *words, "--dir", rig.mounts[0], "--other-host", rig.mounts[1])
+    where = ["--dir", rig.mounts[0], "--other-host", rig.mounts[1]]
+    at_once = bound(1, 8 if slow else 1)  # most of their time is waiting
+    kills = _storms(at_once, bound(6 if slow else 12, 2000), bound.seed, *scene, *where)
     tell(kills, "kills of workers on two hosts")
 
 
@@ -172,8 +183,8 @@ def test_storm_with_trouble(troubled, trouble, bound, tell):
     if trouble != "restart" and isinstance(troubled, hosts.CephFs):
         pytest.skip("CephFS shuts such a host out until it mounts anew: its calls fail with EIO")
     command = troubled.restart() if trouble == "restart" else getattr(troubled, trouble)(1)
-    words = ["--kills", bound(4, 400), "--writers", 4, "--seed", bound.seed, "--trouble", command]
-    kills = _storm(*words, "--dir", troubled.mounts[0], "--other-host", troubled.mounts[1])
+    where = ["--dir", troubled.mounts[0], "--other-host", troubled.mounts[1]]
+    kills = _storms(1, bound(4, 400), bound.seed, "--trouble", command, *where)
     tell(kills, "kills of workers on two hosts, of which one was frozen or cut off, or whose server was restarted")
 
 

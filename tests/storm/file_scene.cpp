@@ -254,7 +254,7 @@ void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) co
 std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
   const std::string &path = path_of(static_cast<uint32_t>(how));
   if (how == OpenAs::recoverer)
-    if (const st_status status = st_recover(path.c_str(), nullptr); status != ST_OK)
+    if (const st_status status = recover_in_the_end(path); status != ST_OK)
       ledger.complain("when all writers were dead, " + said("st_recover", status));
   const bool writes = how == OpenAs::writer || how == OpenAs::lone;
   st_status status;

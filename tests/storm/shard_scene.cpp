@@ -139,8 +139,7 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
   const auto here = static_cast<uint32_t>(how);
   auto wrong = [&](const std::string &what) { ledger.complain("when all writers were dead, " + what); };
   if (how == OpenAs::recoverer)
-    if (const st_status status = st_recover(path_of(here).c_str(), nullptr); status != ST_OK)
-      wrong(said("st_recover", status));
+    if (const st_status status = recover_in_the_end(path_of(here)); status != ST_OK) wrong(said("st_recover", status));
   // Shards alone; what they show is judged through the index, once each of them was finished so.
   st_status status;
   for (uint32_t s = 0; how == OpenAs::lone && s < shards; ++s)
@@ -186,7 +185,7 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
 }
 
 Scene::Tidied ShardScene::tidy() const {
-  if (const st_status status = st_recover(path().c_str(), nullptr); status != ST_OK)
+  if (const st_status status = recover_in_the_end(path()); status != ST_OK)
     return {"when all was done, " + said("st_recover", status), {}};
   std::set<std::string> expected(hosts_[0].paths.begin(), hosts_[0].paths.end());
   expected.insert(path());

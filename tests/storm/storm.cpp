@@ -12,11 +12,13 @@
 //   - no journal and no temporary file is left behind.
 //
 //   storm [--shards] [--full | --kills N | --seconds S] [--dir FOLDER [--other-host FOLDER]] [--writers N] [--seed N]
-//         [--trouble COMMAND] [--stock-reader SCRIPT [--python PYTHON]]
+//         [--trouble COMMAND] [--stock-reader SCRIPT [--python PYTHON]] [--stay]
 //
 // --other-host: another mount of the same folder. Every other process works there, and judges and recovers there too.
 // --trouble: of one file. Between two judgements a shell runs this command, beside the workers. It does something to
 // the storage, and undoes it before it ends. Calls may then fail, by a status that says what holds; none may hang.
+// --stay: when something is wrong, the storm stops itself, beside its workers if they live, so that one can look at
+// them.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -50,11 +52,14 @@ struct Settings {
   uint64_t kills = 0, seconds = 20;  // whichever comes first; 0: no limit
   uint32_t writers = 8, readers = 2;
   uint64_t seed = std::random_device{}();
-  bool shards = false;
+  bool shards = false, stay = false;
   std::string folder, other_host, trouble, stock_reader, python;
 };
 
-constexpr auto patience = std::chrono::seconds(60);  // without a single commit: a deadlock
+// Without a single commit: a deadlock. Unless the readers have come to nothing either: then the machine is busy.
+constexpr auto patience = std::chrono::seconds(60), longest_patience = 10 * patience;
+constexpr uint64_t reads_of_patience = 2000;
+constexpr double longest_pause = 32;  // seconds, between two kills without a commit: less than patience
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -153,7 +158,9 @@ class Storm {
         if (wrong.empty()) wrong = trouble();
       }
       if (wrong.empty()) wrong = judgement(false);
+      if (settings_.stay) report();
     }
+    if (!wrong.empty() && settings_.stay) ::raise(SIGSTOP);
     for (uint32_t w = 0; w < pids_.size(); ++w) put_down(w);
     if (wrong.empty()) wrong = judgement(true);
     if (wrong.empty() && ledger_.commits > 1000 && ledger_.publishes == 0)
@@ -179,11 +186,14 @@ class Storm {
     if (ledger_.rough)
       std::printf("; %llu times trouble, %llu calls failed", count(troubles_), count(ledger_.failures));
     std::printf("\n");
+    std::fflush(stdout);
   }
 
  private:
   static unsigned long long count(uint64_t n) { return n; }
   bool is_writer(uint32_t worker) const { return worker < settings_.writers; }
+  // Seconds. A server takes its time.
+  double shortest_pause() const { return settings_.other_host.empty() ? 0.1 : 1; }
   bool is_over() const {
     return (settings_.kills && kills_ >= settings_.kills) ||
            (settings_.seconds && since(begin_) >= static_cast<double>(settings_.seconds));
@@ -240,10 +250,14 @@ class Storm {
   // After some commits, at any moment. Now and then one is only stopped for a
   // while, with whatever locks it holds.
   void kill_one() {
-    const uint64_t enough = ledger_.commits + random_() % 6;
+    const uint64_t before = ledger_.commits, enough = before + random_() % 6;
     const auto begin = Clock::now();
-    const double patience = settings_.other_host.empty() ? 0.1 : 1;  // a server takes its time
-    while (ledger_.commits < enough && since(begin) < patience) ::usleep(200);
+    while (ledger_.commits < enough && since(begin) < pause_ && !ledger_.has_complaint()) ::usleep(200);
+    // What the dead leave takes the others time. Killed as fast on a slow machine, they would never come to a commit.
+    if (ledger_.commits > before)
+      pause_ = shortest_pause();
+    else if (enough > before)
+      pause_ = std::min(2 * pause_, longest_pause);
     ::usleep(static_cast<useconds_t>(random_() % 3000));
     const uint32_t victim = a_victim();
     if (random_() % 8 == 0) {
@@ -266,9 +280,10 @@ class Storm {
     }
     if (ledger_.commits != last_commits_) {
       last_commits_ = ledger_.commits;
-      last_progress_ = Clock::now();
+      progressed();
     }
-    if (Clock::now() - last_progress_ < patience) return {};
+    const auto without = Clock::now() - last_progress_;
+    if (without < (ledger_.reads - last_reads_ < reads_of_patience ? longest_patience : patience)) return {};
     dump();
     return "no commit any more: a deadlock?";
   }
@@ -290,7 +305,17 @@ class Storm {
         const auto versions = scene_.judge(ledger_, judges[j]);
         std::copy(versions.begin(), versions.end(), seen + j * scene_.cells());
       }));
-    for (const pid_t pid : pids) ::waitpid(pid, nullptr, 0);
+    const auto called = Clock::now();
+    while (!pids.empty()) {
+      if (::waitpid(pids.back(), nullptr, WNOHANG) != 0) {
+        pids.pop_back();
+      } else if (Clock::now() - called > longest_patience) {
+        dump();
+        return "a judge waits for ever";
+      } else {
+        ::usleep(1000);
+      }
+    }
     std::vector<std::vector<uint64_t>> views;
     for (size_t j = 0; j < judges.size(); ++j)
       views.emplace_back(seen + j * scene_.cells(), seen + (j + 1) * scene_.cells());
@@ -311,8 +336,12 @@ class Storm {
     }
     ledger_.start_over(versions);
     for (uint32_t w = 0; w < settings_.writers && !last; ++w) pids_[w] = start(w);
-    last_progress_ = Clock::now();
+    progressed();
     return {};
+  }
+  void progressed() {
+    last_progress_ = Clock::now();
+    last_reads_ = ledger_.reads;
   }
 
   // For finding out why it stopped.
@@ -338,7 +367,8 @@ class Storm {
   std::vector<pid_t> pids_;  // writers, then readers; 0: dead
   pid_t trouble_ = 0;        // its process; 0: there is none
   uint64_t troubles_ = 0;
-  uint64_t kills_ = 0, judgements_ = 0, stock_opens_ = 0, last_commits_ = 0;
+  double pause_ = shortest_pause();  // before another is killed, if nobody commits
+  uint64_t kills_ = 0, judgements_ = 0, stock_opens_ = 0, last_commits_ = 0, last_reads_ = 0;
   const Clock::time_point begin_ = Clock::now();
   Clock::time_point last_progress_ = begin_;
 };
@@ -355,6 +385,10 @@ Settings parse(int argc, char **argv) {
     }
     if (option == "--shards") {
       s.shards = true;
+      continue;
+    }
+    if (option == "--stay") {
+      s.stay = true;
       continue;
     }
     if (i + 1 == argc) std::fprintf(stderr, "%s: what?\n", option.c_str()), std::exit(2);
