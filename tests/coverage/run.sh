@@ -17,7 +17,7 @@ find "$counted" -name '*.gcda' -delete
 find "$counted" -name '*.gcno' | while read -r notes; do [[ -f ${notes%.gcno}.o ]] || rm "$notes"; done
 
 # check PROGRAM: says how it went, and what it said if it failed. Those of crash/ take branches that only few of their failing
-# calls reach; but the cluster takes none that others do not.
+# calls reach; those that only the cluster takes, it takes at a small bound, too.
 check() {
   local name=${1##*/} bound=usual
   [[ $name != unit_* && $name != cluster* ]] || bound=small

@@ -239,11 +239,13 @@ class Storm {
 
   // Now and then one that applies a delta: this takes a small part of the time that making the delta takes.
   uint32_t a_victim() {
-    if (random_() % 5 == 0)
-      for (const auto begin = Clock::now(); since(begin) < 0.1; ::usleep(50))
-        for (uint32_t w = 0; w < settings_.writers; ++w)
-          if (ledger_.described(w).find("st_delta_apply") != std::string::npos)
-            return ::usleep(static_cast<useconds_t>(random_() % 3000)), w;
+    const auto begin = Clock::now();
+    for (bool applying = random_() % 5 == 0; applying && since(begin) < 0.1; ::usleep(50))
+      for (uint32_t w = 0; w < settings_.writers; ++w) {
+        if (ledger_.described(w).find("st_delta_apply") == std::string::npos) continue;
+        ::usleep(static_cast<useconds_t>(random_() % 3000));
+        return w;
+      }
     return static_cast<uint32_t>(random_() % settings_.writers);
   }
 
