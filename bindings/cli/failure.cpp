@@ -1,6 +1,7 @@
 #include "failure.h"
 
 #include <cstring>
+#include <string_view>
 
 #include "interrupt.h"
 #include "json.h"
@@ -20,7 +21,12 @@ Failure Failure::of_libst(st_status status) {
     if (info.tensor) failure.tensor_ = std::string(info.tensor, info.tensor_len);
   }
   const bool stopped = status == ST_E_INTERRUPTED || status == ST_E_CANCELLED;
-  if (stopped && interrupted()) failure.exit_code_ = exit_signal + interrupted();
+  if (stopped && interrupted()) {
+    failure.exit_code_ = exit_signal + interrupted();
+    // It was stctl's callback, and the user knows of none.
+    constexpr std::string_view callback = "the progress callback cancelled the call";
+    if (failure.message_.starts_with(callback)) failure.message_.replace(0, callback.size(), "interrupted");
+  }
   return failure;
 }
 

@@ -184,6 +184,15 @@ def test_ctrl_c_stops_verify(stctl, tmp_path):
         assert process.wait(60) == 130
 
 
+def test_ctrl_c_stops_a_comparison(stctl, tmp_path):
+    a, b = (sparse(tmp_path / f"{name}.safetensors", "w", 1 << 38) for name in "ab")
+    with stctl.popen("diff", a, b, stderr=subprocess.PIPE) as process:
+        wait_until(lambda: has_open(process, b), process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b"stctl: interrupted; nothing was changed (ST_E_CANCELLED)\n"
+
+
 def test_ctrl_c_stops_touching(stctl, tmp_path):
     path = sparse(tmp_path / "m.safetensors", "w", 1 << 38)
     with stctl.popen("stats", "--touch", path) as process:
