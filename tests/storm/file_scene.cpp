@@ -124,7 +124,8 @@ class FileWriter : Worker {
       const bool is_new = !goes_back && at == furthest;
       const std::string delta = goes_back ? back(at) : forth(at + 1), reverse = is_new ? back(at + 1) : std::string();
       at = goes_back ? at - 1 : at + 1;
-      if (!apply(delta, reverse, set, is_new ? versions[at] : ledger_.take_version(), is_new ? 0 : versions[at]))
+      if (!apply(delta, reverse, set, is_new ? versions[at] : ledger_.take_version(),
+                 is_new ? std::nullopt : std::optional(versions[at])))
         return;
       furthest = std::max(furthest, at);
       if (!was_whole) return ledger_.complain("a delta fitted a group of several versions"), ::_exit(1);
@@ -134,7 +135,7 @@ class FileWriter : Worker {
   std::string back(size_t step) const { return work_ + "/back-" + std::to_string(step) + ".safetensors"; }
 
   bool apply(const std::string &delta, const std::string &reverse, uint32_t set, uint64_t version,
-             uint64_t brings_back) {
+             std::optional<uint64_t> brings_back) {
     auto options = sized<st_delta_apply_options>();
     options.flags = one_in(20) ? ST_TXN_PUBLISH : 0;
     options.lock_timeout_ms = patience();

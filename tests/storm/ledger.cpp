@@ -24,9 +24,9 @@ Ledger::Entry &Ledger::entry(uint64_t version) {
   return entries()[version];
 }
 
-void Ledger::intend(uint32_t worker, uint64_t version, uint32_t tensors, uint64_t brings_back) {
+void Ledger::intend(uint32_t worker, uint64_t version, uint32_t tensors, std::optional<uint64_t> brings_back) {
   Entry &e = entry(version);
-  e.brings_back = brings_back;
+  e.shows = brings_back.value_or(version);
   e.tensors = tensors;
   e.start = clock_.fetch_add(1);
   workers_[worker].version = version;
@@ -67,7 +67,7 @@ std::vector<Transaction> Ledger::since_start() const {
   for (uint64_t v = first_version_; v < next_version_; ++v) {
     const Entry &e = entries()[v];
     if (e.state == acknowledged || e.state == buried)
-      log.push_back({e.brings_back ? e.brings_back.load() : v, e.tensors, e.start, e.end, e.state == acknowledged});
+      log.push_back({e.shows, e.tensors, e.start, e.end, e.state == acknowledged});
   }
   return log;
 }
@@ -80,7 +80,8 @@ void Ledger::start_over(const std::vector<uint64_t> &seen) {
 
 std::string Ledger::described(uint32_t worker) const {
   const Worker &w = workers_[worker];
-  return std::string(anchor + w.doing) + ", version " + std::to_string(w.version);
+  return std::string(reinterpret_cast<const char *>(address(anchor) + w.doing)) + ", version " +
+         std::to_string(w.version);
 }
 
 }  // namespace st::testing

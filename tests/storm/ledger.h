@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ class Ledger {
   uint64_t take_version() { return next_version_.fetch_add(1); }
   // From here on `version` may show at `tensors`: to be called before the commit.
   // A transaction that takes another back shows what that replaced, `brings_back`.
-  void intend(uint32_t worker, uint64_t version, uint32_t tensors, uint64_t brings_back = 0);
+  void intend(uint32_t worker, uint64_t version, uint32_t tensors, std::optional<uint64_t> brings_back = {});
   void acknowledge(uint64_t version);  // the commit answered ST_OK
   void refuse(uint64_t version);       // it answered that nothing changed, and was given up
   // Says what is wrong; only the first complaint of a storm is kept.
@@ -38,7 +39,7 @@ class Ledger {
 
   // What a worker is at, for a dump if the storm stops.
   void doing(uint32_t worker, const char *what) {
-    workers_[worker].doing.store(what - anchor, std::memory_order_relaxed);
+    workers_[worker].doing.store(address(what) - address(anchor), std::memory_order_relaxed);
   }
 
   // Set before there are workers: the storage fails now and then, and calls may say so.
@@ -65,16 +66,17 @@ class Ledger {
  private:
   enum State : uint32_t { unused, intended, acknowledged, refused, buried };
   struct Entry {
-    std::atomic<uint64_t> start, end, brings_back;
+    std::atomic<uint64_t> start, end, shows;
     std::atomic<uint32_t> tensors, state;
   };
   struct Worker {
     std::atomic<uint64_t> version;  // under way; 0: none
-    std::atomic<ptrdiff_t> doing;   // a literal of the program, as all of its processes have it: from `anchor` on
+    std::atomic<uintptr_t> doing;   // a literal of the program, as all of its processes have it: from `anchor` on
   };
   static constexpr uint64_t most_versions = uint64_t{1} << 24;
 
   static const char anchor[];
+  static uintptr_t address(const char *text) { return reinterpret_cast<uintptr_t>(text); }
 
   Ledger() = default;
   Entry *entries() {

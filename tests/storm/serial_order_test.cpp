@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <memory>
+
+#include "ledger.h"
 #include "tensor_file.h"
 
 using namespace st::testing;
@@ -81,6 +85,20 @@ TEST(SerialOrder, AcceptsAValueThatWasBroughtBack) {
 TEST(SerialOrder, SeesAnOrderThatTimeForbids) {
   // 2 came after 1 had ended, 3 shares a tensor with both: 1 after 3 after 2.
   EXPECT_NE(verdict({{1, a | b, 1, 2, true}, {2, c, 3, 4, true}, {3, b | c, 1, 9, true}}, {1, 1, 3}), "");
+}
+
+TEST(LedgerTest, TheFirstVersionCanBeBroughtBack) {
+  const std::unique_ptr<void, decltype(&std::free)> memory(std::calloc(Ledger::bytes(), 1), &std::free);
+  Ledger &ledger = Ledger::make(memory.get());
+  const uint64_t forth = ledger.take_version(), back = ledger.take_version();
+  ledger.intend(0, forth, 1);
+  ledger.acknowledge(forth);
+  ledger.intend(0, back, 1, 0);
+  ledger.acknowledge(back);
+  const auto log = ledger.since_start();
+  ASSERT_EQ(log.size(), 2u);
+  EXPECT_EQ(log[0].version, forth);
+  EXPECT_EQ(log[1].version, 0u);
 }
 
 TEST(Value, TellsItsVersionAndEveryForeignByte) {

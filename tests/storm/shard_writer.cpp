@@ -132,12 +132,12 @@ class ShardWriter : Worker {
       allow("st_txn_commit of a copy", testing::commit(txn));
     }
     allow("st_delta_create", st_delta_create(from.c_str(), to.c_str(), delta.c_str(), nullptr));
-    if (!apply(delta, reverse, group, version, 0)) return;
+    if (!apply(delta, reverse, group, version, {})) return;
     if (one_in(2)) apply(reverse, {}, group, ledger_.take_version(), before);
   }
 
   bool apply(const std::string &delta, const std::string &reverse, uint32_t group, uint64_t version,
-             uint64_t brings_back) {
+             std::optional<uint64_t> brings_back) {
     auto options = sized<st_delta_apply_options>();
     options.lock_timeout_ms = patience();
     options.reverse = reverse.empty() ? nullptr : reverse.c_str();
