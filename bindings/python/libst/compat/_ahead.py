@@ -22,7 +22,8 @@ NAME = "libst-read-ahead"  # of the thread
 
 _WORTH_IT = 16 << 20  # bytes of a file
 _READERS, _READ = 4, 2 << 20  # threads, and bytes of each of their reads
-_STRETCHES, _FAR = 2, 2 << 20  # of a file, where the kernel reads so many bytes ahead by itself
+_FAR = 2 << 20  # bytes that the kernel reads ahead of a sequence; from then on it is left to it, by
+_FOLLOWERS, _STRETCH = 2, 32 << 20  # threads, and bytes of each of their sequences
 _STEP = 8 << 20  # bytes that are mapped by a call; between two the thread may end with the process
 _LOOKS = 8
 
@@ -40,9 +41,8 @@ def read_ahead(path: str, size: int) -> bool:
             if size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
                 return True
             if _populates and _is_read_far_ahead(fd):
-                length = -(-size // _STRETCHES // _STEP) * _STEP
-                parts = [range(begin, min(begin + length, size), _STEP) for begin in range(0, size, length)]
-                _followers.add([partial(_follow, os.path.abspath(path), part) for part in parts])
+                stretches = [range(at, min(at + _STRETCH, size), _STEP) for at in range(0, size, _STRETCH)]
+                _followers.add([partial(_follow, os.path.abspath(path), stretch) for stretch in stretches])
             else:
                 file = _File(os.dup(fd), size)
                 _readers.add([partial(file.read, at) for at in range(0, size, _READ)])
@@ -82,14 +82,14 @@ def _is_read_far_ahead(fd: int) -> bool:
     return int(kilobytes) << 10 >= _FAR
 
 
-def _follow(path: str, part: range, _memory: mmap.mmap) -> None:
+def _follow(path: str, stretch: range, _memory: mmap.mmap) -> None:
     """Touch a stretch of a file page by page, through a mapping of its own, as the kernel reads ahead of each sequence
     by its file description."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
             begin = address(np.frombuffer(pages, np.uint8))
-            for at in part:
-                if _madvise(begin + at, min(part.step, len(pages) - at), _POPULATE_READ):
+            for at in stretch:
+                if _madvise(begin + at, min(_STEP, stretch.stop - at, len(pages) - at), _POPULATE_READ):
                     break
     except (OSError, ValueError):
         pass  # its reader will see
@@ -147,12 +147,12 @@ class _Threads:
                 del piece  # and the mapping that it keeps
 
 
-_readers, _followers, _mapper = _Threads(_READERS), _Threads(_STRETCHES), _Threads(1)
+_readers, _followers, _mapper = _Threads(_READERS), _Threads(_FOLLOWERS), _Threads(1)
 
 
 def _begin_anew() -> None:
     global _readers, _followers, _mapper
-    _readers, _followers, _mapper = _Threads(_READERS), _Threads(_STRETCHES), _Threads(1)
+    _readers, _followers, _mapper = _Threads(_READERS), _Threads(_FOLLOWERS), _Threads(1)
 
 
 if hasattr(os, "register_at_fork"):
