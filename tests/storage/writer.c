@@ -9,7 +9,7 @@
  *
  * Tensor i is named "t<i>"; version v of it is the pattern of model.py. Which
  * tensors an operation changes follows from the seed and the version alone.
- * Of ten operations N are steps of training ("begin 7 0,2,4 step"): a delta, which
+ * N in ten operations are steps of training ("begin 7 0,2,4 step"): a delta, which
  * is made in FOLDER, changes some words of these tensors.
  * Ends with 0; with 3 if an operation failed. --after-failure: how many more to
  * try on the same handle then. */

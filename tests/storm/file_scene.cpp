@@ -124,30 +124,15 @@ class FileWriter : Worker {
       const bool is_new = !goes_back && at == furthest;
       const std::string delta = goes_back ? back(at) : forth(at + 1), reverse = is_new ? back(at + 1) : std::string();
       at = goes_back ? at - 1 : at + 1;
-      if (!apply(delta, reverse, set, is_new ? versions[at] : ledger_.take_version(),
-                 is_new ? std::nullopt : std::optional(versions[at])))
-        return;
+      const uint64_t version = is_new ? versions[at] : ledger_.take_version();
+      const auto brings_back = is_new ? std::nullopt : std::optional(versions[at]);
+      if (!apply_delta(path_, delta, reverse, version, set, brings_back, one_in(20) ? ST_TXN_PUBLISH : 0)) return;
       furthest = std::max(furthest, at);
       if (!was_whole) return ledger_.complain("a delta fitted a group of several versions"), ::_exit(1);
     }
   }
   std::string forth(size_t step) const { return work_ + "/delta-" + std::to_string(step) + ".safetensors"; }
   std::string back(size_t step) const { return work_ + "/back-" + std::to_string(step) + ".safetensors"; }
-
-  bool apply(const std::string &delta, const std::string &reverse, uint32_t set, uint64_t version,
-             std::optional<uint64_t> brings_back) {
-    auto options = sized<st_delta_apply_options>();
-    options.flags = one_in(20) ? ST_TXN_PUBLISH : 0;
-    options.lock_timeout_ms = patience();
-    options.reverse = reverse.empty() ? nullptr : reverse.c_str();
-    ledger_.doing(worker_, "st_delta_apply");
-    ledger_.intend(worker_, version, set, brings_back);
-    const st_status status = allow("st_delta_apply", st_delta_apply(path_.c_str(), delta.c_str(), &options, nullptr),
-                                   {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
-    settle(version, status);
-    ledger_.deltas += status == ST_OK;
-    return status == ST_OK;
-  }
 
   // Staged, and thought better of: nobody may ever see this version.
   void abandon() {

@@ -132,22 +132,8 @@ class ShardWriter : Worker {
       allow("st_txn_commit of a copy", testing::commit(txn));
     }
     allow("st_delta_create", st_delta_create(from.c_str(), to.c_str(), delta.c_str(), nullptr));
-    if (!apply(delta, reverse, group, version, {})) return;
-    if (one_in(2)) apply(reverse, {}, group, ledger_.take_version(), before);
-  }
-
-  bool apply(const std::string &delta, const std::string &reverse, uint32_t group, uint64_t version,
-             std::optional<uint64_t> brings_back) {
-    auto options = sized<st_delta_apply_options>();
-    options.lock_timeout_ms = patience();
-    options.reverse = reverse.empty() ? nullptr : reverse.c_str();
-    ledger_.doing(worker_, "st_delta_apply");
-    ledger_.intend(worker_, version, group, brings_back);
-    const st_status status = allow("st_delta_apply", st_delta_apply(path_.c_str(), delta.c_str(), &options, nullptr),
-                                   {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
-    settle(version, status);
-    ledger_.deltas += status == ST_OK;
-    return status == ST_OK;
+    if (!apply_delta(path_, delta, reverse, version, group, {})) return;
+    if (one_in(2)) apply_delta(path_, reverse, {}, ledger_.take_version(), group, before);
   }
 
   // Everything of `set` staged, in any order; null if the handle is too old for that.

@@ -313,6 +313,8 @@ class Storm {
         pids.pop_back();
       } else if (Clock::now() - called > longest_patience) {
         dump();
+        for (const pid_t judge : pids)
+          if (!settings_.stay) ::kill(judge, SIGKILL);
         return "a judge waits for ever";
       } else {
         ::usleep(1000);

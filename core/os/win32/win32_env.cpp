@@ -283,8 +283,8 @@ class Win32Env final : public Env {
   }
   int mkdirat(int dir, const char *name, mode_t) override {
     if (!is_entry(dir, name)) return -EINVAL;
-    // Where one of that name is removed and somebody has it open still, its name goes soon: whoever finds that his
-    // folder is removed closes it.
+    // Where one of that name is removed and a process has it open still, its name goes soon: a process closes a folder
+    // that it finds removed.
     constexpr int attempts = 20;
     int r = -ENOENT;
     for (int i = 0; r == -ENOENT && i < attempts; ++i) {

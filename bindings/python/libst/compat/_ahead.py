@@ -41,8 +41,7 @@ def read_ahead(path: str, size: int) -> bool:
             if size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
                 return True
             if _populates and _is_read_far_ahead(fd):
-                stretches = [range(at, min(at + _STRETCH, size), _STEP) for at in range(0, size, _STRETCH)]
-                _followers.add([partial(_follow, os.path.abspath(path), stretch) for stretch in stretches])
+                _followers.add([partial(_follow, os.path.abspath(path), at) for at in range(0, size, _STRETCH)])
             else:
                 file = _File(os.dup(fd), size)
                 _readers.add([partial(file.read, at) for at in range(0, size, _READ)])
@@ -82,15 +81,17 @@ def _is_read_far_ahead(fd: int) -> bool:
     return int(kilobytes) << 10 >= _FAR
 
 
-def _follow(path: str, stretch: range, _memory: mmap.mmap) -> None:
+def _follow(path: str, begin: int, _memory: mmap.mmap) -> None:
     """Touch a stretch of a file page by page, through a mapping of its own, as the kernel reads ahead of each sequence
     by its file description."""
     try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
-            begin = address(np.frombuffer(pages, np.uint8))
-            for at in stretch:
-                if _madvise(begin + at, min(_STEP, stretch.stop - at, len(pages) - at), _POPULATE_READ):
-                    break
+        with open(path, "rb") as file:
+            length = max(0, min(_STRETCH, os.fstat(file.fileno()).st_size - begin))
+            with mmap.mmap(file.fileno(), length, prot=mmap.PROT_READ, offset=begin) as pages:
+                first = address(np.frombuffer(pages, np.uint8))
+                for at in range(0, length, _STEP):
+                    if _madvise(first + at, min(_STEP, length - at), _POPULATE_READ):
+                        break
     except (OSError, ValueError):
         pass  # its reader will see
 
