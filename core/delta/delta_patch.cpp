@@ -20,6 +20,7 @@ class Patching {
   Result<void> check(const ModelView &base, TensorList *result) const;
   Result<NewBytes> value(size_t i) const;
   Result<void> stage(AnyTransaction &transaction, bool in_place);
+  Result<void> stage_all_steps(AnyTransaction &transaction);
   Result<void> stage_steps(AnyTransaction &transaction, size_t i);
   Result<void> remake_later(AnyTransaction &transaction, size_t i);
   Result<void> stage_all(AnyTransaction &transaction, const TensorList &result);
@@ -27,8 +28,11 @@ class Patching {
   Result<std::unique_ptr<write::Writer>> begin_reverse(const ModelView &now, const TensorList &result);
   Result<void> copy_steps(write::Writer &reverse);
   bool has_steps(std::string_view name) const;
+  bool is_remade(std::string_view name) const;
   Result<std::unique_ptr<AnyTransaction>> begin(const TensorList &result);
   bool in_place() const { return delta_.notes.changes_bytes_only() && same_forms(whole_, delta_); }
+  // Of what has steps: is the file patched, or, on shards, all files? Then none of it is staged.
+  bool remakes_all() const { return !options_.publish && in_place(); }
   // What is made twice, as the journal was lost, counts once.
   Result<void> tell(uint64_t n) {
     done_ = std::min(done_ + n, total_);
@@ -41,7 +45,7 @@ class Patching {
   const DeltaFile delta_;
   const DeltaPatchOptions options_;
   std::vector<uint64_t> heads_;  // of the tensors that the delta gives
-  bool remakes_ = false;         // what has steps is made under the locks, and not staged
+  std::vector<bool> remade_;     // of these: those that are made of their steps under the locks, and not staged
   os::Helper helper_;
   uint64_t done_ = 0, total_ = 0;
 };
@@ -77,13 +81,23 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
   for (const auto &[name, old] : delta_.notes.deleted) ST_TRY(transaction.remove(name));
   for (const auto &[kind, i] : steps) {
     const std::string_view name = delta.at(i).name;
-    if (delta_.notes.tensors[i].steps) {
-      ST_TRY(remakes_ ? remake_later(transaction, i) : stage_steps(transaction, i));
-      continue;
-    }
+    if (delta_.notes.tensors[i].steps) continue;
     auto bytes = value(i);
     if (!bytes) return Failure(std::move(bytes.error()).about_tensor(name));
     ST_TRY(kind == updated ? transaction.update(name, *bytes) : transaction.put(name, *bytes));
+  }
+  return {};
+}
+
+// When all else is staged: by then it is known which shards are published.
+Result<void> Patching::stage_all_steps(AnyTransaction &transaction) {
+  const bool may_be_remade = !base_.file() || remakes_all();
+  remade_.assign(delta_.index().size(), false);
+  for (size_t i = 0; i < delta_.index().size(); ++i) {
+    if (!delta_.notes.tensors[i].steps) continue;
+    ST_TRY(auto may, may_be_remade ? transaction.may_remake(delta_.index().at(i).name) : Result<bool>(false));
+    remade_[i] = may;
+    ST_TRY(may ? remake_later(transaction, i) : stage_steps(transaction, i));
   }
   return {};
 }
@@ -95,7 +109,8 @@ Result<void> Patching::remake_later(AnyTransaction &transaction, size_t i) {
   const auto make = [this, i, name = held.name](const os::File &file, uint64_t at, TakesRemade &to) -> Result<void> {
     const Place &place = whole_.at(*whole_.find(name));
     const SteppedTensor stepped{place.snapshot, place.tensor(), place.member->place(), {{&delta_, i}}};
-    ST_TRY(auto fresh, remake(stepped, file, at, helper_, to, [this](uint64_t n) { return tell(n); }));
+    const uint64_t reads = remakes_all() ? 1 : 2;  // as if it was staged
+    ST_TRY(auto fresh, remake(stepped, file, at, helper_, to, [&](uint64_t n) { return tell(n * reads); }));
     heads_[i] = fresh.head;
     return {};
   };
@@ -137,6 +152,7 @@ Result<void> Patching::stage_all(AnyTransaction &transaction, const TensorList &
                 ", and an index without shards takes none back; merge into a file instead");
   ST_TRY(stage(transaction, !is_file || in_place()));
   ST_TRY(transaction.replace_metadata(result.metadata));
+  ST_TRY(stage_all_steps(transaction));
   return notes.order.empty() ? Result<void>() : transaction.arrange(notes.order);
 }
 
@@ -184,6 +200,11 @@ bool Patching::has_steps(std::string_view name) const {
   return found && delta_.notes.tensors[*found].steps;
 }
 
+bool Patching::is_remade(std::string_view name) const {
+  const auto found = delta_.index().find(name);
+  return found && remade_[*found];
+}
+
 // With the base locked: is it the one, to the last byte that will be replaced?
 // What is read for that is what the reverse delta holds.
 Result<void> Patching::check_and_save_old(const ModelView &now) {
@@ -199,7 +220,7 @@ Result<void> Patching::check_and_save_old(const ModelView &now) {
     return tell(piece.size());
   };
   auto old = old_tensors(now, delta_.index(), delta_.notes);
-  if (remakes_) std::erase_if(old, [&](const OldTensor &t) { return has_steps(now.at(t.index).tensor().name); });
+  std::erase_if(old, [&](const OldTensor &t) { return is_remade(now.at(t.index).tensor().name); });
   ST_TRY(check_old(now, old, keep));
   if (reverse) ST_TRY(copy_steps(*reverse));
   return reverse ? reverse->finish() : Result<void>();
@@ -225,11 +246,10 @@ Result<DeltaPatched> Patching::run() {
   ST_TRY(check(whole_, &result));
   if (!options_.reverse.empty())
     for (const ModelView &read : {whole_, ModelView(*delta_.file)}) ST_TRY(read.must_not_be(env_, options_.reverse));
-  remakes_ = base_.file() && !options_.publish && in_place();
+  const bool once = remakes_all();
   total_ = delta_.index().data_bytes();
   for (const OldTensor &old : old_tensors(whole_, delta_.index(), delta_.notes))
-    total_ +=
-        whole_.at(old.index).tensor().nbytes * (!remakes_ && has_steps(whole_.at(old.index).tensor().name) ? 2 : 1);
+    total_ += whole_.at(old.index).tensor().nbytes * (!once && has_steps(whole_.at(old.index).tensor().name) ? 2 : 1);
   ST_TRY(heads_, delta_.check_bytes([this](uint64_t more) { return tell(more); }));
 
   ST_TRY(auto transaction, begin(result));

@@ -96,11 +96,11 @@ class AnyTransaction {
   // once.
   virtual Result<void> update_ranges(std::string_view name, std::span<const ByteRange> ranges,
                                      std::span<const std::byte> bytes) = 0;
-  // The tensor's new bytes are made at commit, when it is locked. The journal takes about so many bytes for it. On one
-  // file, in place; and what makes a publish of a transaction does not come after it.
-  virtual Result<void> remake(std::string_view, const Remake &, uint64_t) {
-    return fail(Status::unsupported, "not on several files");
-  }
+  // Will this tensor be changed in place, as far as is staged?
+  virtual Result<bool> may_remake(std::string_view name) = 0;
+  // Then: its new bytes are made at commit, when it is locked. The journal takes about so many bytes for it. What makes
+  // a publish of its file must not come after it.
+  virtual Result<void> remake(std::string_view name, const Remake &make, uint64_t in_journal) = 0;
   // These make a publish of it. What they refuse leaves the transaction as it was.
   virtual Result<void> put(std::string_view name, const NewBytes &value) = 0;
   virtual Result<void> remove(std::string_view name) = 0;

@@ -75,6 +75,7 @@ Result<void> Participant::prepare(const write::Super &super, write::SuperPartici
     ST_TRY(restage_if_gone(of_));
     entry->journal = of_.journal.journal->name();
     ST_TRY(assemble_slices(of_, lock_.file()));
+    ST_TRY(assemble());
     ST_TRY(stage_borrowed(of_));
     pieces_ = of_.pieces();
     ST_TRY(write::reserve_space(lock_.file(), of_.snapshot->filesystem, pieces_, of_.control));

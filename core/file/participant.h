@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "file/remakes.h"
 #include "file/rewrite_commit.h"
 #include "file/staging.h"
 #include "journal/patch.h"
@@ -37,6 +38,8 @@ class Participant {
   Result<write::Look> lock(int32_t timeout_ms);
   Result<void> recover(int32_t timeout_ms);
   void unlock() { lock_ = {}; }
+  // Once it is locked: the new bytes that a Remake makes of those that are there.
+  Result<void> assemble() { return assemble_remakes(of_, lock_.file()); }
   // Does the path still lead to the locked file? Else status file_changed.
   Result<void> check_in_place() const { return store::check_in_place(of_, lock_); }
 

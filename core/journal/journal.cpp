@@ -361,8 +361,9 @@ Result<void> Journal::seal(const Identity &identity, const std::vector<RangeReco
 }
 
 Result<void> Journal::seal_part(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t transaction,
-                                std::string super_of) {
-  return seal_with({transaction, identity, 0, ranges.size(), 0, part_record, std::move(super_of)}, encode(ranges));
+                                std::string super_of, uint64_t flags) {
+  return seal_with({transaction, identity, 0, ranges.size(), 0, part_record | flags, std::move(super_of)},
+                   encode(ranges, (flags & sparse_record) != 0));
 }
 
 Result<void> Journal::seal_super(const Identity &identity, std::span<const std::byte> parts, uint64_t transaction) {

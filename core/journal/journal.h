@@ -110,9 +110,9 @@ class Journal {
   // the outcome is open: recovery may find it either way. With the flag
   // one_flush_record the payload becomes durable with the record.
   Result<void> seal(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t flags = 0);
-  // The same as a part of `transaction`, whose super-journal lies beside `super_of`.
+  // The same as a part of `transaction`, whose super-journal lies beside `super_of`; `flags`: sparse_record, or none.
   Result<void> seal_part(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t transaction,
-                         std::string super_of);
+                         std::string super_of, uint64_t flags = 0);
   // As that super-journal: `parts` is its manifest.
   Result<void> seal_super(const Identity &identity, std::span<const std::byte> parts, uint64_t transaction);
   Result<void> sync_payload(const os::File &dir, const Control &control = {});

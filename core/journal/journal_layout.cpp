@@ -61,7 +61,8 @@ JournalState decode(std::span<const std::byte> header_block, CommitRecord *out) 
     *number = load_u64le(at);
     at += 8;
   }
-  if (out->flags == part_record || out->flags == (part_record | done_record)) {
+  const uint64_t but_sparse = out->flags & ~sparse_record;
+  if (but_sparse == part_record || but_sparse == (part_record | done_record)) {
     const uint64_t n = load_u64le(sector.data() + super_at);
     if (n > longest_super) return JournalState::damaged;
     const size_t end = super_at + 8 + n;
@@ -70,8 +71,7 @@ JournalState decode(std::span<const std::byte> header_block, CommitRecord *out) 
     if (!is_plain_name(out->super_of)) return JournalState::damaged;
     return JournalState::committed;
   }
-  const bool known = out->flags == undo_record || out->flags == super_record ||
-                     (out->flags & ~(one_flush_record | sparse_record)) == 0;
+  const bool known = out->flags == undo_record || out->flags == super_record || (but_sparse & ~one_flush_record) == 0;
   return known ? JournalState::committed : JournalState::damaged;
 }
 

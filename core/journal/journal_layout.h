@@ -55,7 +55,7 @@ inline constexpr uint64_t done_record = 8;
 // A redo record that shares its flush with all that it needs, and whose emptiness is flushed with what comes next
 // (patch.h). So a power cut may leave the record without the rest, and may bring it back.
 inline constexpr uint64_t one_flush_record = 16;
-// A redo record with ranges of which the journal holds only the elements that change: see changes.h.
+// A redo record, or a part, with ranges of which the journal holds only the elements that change: see changes.h.
 inline constexpr uint64_t sparse_record = 32;
 
 struct CommitRecord {
@@ -64,7 +64,8 @@ struct CommitRecord {
   uint64_t manifest = 0;  // offset of the manifest in the journal
   uint64_t ranges = 0;
   uint64_t manifest_hash = 0;
-  // One of these, or part and done, or one flush and sparse, or zero; a version to come that sets others is refused.
+  // One of these, or part and done, or sparse with one flush or a part, or zero; a version to come that sets others is
+  // refused.
   uint64_t flags = 0;
   // For a part: the name of the index beside which the super-journal lies. The super-journal has the same transaction.
   std::string super_of = {};

@@ -132,7 +132,8 @@ Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &j
                            const Identity &identity, const Control &control, const Super &super) {
   ST_TRY(keep_in_views(data, pieces));
   ST_TRY(auto ranges, note_old(data, journal, pieces, control));
-  ST_TRY(journal.seal_part(identity, ranges, super.transaction, super.index));
+  const uint64_t flags = any_sparse(pieces) ? sparse_record : 0;
+  ST_TRY(journal.seal_part(identity, ranges, super.transaction, super.index, flags));
   ST_TRY(journal.sync_payload(dir, control));
   return journal.commit();
 }

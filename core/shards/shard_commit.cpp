@@ -65,14 +65,9 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   ST_TRY(prepare_to_lock());
   ST_TRY(lock_all());
   work_.spent = true;
-  if (auto approved = approve(); !approved) {
+  if (auto may = may_change(approve); !may) {
     for (const auto &part : parts_) part->unlock();
-    return approved;
-  }
-
-  if (auto room = check_room(); !room) {
-    for (const auto &part : parts_) part->unlock();
-    return room;
+    return may;
   }
 
   if (work_.grace_s) return commit_new_names();
@@ -94,6 +89,13 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   for (const auto &part : parts_) part->finish();
   decision_.remove();
   return {};
+}
+
+// What is made of the old bytes is known when the question is asked, and when the room is reckoned.
+Result<void> ShardCommit::may_change(const std::function<Result<void>()> &approve) {
+  for (const auto &part : parts_) ST_TRY(part->assemble());
+  ST_TRY(approve());
+  return check_room();
 }
 
 // Until the last rename the old files and all that is new are there together, and nothing more is taken after that.

@@ -59,6 +59,7 @@ class ShardCommit {
   Result<void> prepare_to_lock();
   Result<CommitPlan> reckon(const os::File &beside);
   Result<CommitPlan> reckon_new_names(const os::File &beside);
+  Result<void> may_change(const std::function<Result<void>()> &approve);
   Result<void> check_room();
   Result<void> lock_all();
   Result<write::Look> look(const os::LockedFile &index, bool exclusive, Participant **hot);

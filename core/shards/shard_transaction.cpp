@@ -84,6 +84,27 @@ Result<void> ShardTransaction::update_ranges(std::string_view name, std::span<co
   return of_shard(shard, in->update_ranges(name, ranges, bytes));
 }
 
+// With shards that get new names all of them may.
+Result<bool> ShardTransaction::may_remake(std::string_view name) {
+  ST_TRY(auto shard, existing(name));
+  ST_TRY(auto in, part(shard));
+  if (options_.new_names) return false;
+  return in->may_remake(name);
+}
+
+// It is made of what the handle shows. So before it reads, it asks whether that is what is locked.
+Result<void> ShardTransaction::remake(std::string_view name, const Remake &make, uint64_t in_journal) {
+  ST_TRY(auto shard, existing(name));
+  ST_TRY(auto in, part(shard));
+  const auto make_of_shown = [this, shard, in, make](const os::File &file, uint64_t at,
+                                                     TakesRemade &to) -> Result<void> {
+    ST_TRY(shown_.check_unchanged());
+    ST_TRY(check_shown(shard, *in));
+    return of_shard(shard, make(file, at, to));
+  };
+  return of_shard(shard, in->remake(name, make_of_shown, in_journal));
+}
+
 Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
   ST_TRY(may_go_on());
   if (shown_.shards().empty())
@@ -189,14 +210,16 @@ Result<void> ShardTransaction::approve() const {
   ST_TRY(check_named());
   if (!approve_) return {};
   ST_TRY(shown_.check_unchanged());
-  for (const auto &[shard, transaction] : parts_)
-    if (&transaction->before() != shown_.pinned(shard)) {
-      Error e =
-          error(Status::file_changed, in_quotes(transaction->data_file().path()), " was replaced meanwhile; try again");
-      e.shard = shard;
-      return Failure(std::move(e));
-    }
+  for (const auto &[shard, transaction] : parts_) ST_TRY(check_shown(shard, *transaction));
   return approve_({});
+}
+
+// Is the shard that is locked the one that the handle shows?
+Result<void> ShardTransaction::check_shown(uint32_t shard, const Transaction &part) const {
+  if (&part.before() == shown_.pinned(shard)) return {};
+  Error e = error(Status::file_changed, in_quotes(part.data_file().path()), " was replaced meanwhile; try again");
+  e.shard = shard;
+  return Failure(std::move(e));
 }
 
 ShardTransaction::Parts ShardTransaction::parts_with_work() const {

@@ -18,6 +18,8 @@ class ShardTransaction final : public AnyTransaction {
   Result<void> update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) override;
   Result<void> update_ranges(std::string_view name, std::span<const ByteRange> ranges,
                              std::span<const std::byte> bytes) override;
+  Result<bool> may_remake(std::string_view name) override;
+  Result<void> remake(std::string_view name, const Remake &make, uint64_t in_journal) override;
   Result<void> put(std::string_view name, const NewBytes &value) override;
   Result<void> remove(std::string_view name) override;
   Result<void> rename(std::string_view from, std::string_view to) override;
@@ -46,6 +48,7 @@ class ShardTransaction final : public AnyTransaction {
   bool renames_shards() const;
 
   Result<void> approve() const;
+  Result<void> check_shown(uint32_t shard, const Transaction &part) const;
   Result<void> check_named() const;
   ShardCommit::Work work_of(const Parts &parts);
   Result<void> commit_each();
