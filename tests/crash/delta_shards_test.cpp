@@ -16,20 +16,41 @@ const std::vector<std::string> shard_names = {"m-1.safetensors", "m-2.safetensor
 struct ShardsCase {
   std::string_view name;
   bool publishes;
+  bool elements = false;  // the delta holds steps
 };
-constexpr ShardsCase shards_cases[] = {{"in place", false}, {"published", true}};
+constexpr ShardsCase shards_cases[] = {{"in place", false},
+                                       {"published", true},
+                                       {"elements, in place", false, true},
+                                       {"elements, one shard published", true, true}};
 
 // The shards, and what they are as one.
-const Model shards[] = {{{{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"format", "pt"}}},
-                        {{{"c", u8(600, 3)}, {"d", u8(520, 4)}}, {}}};
-Model old_model() {
+const Model small[] = {{{{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"format", "pt"}}},
+                       {{{"c", u8(600, 3)}, {"d", u8(520, 4)}}, {}}};
+// Of which steps are shorter.
+const Model large[] = {{{{"a", u8(9000, 1)}, {"b", u8(300, 2)}}, {{"format", "pt"}}},
+                       {{{"c", u8(4500, 3)}, {"d", u8(5000, 4)}}, {}}};
+const Model *shards_of(const ShardsCase &c) {
+  return c.elements ? large : small;
+}
+Model old_model(const ShardsCase &c) {
+  const Model *shards = shards_of(c);
   Model whole = shards[0];
   whole.tensors.insert(shards[1].tensors.begin(), shards[1].tensors.end());
   whole.metadata["origin"] = "here";
   return whole;
 }
+// Elements in sectors and pages that change and that stay. Where a tensor is new, the first shard is patched all the
+// same.
+Model with_other_elements(const ShardsCase &c) {
+  Model whole = old_model(c);
+  for (const size_t at : {size_t{3}, size_t{700}, size_t{8999}}) whole.tensors["a"].bytes[at] ^= 1;
+  whole.tensors["c"].bytes[4100] ^= 1;
+  if (c.publishes) whole.tensors["new"] = u8(90, 15);
+  return whole;
+}
 Model new_model(const ShardsCase &c) {
-  Model whole = old_model();
+  if (c.elements) return with_other_elements(c);
+  Model whole = old_model(c);
   whole.tensors["a"] = u8(700, 11);
   whole.tensors["c"] = u8(600, 13);
   if (!c.publishes) return whole;
@@ -70,10 +91,10 @@ struct ShardTrials final : DeltaTrials {
   explicit ShardTrials(const ShardsCase &c) {
     name = text("patching shards by a delta, ", c.name);
     base_path = index_path;
-    before = old_model();
+    before = old_model(c);
     after = new_model(c);
     if (small_bound()) all_of = 2, samples = 4;
-    fresh = make();
+    fresh = make(c);
   }
   SimEnv fresh_disk() const override { return SimEnv(fresh); }
   std::string recover(SimEnv &env) const override {
@@ -85,20 +106,27 @@ struct ShardTrials final : DeltaTrials {
   std::optional<Model> found(const SimEnv &env) const override { return follow_index(env); }
 
  private:
-  SimDisk make() const {
+  SimDisk make(const ShardsCase &c) const {
+    const Model *shards = shards_of(c);
+    uint64_t total = 0;
     SimEnv env = empty_disk({"", false, true});
     ShardIndex index = ShardIndex::of(shard_names);
-    for (size_t i = 0; i < std::size(shards); ++i) {
+    for (size_t i = 0; i < shard_names.size(); ++i) {
       env.add_file(folder + "/" + shard_names[i], file_of(shards[i]));
-      for (const auto &[tensor, t] : shards[i].tensors) index.assign(tensor, shard_names[i]);
+      for (const auto &[tensor, t] : shards[i].tensors) {
+        index.assign(tensor, shard_names[i]);
+        total += t.bytes.size();
+      }
     }
     index.set_metadata("origin", "here");
-    index.set_total(total_size_key, 700 + 300 + 600 + 520);
+    index.set_total(total_size_key, total);
     env.add_file(index_path, index.spell());
     SimEnv making(env.disk());
     making.add_file(other_path, file_of(after));
     EXPECT_TRUE(store::diff(making, index_path, other_path, delta_path, {}));
     env.add_file(delta_path, making.contents(delta_path));
+    const bool holds_steps = making.contents(delta_path).find("\"st.delta.version\":\"2\"") != std::string::npos;
+    EXPECT_EQ(holds_steps, c.elements);
     env.add_file(reverse_path, stale);
     return env.disk();
   }

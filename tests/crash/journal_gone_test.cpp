@@ -187,8 +187,10 @@ TEST_P(JournalGone, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
 }
 
 // With shards any of the folders may go.
-TEST(JournalGoneOfShards, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
-  const ShardOperation &operation = shard_operations()[0];  // updates in two shards
+class JournalGoneOfShards : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(JournalGoneOfShards, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
+  const ShardOperation &operation = shard_operations()[GetParam()];
   const Model old = first_whole();
   const auto begin = [&](store::Shards &shards, Model *fresh, std::vector<std::string> *keep) {
     auto begun = shards.begin({});
@@ -237,6 +239,8 @@ TEST(JournalGoneOfShards, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
         }
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(UpdatesOrElements, JournalGoneOfShards, ::testing::Values(0, 11));
 
 }  // namespace
 }  // namespace st::testing

@@ -1,5 +1,6 @@
 #include "model.h"
 
+#include "os/file.h"
 #include "serialise_header.h"
 
 namespace st::testing {
@@ -84,6 +85,35 @@ Stage update_slices(std::string name, int seed) {
     bytes.back() = values[2];
     count = std::size(far);
     return txn.update_slice(name, {{}, far}, {dtype, {&count, 1}, values.data(), count});
+  };
+}
+Stage change_elements(std::string name, int seed) {
+  return [=](store::AnyTransaction &txn, Model &model, std::vector<std::string> &) -> Result<void> {
+    std::string &bytes = model.tensors[name].bytes;
+    std::vector<uint32_t> places;
+    for (size_t i = static_cast<size_t>(seed) % 61; i < bytes.size(); i += 61)
+      places.push_back(static_cast<uint32_t>(i));
+    if (places.back() + 1 < bytes.size()) places.push_back(static_cast<uint32_t>(bytes.size() - 1));
+    std::string values;
+    std::vector<store::ByteRange> ranges;
+    for (const uint32_t i : places) {
+      bytes[i] = static_cast<char>(bytes[i] ^ (seed | 1));
+      values += bytes[i];
+      ranges.push_back({i, 1});
+    }
+    auto may = txn.may_remake(name);
+    if (!may) return Failure(std::move(may.error()));
+    if (!*may) return txn.update_ranges(name, ranges, std::as_bytes(std::span(values)));
+    const auto make = [places, values, n = bytes.size()](const os::File &file, uint64_t at,
+                                                         store::TakesRemade &to) -> Result<void> {
+      std::vector<std::byte> old(n);
+      if (auto read = file.read(old.data(), n, at); !read) return read;
+      std::vector<std::byte> fresh = old;
+      for (size_t i = 0; i < places.size(); ++i) fresh[places[i]] = static_cast<std::byte>(values[i]);
+      to.note({0, old, fresh, places, 1});
+      return to.keep();
+    };
+    return txn.remake(name, make, 2 * places.size());
   };
 }
 Stage remove(std::string name) {

@@ -140,6 +140,13 @@ TEST_F(SecondWriterOfShards, KeepsWhatItWasPromisedAfterUpdatesThatDied) {
   all_after(shard_operations()[0], seconds);
 }
 
+TEST_F(SecondWriterOfShards, KeepsWhatItWasPromisedAfterElementsThatDied) {
+  std::vector<Change> seconds;
+  for (const int seed : {1, 77}) seconds.push_back({shard_names[0], {{"a", seed}}, {}, seed == 77});
+  for (const auto &[a, d] : {std::pair(1, 4), {77, 78}}) seconds.push_back({index, {{"a", a}, {"d", d}}, {}});
+  all_after(shard_operations()[11], seconds);
+}
+
 TEST_F(SecondWriterOfShards, KeepsWhatItWasPromisedAfterAChangeOfTheIndexThatDied) {
   std::vector<Change> seconds;
   for (const char *origin : {"here", "there", "elsewhere"}) seconds.push_back({index, {}, origin});

@@ -11,7 +11,8 @@ namespace {
 const std::map<std::string, ModelTensor> first_shards[] = {
     {{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"c", u8(600, 3)}}, {{"d", u8(520, 4)}, {"e", u8(40, 5)}}};
 
-using stage::all, stage::metadata, stage::put, stage::remove, stage::rename, stage::update, stage::update_slices;
+using stage::all, stage::change_elements, stage::metadata, stage::put, stage::remove, stage::rename, stage::update,
+    stage::update_slices;
 
 }  // namespace
 
@@ -29,6 +30,9 @@ const std::vector<ShardOperation> &shard_operations() {
                                   remove("e"), put("new", u8(80, 42)), metadata("k", "v")})},
       {"delete of all that a shard holds", remove("c")},
       {"updates of slices in two shards", all({update_slices("a", 43), update_slices("d", 44)})},
+      {"elements in two shards", all({change_elements("a", 47), update("b", 48), change_elements("d", 49)})},
+      {"elements in one shard, put in another",
+       all({put("new", u8(70, 50)), change_elements("c", 51), change_elements("a", 52)})},
   };
   return operations;
 }

@@ -145,8 +145,8 @@ TEST(CommitRecord, TellsASuperJournal) {
   EXPECT_TRUE(back.is_super());
   for (const uint64_t flags :
        {one_flush_record | undo_record, one_flush_record | part_record, sparse_record | undo_record,
-        sparse_record | part_record, sparse_record | super_record, uint64_t{64}, part_record | undo_record,
-        super_record | part_record, super_record | undo_record}) {
+        sparse_record | super_record, sparse_record | done_record, sparse_record | one_flush_record | part_record,
+        uint64_t{64}, part_record | undo_record, super_record | part_record, super_record | undo_record}) {
     super.flags = flags;
     super.super_of = "i";
     EXPECT_EQ(decode(encode(super), &back), JournalState::damaged) << flags;
@@ -183,11 +183,14 @@ TEST(Manifest, OfASparseRecordIsReadBack) {
   EXPECT_EQ(back[1].payload_bytes(), 77u);
   EXPECT_EQ(back[1].fresh_hash, 8u);
   EXPECT_EQ(back[1].tables_bytes(), 2 * sectors_of(5000, 5000) * 4);
-  for (const uint64_t flags : {sparse_record, sparse_record | one_flush_record}) {
+  for (const uint64_t flags : {sparse_record, sparse_record | one_flush_record, sparse_record | part_record,
+                               sparse_record | part_record | done_record}) {
     CommitRecord sparse = record, read;
     sparse.flags = flags;
+    sparse.super_of = "i";
     ASSERT_EQ(decode(encode(sparse), &read), JournalState::committed);
     EXPECT_TRUE(read.is_sparse());
+    EXPECT_EQ(read.super_of, read.is_part() ? "i" : "");
     EXPECT_EQ(read.range_bytes(), sparse_range_record_bytes);
   }
 }
