@@ -30,7 +30,7 @@ const std::vector<ShardOperation> &shard_operations() {
                                   remove("e"), put("new", u8(80, 42)), metadata("k", "v")})},
       {"delete of all that a shard holds", remove("c")},
       {"updates of slices in two shards", all({update_slices("a", 43), update_slices("d", 44)})},
-      {"elements in two shards", all({change_elements("a", 47), update("b", 48), change_elements("d", 49)})},
+      {"updates of elements in two shards", all({change_elements("a", 47), update("b", 48), change_elements("d", 49)})},
       {"elements in one shard, put in another",
        all({put("new", u8(70, 50)), change_elements("c", 51), change_elements("a", 52)})},
   };
