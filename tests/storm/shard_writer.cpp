@@ -106,7 +106,8 @@ class ShardWriter : Worker {
     allow("st_recover", st_recover(path.c_str(), &options));
   }
 
-  // A delta between two copies of ours; on the checkpoint; and now and then back.
+  // A delta between two copies of ours; on the checkpoint; and back and forth. What was made once serves for many
+  // changes.
   void patch(uint32_t group) {
     const std::string from = work_ + "/from.safetensors", to = work_ + "/to.safetensors",
                       delta = work_ + "/delta.safetensors", reverse = work_ + "/reverse.safetensors";
@@ -133,7 +134,11 @@ class ShardWriter : Worker {
     }
     allow("st_delta_create", st_delta_create(from.c_str(), to.c_str(), delta.c_str(), nullptr));
     if (!apply_delta(path_, delta, reverse, version, group, {})) return;
-    if (one_in(2)) apply_delta(path_, reverse, {}, ledger_.take_version(), group, before);
+    bool back = true;
+    for (uint32_t changes = below(20); changes > 0; --changes, back = !back) {
+      const std::string &with = back ? reverse : delta;
+      if (!apply_delta(path_, with, {}, ledger_.take_version(), group, back ? before : version)) return;
+    }
   }
 
   // Everything of `set` staged, in any order; null if the handle is too old for that.

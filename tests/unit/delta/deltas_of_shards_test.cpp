@@ -270,6 +270,21 @@ TEST_F(ShardedDeltas, OfElementsTakeJournalsThatAreShort) {
   }
 }
 
+// Its header loses a key, so it is published, and its elements are staged as pages.
+TEST_F(ShardedDeltas, OfElementsOfAShardWhoseMetadataGoMakeItAnew) {
+  Holdings to = joined();
+  to.tensors[1].bytes[8000] ^= 1;
+  to.tensors[2].bytes[100] ^= 1;
+  to.metadata.erase("k");
+  disk.add_file("/other", to.file());
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  EXPECT_EQ(held("/d").metadata.at("st.delta.version"), "2");
+  ASSERT_TRUE(is_ok(patch("/d", "/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(to));
+  ASSERT_TRUE(is_ok(patch("/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+}
+
 TEST_F(ShardedDeltas, OfOneShardsTensorsLeaveTheOthersAlone) {
   Holdings to = joined();
   to.tensors[2].bytes[0] ^= 1;
@@ -369,10 +384,13 @@ TEST_F(ShardedDeltas, TellThatAShardWasReplacedThatHasOtherBytes) {
       store::DeltaPatchOptions options;
       options.progress = [&](uint64_t, uint64_t) {
         if (!std::exchange(replaced, true)) {
-          const std::string path = of_index ? index_of : "/m/s2.safetensors";
+          if (of_index) {
+            const int shard = disk.openat(AT_FDCWD, "/m/s2.safetensors", O_RDWR, 0);
+            EXPECT_EQ(disk.pwrite(shard, "!", 1, disk.contents("/m/s2.safetensors").size() - 4000), 1);
+            disk.close(shard);
+          }
           disk.add_file("/m/fresh", of_index ? disk.contents(index_of) + "\n" : other.file(600));
-          if (of_index) disk.add_file("/m/s2.safetensors", other.file());
-          disk.move("/m/fresh", path);
+          disk.move("/m/fresh", of_index ? index_of : "/m/s2.safetensors");
         }
         return true;
       };
