@@ -111,6 +111,33 @@ def test_those_of_shards(stctl, tmp_path, killer):
     assert {part["index"] for part in parts} == {f"{index}: its super-journal decides"}
 
 
+def test_those_of_shards_whose_elements_change(stctl, tmp_path, killer):
+    whole, tuned, delta = (tmp_path / f"{name}.safetensors" for name in ("whole", "tuned", "delta"))
+    folder = tmp_path / "sharded"
+    values = {name: np.zeros(4096, np.float32) for name in "ab"}
+    save_file(values, whole)
+    for value in values.values():
+        value[::500] = 1
+    save_file(values, tuned)
+    stctl("diff", whole, tuned, "--output", delta)
+    stctl("shard", whole, folder, "--max-size", "20000")
+    shards = sorted(folder.glob("*.safetensors"))
+    assert len(shards) == 2
+    environment = {**os.environ, "LD_PRELOAD": str(killer), "KILL_WRITE_TO": str(shards[0]), "KILL_AT": "1"}
+    assert stctl.raw("patch", folder, delta, env=environment).returncode == -signal.SIGKILL
+    for shard in shards:
+        journal, fields = the_journal(stctl, shard)
+        assert (journal["state"], journal["kind"]) == ("committed", "redo")
+        assert fields["flags"]["meaning"] == "34: redo, a part of several, of ranges what changes"
+        assert fields["payload 0"]["meaning"] == "what changes; hash right"
+        assert fields["range 0: packed"]["meaning"] == f"{fields['payload 0']['size']} bytes"
+        assert fields["sectors 0"]["meaning"].endswith("hash right")
+        assert fields["new sectors 0"]["meaning"].endswith("hash right")
+        assert journal["size"] < 5000 + (64 << 10)
+    stctl("recover", folder)
+    assert stctl.json("diff", folder, tuned, "-o", tmp_path / "nothing.safetensors")["changed"] == 0
+
+
 def test_an_emptied_one_tells_what_it_said_last(stctl, crashed):
     (path,) = folder_of(crashed).iterdir()
     data = bytearray(path.read_bytes())
