@@ -603,6 +603,9 @@ st_status st_update(st_file *file, const char *name, size_t name_len,
 #define ST_TXN_NEW_NAMES 8u   /* shards that are rewritten get new names: see
                                  "Shards" */
 
+#define ST_TXN_JOURNAL_ONLY 16u /* a commit answers when its journal is durable;
+                                   the file follows: see st_sync */
+
 #define ST_GRACE_DEFAULT 0u        /* one hour */
 #define ST_GRACE_NONE 0xffffffffu  /* no time at all */
 
@@ -770,6 +773,32 @@ st_status st_txn_commit(st_txn *txn);
 
 /* Free the transaction, and drop what it staged and did not commit. */
 void st_txn_free(st_txn *txn);
+
+/* Make durable in the file what was committed with ST_TXN_JOURNAL_ONLY.
+ *
+ * Such a commit of a patch waits for one sync, of its journal, and ST_OK is
+ * durable by that: after a crash the next st_open finishes it from the journal.
+ * The new bytes are in the file at once, for every reader of this machine. The
+ * kernel writes them to the disk in its own time. Till they are durable there,
+ * the journal stays. Four things make them so:
+ *  - this call;
+ *  - a commit on this handle that changes some of the same bytes, or publishes;
+ *  - st_close, which waits for it;
+ *  - an st_open for writing, st_recover, st_save or commit of another process
+ *    or handle, if it needs the same bytes, or all. It then writes them once
+ *    more, from the journal.
+ * So it pays where the next change of the same tensors comes later, as after a
+ * step of training. At most 16 commits wait; the next one makes them durable.
+ * The flag changes nothing where a commit publishes, on shards, on filesystems
+ * that share blocks by themselves (btrfs), and on network and FUSE storage.
+ * Till then change the file by libst alone: what another program writes over
+ * these bytes, a crash may take back, or recovery answers ST_E_JOURNAL. Do not
+ * remove or part the journal folder, as after a crash.
+ * Statuses: ST_E_BUSY (a recovery or publish holds the file, for longer than the
+ * handle's lock_timeout_ms); ST_E_INTERRUPTED; ST_E_NEEDS_RECOVERY (a sync
+ * failed: nothing is lost, and the next st_open finishes it); ST_E_POISONED.
+ * Any thread. */
+st_status st_sync(st_file *file);
 
 /* ================================================================= saving */
 
@@ -1190,6 +1219,15 @@ typedef struct st_delta_apply_options {
 st_status st_delta_apply(const char *base, const char *delta,
                          const st_delta_apply_options *opts, st_plan *done);
 
+/* The same through a handle that was opened with ST_OPEN_READ_WRITE. It shows
+ * the result then, and other calls on it may go on meanwhile. With
+ * ST_TXN_JOURNAL_ONLY among the flags it answers when the journal is durable,
+ * and the file follows: see st_sync.
+ * Statuses: as st_delta_apply; ST_E_READ_ONLY; ST_E_POISONED; ST_E_FORKED. Any
+ * thread. */
+st_status st_apply_delta(st_file *file, const char *delta,
+                         const st_delta_apply_options *opts, st_plan *done);
+
 /* Fold n deltas, each made for what lies below it, into one new file, as
  * st_save writes it, also where the base is sharded (st_reshard cuts it up
  * again). Bytes are shared with base and deltas where the filesystem can and
@@ -1344,11 +1382,6 @@ st_status st_file_stats(const st_file *file, st_stats *out);
 
 /* Names that are taken. These functions are not there yet; they are listed so
  * that nothing above must change when they come.
- *
- *   A commit flag by which ST_OK means "durable in the journal", and the call
- *   that brings all such commits into the file:
- *     ST_TXN_JOURNAL_ONLY 16u
- *     st_status st_sync(st_file *file, const st_bulk_options *opts);
  *
  *   Calls that go on by themselves, with an eventfd to wait on:
  *     st_status st_op_submit(st_file *file, const struct st_op_request *what,
