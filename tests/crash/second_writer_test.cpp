@@ -59,7 +59,8 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
   }
   std::unique_ptr<store::Transaction> staged(store::DataFile &file, How how, const std::string &a,
                                              const std::string *b = nullptr) const {
-    auto begun = store::Transaction::begin(file, {.lock_timeout_ms = 50, .journal_only = how == How::later, .publish = how == How::publish});
+    auto begun = store::Transaction::begin(
+        file, {.lock_timeout_ms = 50, .journal_only = how == How::later, .publish = how == How::publish});
     if (!begun) return nullptr;
     if (!(*begun)->update("a", u8(a, n))) return nullptr;
     if (b && !(*begun)->update("b", u8(*b, n))) return nullptr;

@@ -89,9 +89,9 @@ Workload::Workload(os::Env &env, State state, uint32_t next)
 Workload::~Workload() = default;
 
 std::string describe(const std::vector<Operation> &operations) {
-  constexpr std::string_view names[] = {"update_a",  "update_b",  "both",   "all",    "staged_twice", "from_journal",
-                                        "from_view", "abandoned", "reopen", "slices", "slices_over",  "slices_beside",
-                                        "later",     "later_b",   "synced"};
+  constexpr std::string_view names[] = {"update_a",     "update_b",      "both",      "all",     "staged_twice",
+                                        "from_journal", "from_view",     "abandoned", "reopen",  "slices",
+                                        "slices_over",  "slices_beside", "later",     "later_b", "synced"};
   std::string out;
   for (const Operation &o : operations) out += text(out.empty() ? "" : ", ", names[o.kind], "@", o.handle);
   return out;

@@ -132,8 +132,8 @@ class ShardWriter : Worker {
       allow("st_txn_commit of a copy", testing::commit(txn));
     }
     allow("st_delta_create", st_delta_create(from.c_str(), to.c_str(), delta.c_str(), nullptr));
-    if (!apply_delta(path_, delta, reverse, version, group, {})) return;
-    if (one_in(2)) apply_delta(path_, reverse, {}, ledger_.take_version(), group, before);
+    if (!apply_delta(nullptr, path_, delta, reverse, version, group, {})) return;
+    if (one_in(2)) apply_delta(nullptr, path_, reverse, {}, ledger_.take_version(), group, before);
   }
 
   // Everything of `set` staged, in any order; null if the handle is too old for that.
