@@ -603,8 +603,8 @@ st_status st_update(st_file *file, const char *name, size_t name_len,
 #define ST_TXN_NEW_NAMES 8u   /* shards that are rewritten get new names: see
                                  "Shards" */
 
-#define ST_TXN_JOURNAL_ONLY 16u /* a commit answers when its journal is durable;
-                                   the file follows: see st_sync */
+#define ST_TXN_JOURNAL_ONLY 16u /* a patch is durable by its journal, and the
+                                   file is synced later: see st_sync */
 
 #define ST_GRACE_DEFAULT 0u        /* one hour */
 #define ST_GRACE_NONE 0xffffffffu  /* no time at all */
@@ -776,25 +776,27 @@ void st_txn_free(st_txn *txn);
 
 /* Make durable in the file what was committed with ST_TXN_JOURNAL_ONLY.
  *
- * Such a commit of a patch waits for one sync, of its journal, and ST_OK is
- * durable by that: after a crash the next st_open finishes it from the journal.
- * The new bytes are in the file at once, for every reader of this machine. The
- * kernel writes them to the disk in its own time. Till they are durable there,
- * the journal stays. Four things make them so:
- *  - this call;
- *  - a commit on this handle that changes some of the same bytes, or publishes;
- *  - st_close, which waits for it;
- *  - an st_open for writing, st_recover, st_save or commit of another process
- *    or handle, if it needs the same bytes, or all. It then writes them once
- *    more, from the journal.
- * So it pays where the next change of the same tensors comes later, as after a
- * step of training. At most 16 commits wait; the next one makes them durable.
- * The flag changes nothing where a commit publishes, on shards, on filesystems
- * that share blocks by themselves (btrfs), and on network and FUSE storage.
- * Till then change the file by libst alone: what another program writes over
- * these bytes, a crash may take back, or recovery answers ST_E_JOURNAL. Do not
- * remove or part the journal folder, as after a crash.
- * Statuses: ST_E_BUSY (a recovery or publish holds the file, for longer than the
+ * Such a commit is a patch that waits for one sync, of its journal. ST_OK is
+ * durable by that: after a crash the next st_open finishes the change. The new
+ * bytes are in the file at once, and every reader on this machine sees them.
+ * The kernel writes them to the disk in its own time. The journal stays until
+ * they are durable there, which happens
+ *  - with this call;
+ *  - before a commit on this handle that changes some of the same bytes, or
+ *    publishes;
+ *  - with st_close;
+ *  - before another handle or process changes some of the same bytes,
+ *    publishes, saves or recovers. It writes the bytes once more, from the
+ *    journal.
+ * So the flag pays where the same tensors change again later, as after a step
+ * of training. At most 16 commits wait: the 17th first makes them durable.
+ * The flag changes nothing where the commit publishes, on shards, on btrfs, and
+ * on network and FUSE storage: there ST_OK means that the file has the bytes,
+ * durably.
+ * While a commit waits, only libst may write to the file. A crash may take back
+ * what another program writes over these bytes, or recovery then answers
+ * ST_E_JOURNAL. The journal folder must stay beside the file.
+ * Statuses: ST_E_BUSY (a recovery or publish has the file for longer than the
  * handle's lock_timeout_ms); ST_E_INTERRUPTED; ST_E_NEEDS_RECOVERY (a sync
  * failed: nothing is lost, and the next st_open finishes it); ST_E_POISONED.
  * Any thread. */
