@@ -18,20 +18,42 @@ st_status st_delta_create(const char *from, const char *to, const char *delta, c
   });
 }
 
+namespace {
+
+Result<store::DeltaPatchOptions> patch_options(const char *call, const st_delta_apply_options *opts, uint32_t known) {
+  ST_TRY(auto o, st::capi::read_options(opts));
+  if (o.flags & ~known || o.reserved0 != 0)
+    return fail(Status::unsupported, call, " was given a flag that libst ", st_version(), " does not know");
+  store::DeltaPatchOptions options;
+  ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
+  if (o.reverse) options.reverse = o.reverse;
+  options.publish = o.flags & ST_TXN_PUBLISH;
+  options.break_links = o.flags & ST_TXN_BREAK_LINKS;
+  options.journal_only = o.flags & ST_TXN_JOURNAL_ONLY;
+  options.progress = progress_of(o.progress, o.progress_user);
+  return options;
+}
+
+}  // namespace
+
 st_status st_delta_apply(const char *base, const char *delta, const st_delta_apply_options *opts, st_plan *done) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_delta_apply", base, delta));
-    ST_TRY(auto o, read_options(opts));
-    if (o.flags & ~(ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS) || o.reserved0 != 0)
-      return fail(Status::unsupported, "st_delta_apply was given a flag that libst ", st_version(), " does not know");
+    ST_TRY(auto options, patch_options("st_delta_apply", opts, ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS));
     if (done) ST_TRY(check_result(done));
-    store::DeltaPatchOptions options;
-    ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
-    if (o.reverse) options.reverse = o.reverse;
-    options.publish = o.flags & ST_TXN_PUBLISH;
-    options.break_links = o.flags & ST_TXN_BREAK_LINKS;
-    options.progress = progress_of(o.progress, o.progress_user);
     ST_TRY(auto patched, store::patch(os::Env::posix(), base, delta, std::move(options)));
+    return done ? write_result(done, translate(patched.plan)) : Result<void>();
+  });
+}
+
+st_status st_apply_delta(st_file *file, const char *delta, const st_delta_apply_options *opts, st_plan *done) {
+  return boundary([&]() -> Result<void> {
+    ST_TRY(require("st_apply_delta", file, delta));
+    ST_TRY(auto options,
+           patch_options("st_apply_delta", opts, ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_JOURNAL_ONLY));
+    if (done) ST_TRY(check_result(done));
+    if (!options.progress) options.progress = file->model->options().progress;
+    ST_TRY(auto patched, store::patch(os::Env::posix(), *file->model, delta, std::move(options)));
     return done ? write_result(done, translate(patched.plan)) : Result<void>();
   });
 }

@@ -7,7 +7,7 @@ using namespace st::capi;
 namespace st::capi {
 
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &o) {
-  constexpr uint32_t known = ST_TXN_COPY | ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_NEW_NAMES;
+  constexpr uint32_t known = ST_TXN_COPY | ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_NEW_NAMES | ST_TXN_JOURNAL_ONLY;
   if (o.flags & ~known)
     return fail(Status::unsupported, call, " was given a flag that libst ", st_version(), " does not know");
   if (o.layout > ST_LAYOUT_CANONICAL)
@@ -17,6 +17,7 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
   ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
   options.copy = o.flags & ST_TXN_COPY;
   options.progress = progress_of(o.progress, o.progress_user);
+  options.journal_only = o.flags & ST_TXN_JOURNAL_ONLY;
   options.publish = o.flags & ST_TXN_PUBLISH;
   options.break_links = o.flags & ST_TXN_BREAK_LINKS;
   options.new_names = o.flags & ST_TXN_NEW_NAMES;
@@ -108,6 +109,13 @@ st_status st_txn_commit(st_txn *txn) {
   });
   if (txn && status != ST_E_BUSY) txn->transaction.reset();
   return status;
+}
+
+st_status st_sync(st_file *file) {
+  return boundary([&]() -> Result<void> {
+    ST_TRY(require("st_sync", file));
+    return file->model->sync();
+  });
 }
 
 void st_txn_free(st_txn *txn) {

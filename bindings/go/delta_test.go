@@ -85,6 +85,42 @@ func TestDeltaIsAppliedUndoneMergedAndLaidOver(t *testing.T) {
 	unchanged := filepath.Join(t.TempDir(), "unchanged.safetensors")
 	must(t, os.WriteFile(unchanged, before, 0o600))
 	sameTensors(t, open(t, base), open(t, unchanged))
+
+	f := open(t, base, st.Options{ReadWrite: true})
+	_, err = f.ApplyDelta(d, nil)
+	must(t, err)
+	sameTensors(t, f, open(t, other))
+	if _, err := open(t, base).ApplyDelta(back, nil); !errors.Is(err, st.ErrReadOnly) {
+		t.Errorf("applied through a file that is open for reading: %v", err)
+	}
+	_, err = f.ApplyDelta(back, &st.ApplyDeltaOptions{JournalOnly: true})
+	must(t, err)
+	must(t, f.Sync())
+	sameTensors(t, f, open(t, unchanged))
+	if _, err := st.ApplyDelta(base, d, &st.ApplyDeltaOptions{JournalOnly: true}); !errors.Is(err, st.ErrUnsupported) {
+		t.Errorf("by its path, and synced later: %v", err)
+	}
+}
+
+func TestACommitToTheJournalIsSeenAtOnceAndSyncedLater(t *testing.T) {
+	base, _ := twoFiles(t)
+	f := open(t, base, st.Options{ReadWrite: true})
+	value, err := f.Get("a")
+	must(t, err)
+	for range 2 {
+		value.Data[0]++
+		tx := begin(t, f, st.TxOptions{JournalOnly: true})
+		must(t, tx.Update("a", value))
+		must(t, tx.Commit())
+		sameTensors(t, open(t, base), f)
+	}
+	must(t, f.Sync())
+	must(t, f.Close())
+	seen, err := open(t, base).Get("a")
+	must(t, err)
+	if !bytes.Equal(seen.Data, value.Data) {
+		t.Errorf("the file has %v, and not %v", seen.Data, value.Data)
+	}
 }
 
 func TestDeltaOfAnotherBaseIsRefused(t *testing.T) {

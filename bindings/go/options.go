@@ -49,7 +49,13 @@ type TxOptions struct {
 	Publish     bool          // make a new file also where a patch would do, so that no reader sees a mix
 	BreakLinks  bool          // publish a file that has other hard links, which keep the old bytes; else ErrHardLinks
 	LockTimeout time.Duration // of Commit
-	Progress    Progress      // of the transaction's calls; nil: the file's
+
+	// Commit is durable, as ever, but by its journal alone, and takes one sync. The file has the new bytes at once, and
+	// they are durable in it later: see File.Sync. On shards, on storage that is not local, and where the commit
+	// publishes it changes nothing.
+	JournalOnly bool
+
+	Progress Progress // of the transaction's calls; nil: the file's
 
 	// Give shards that are rewritten new names, as in model-00001-of-00004.g1.safetensors. The old shards stay for
 	// ShardGrace. So a reader of the old index finds all that it names, and the change takes one copy. The first such
@@ -106,6 +112,7 @@ type CreateDeltaOptions struct {
 type ApplyDeltaOptions struct {
 	Publish     bool   // as in TxOptions
 	BreakLinks  bool   // as in TxOptions
+	JournalOnly bool   // as in TxOptions; of File.ApplyDelta alone
 	Reverse     string // path: write the delta that undoes this one there, durably, before the base is changed
 	LockTimeout time.Duration
 	Progress    Progress
@@ -199,7 +206,7 @@ func (o *TxOptions) c() C.st_txn_options {
 	return C.st_txn_options{
 		struct_size: C.uint32_t(C.sizeof_st_txn_options),
 		flags: flag(o.Publish, C.ST_TXN_PUBLISH) | flag(o.BreakLinks, C.ST_TXN_BREAK_LINKS) |
-			flag(o.NewNames, C.ST_TXN_NEW_NAMES),
+			flag(o.NewNames, C.ST_TXN_NEW_NAMES) | flag(o.JournalOnly, C.ST_TXN_JOURNAL_ONLY),
 		lock_timeout_ms: timeoutOf(o.LockTimeout),
 		shard_grace_s:   graceOf(o.ShardGrace),
 		progress:        C.st_progress_fn(C.stgo_on_progress),
@@ -247,8 +254,9 @@ func (o *CreateDeltaOptions) c() C.st_delta_create_options {
 
 func (o *ApplyDeltaOptions) c() C.st_delta_apply_options {
 	return C.st_delta_apply_options{
-		struct_size:     C.uint32_t(C.sizeof_st_delta_apply_options),
-		flags:           flag(o.Publish, C.ST_TXN_PUBLISH) | flag(o.BreakLinks, C.ST_TXN_BREAK_LINKS),
+		struct_size: C.uint32_t(C.sizeof_st_delta_apply_options),
+		flags: flag(o.Publish, C.ST_TXN_PUBLISH) | flag(o.BreakLinks, C.ST_TXN_BREAK_LINKS) |
+			flag(o.JournalOnly, C.ST_TXN_JOURNAL_ONLY),
 		lock_timeout_ms: timeoutOf(o.LockTimeout),
 		progress:        C.st_progress_fn(C.stgo_on_progress),
 	}

@@ -45,6 +45,12 @@ func (tx *Tx) DeleteMetadata(key string) error {
 	return tx.call("delete metadata", func() C.st_status { return C.st_txn_set_metadata(tx.c, k, kn, nil, 0) })
 }
 
+// Sync makes durable in the file what was committed with JournalOnly. Close does so, too, and the next commit of the same
+// bytes. ErrNeedsRecovery says that a sync failed: nothing is lost, and the next Open finishes it.
+func (f *File) Sync() error {
+	return f.call("sync", func() C.st_status { return C.st_sync(f.h.c) })
+}
+
 // Refresh shows the file as it is now: what others have committed, replaced files included. Views that were given out
 // stay valid, and show the file that they were taken from. It waits for no call on this File, and may run beside any. On an
 // error the File is as it was.

@@ -232,6 +232,7 @@ Result<std::unique_ptr<AnyTransaction>> Patching::begin(const TensorList &result
   options.lock_timeout_ms = options_.lock_timeout_ms;
   options.publish = options_.publish;
   options.break_links = options_.break_links;
+  options.journal_only = options_.journal_only;
   if (options_.progress) options.progress = [this](uint64_t, uint64_t) { return options_.progress(done_, total_); };
   ST_TRY(auto begun, base_.begin(std::move(options)));
   begun->before_change([this](std::span<const Snapshot *const> now) {
@@ -252,13 +253,12 @@ Result<DeltaPatched> Patching::run() {
     total_ += whole_.at(old.index).tensor().nbytes * (!once && has_steps(whole_.at(old.index).tensor().name) ? 2 : 1);
   ST_TRY(heads_, delta_.check_bytes([this](uint64_t more) { return tell(more); }));
 
+  const Counters &counters = base_.account().counters;
+  const uint64_t written = counters.bytes_written, journal_bytes = counters.journal_bytes;
   ST_TRY(auto transaction, begin(result));
   ST_TRY(auto plan, transaction->plan());
   ST_TRY(transaction->commit());
-  DeltaPatched patched{std::move(plan)};
-  patched.written = base_.account().counters.bytes_written;
-  patched.journal_bytes = base_.account().counters.journal_bytes;
-  return patched;
+  return DeltaPatched{std::move(plan), counters.bytes_written - written, counters.journal_bytes - journal_bytes};
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace st::store {
 
 struct DeltaPatchOptions {
   std::string reverse;  // path of the delta that undoes this one; empty: none is wanted
-  bool publish = false, break_links = false;
+  bool publish = false, break_links = false, journal_only = false;
   int32_t lock_timeout_ms = 10000;
   Progress progress = {};
 };

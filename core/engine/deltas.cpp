@@ -42,6 +42,14 @@ Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::str
   return patch(env, *opened, std::move(changes), std::move(options));
 }
 
+Result<DeltaPatched> patch(os::Env &env, Model &base, const std::string &delta, DeltaPatchOptions options) {
+  OpenOptions open;
+  open.lock_timeout_ms = options.lock_timeout_ms;
+  open.progress = options.progress;
+  ST_TRY(auto changes, open_delta(env, delta, std::move(open)));
+  return patch(env, base, std::move(changes), std::move(options));
+}
+
 Result<void> merge(os::Env &env, const std::string &base, const std::vector<std::string> &deltas, const std::string &to,
                    const write::SaveOptions &options) {
   if (is_index_name(to))

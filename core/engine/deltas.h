@@ -17,6 +17,8 @@ Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions 
 Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
                   const DiffOptions &options);
 Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options);
+// The same through a handle, which shows the result then.
+Result<DeltaPatched> patch(os::Env &env, Model &base, const std::string &delta, DeltaPatchOptions options);
 // Status invalid_argument for the name of an index.
 Result<void> merge(os::Env &env, const std::string &base, const std::vector<std::string> &deltas, const std::string &to,
                    const write::SaveOptions &options);

@@ -29,9 +29,10 @@ struct TransactionOptions {
   bool copy = false;  // payloads are not kept by the caller until commit
   int32_t lock_timeout_ms = 10000;
   Progress progress = {};
-  bool publish = false;      // also what could be patched: no reader sees a mix
-  bool break_links = false;  // publish a file that has other names
-  bool new_names = false;    // of shards: what is published gets a new name, and the old one stays for shard_grace_s
+  bool journal_only = false;  // a patch answers ok when its journal is durable, where two flushes are enough
+  bool publish = false;       // also what could be patched: no reader sees a mix
+  bool break_links = false;   // publish a file that has other names
+  bool new_names = false;     // of shards: what is published gets a new name, and the old one stays for shard_grace_s
   uint32_t shard_grace_s = default_shard_grace_s;
   bool compact = false;  // the layout is renewed though nothing else changes
   write::Layout layout = write::Layout::keep;

@@ -109,7 +109,8 @@ Result<write::Look> lock_for_commit(Staged &staged, int32_t timeout_ms, HotJourn
       [&](Error blocked, const os::File &file) { return name_blocked(staged, std::move(blocked), file); },
       [&](os::LockedFile &file) { return look(staged, file, &lock->identity); },
       {}};
-  if (hot == HotJournals::recover) steps.recover = [&](const os::LockWait &left) { return staged.file.recover(left); };
+  if (hot == HotJournals::recover)
+    steps.recover = [&](const os::LockWait &left) { return staged.file.settle_or_recover(left); };
   return write::lock_settled(staged.file.location(), {timeout_ms, &staged.control, &staged.file.counters().lock_waits},
                              steps, &lock->held);
 }

@@ -23,7 +23,10 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
   ST_TRY(auto snapshot, c->look(c->options_.writable));
   ST_TRY(c->strategy_, read::choose_strategy(env, c->options_.bulk, snapshot->filesystem));
   c->undo_from_ = write::undo_from(env, snapshot->filesystem);
-  if (c->options_.writable) c->journals_ = std::make_unique<write::JournalFolder>(c->at_, snapshot->identity);
+  if (c->options_.writable) {
+    c->journals_ = std::make_unique<write::JournalFolder>(c->at_, snapshot->identity);
+    c->deferred_ = std::make_unique<DeferredCommits>(env, *c->journals_);
+  }
   c->adopt(std::move(snapshot));
   return c;
 }
@@ -162,6 +165,46 @@ Result<void> DataFile::recover(const os::LockWait &wait) {
     return fail(Status::journal, done.why_aside,
                 "; the file may hold a half-finished change: verify it, then open again");
   return {};
+}
+
+Result<bool> DataFile::settle_deferred(const os::LockWait &wait) {
+  if (!deferred_) return false;
+  if (poisoned()) deferred_->leave();  // a second sync would not tell what was lost
+  bool open_outcome = false;
+  auto settled = deferred_->settle(wait, &open_outcome);
+  if (settled || !open_outcome) return settled;
+  poison();
+  Error e = std::move(settled.error());
+  e.message = text("earlier changes of ", in_quotes(path_), " are durable in their journals, and not in the file (",
+                   e.message, "); close the handle and open the file anew, which finishes them");
+  e.status = Status::needs_recovery;
+  return Failure(std::move(e));
+}
+
+Result<void> DataFile::settle_or_recover(const os::LockWait &wait) {
+  ST_TRY(auto settled, settle_deferred(wait));
+  return settled ? Result<void>() : recover(wait);
+}
+
+Result<void> DataFile::sync() {
+  if (poisoned())
+    return fail(Status::poisoned, "an earlier sync of ", in_quotes(path_),
+                " failed; close the handle and open the file anew, which finishes what is in its journals");
+  const Control control = this->control();
+  ST_TRY(settle_deferred({options_.lock_timeout_ms, &control, &counters_.lock_waits}));
+  return {};
+}
+
+// What cannot be finished now is finished by the next opener.
+void DataFile::end_writing() noexcept {
+  if (!deferred_) return;
+  try {
+    auto settled = settle_deferred({options_.lock_timeout_ms, nullptr, nullptr});
+    if (!settled && options_.log) options_.log(LogLevel::warning, settled.error().message);
+  } catch (const std::bad_alloc &) {
+  }
+  deferred_.reset();
+  journals_.reset();
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/control.h"
+#include "file/deferred.h"
 #include "file/snapshot.h"
 #include "file/versions.h"
 #include "format/slice.h"
@@ -97,9 +98,12 @@ class DataFile {
   static Result<std::unique_ptr<DataFile>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
   // By the same path, which must still lead to the file of `state`. How: `as`.
   Result<std::unique_ptr<DataFile>> reopen(const Snapshot &state, Again as) const;
+  ~DataFile() { end_writing(); }
+  DataFile(const DataFile &) = delete;
+  DataFile &operator=(const DataFile &) = delete;
   // It is used no more, but through what somebody holds.
   void close() noexcept {
-    journals_.reset();
+    end_writing();
     versions_.close();
   }
   // The file as it is now, also if it was replaced: what others have committed.
@@ -127,6 +131,13 @@ class DataFile {
   HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
   Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat *identity, bool follows) const;
   Result<void> recover(const os::LockWait &wait);
+  // A hot journal is in the way. It may be of a commit that this handle has deferred.
+  Result<void> settle_or_recover(const os::LockWait &wait);
+  DeferredCommits &deferred() const { return *deferred_; }  // of a writable file
+  // What was committed to journals alone becomes durable in the file. Whether there was any. Statuses: busy; poisoned;
+  // needs_recovery, if the next opener is to finish it.
+  Result<bool> settle_deferred(const os::LockWait &wait);
+  Result<void> sync();
   // From how many bytes on a payload may be borrowed: see journal/redo_or_undo.h.
   uint64_t undo_from() const { return undo_from_; }
   void never_undo() { undo_from_ = write::never; }
@@ -203,6 +214,7 @@ class DataFile {
     counters_.read_requests += done.requests;
   }
   Result<std::unique_ptr<Snapshot>> look(bool follows);
+  void end_writing() noexcept;
   Result<bool> recover_if_needed(const struct stat &identity);
 
   std::shared_ptr<os::SourceEnv> source_;  // what env_ is, if it is no file; outlives the snapshots
@@ -212,7 +224,8 @@ class DataFile {
   os::Location at_;
   std::string path_;  // of at_
   Versions<Snapshot> versions_;
-  std::unique_ptr<write::JournalFolder> journals_;  // of a writable checkpoint
+  std::unique_ptr<write::JournalFolder> journals_;  // of a writable file, as is deferred_
+  std::unique_ptr<DeferredCommits> deferred_;
   std::atomic<bool> poisoned_ = false;
   std::atomic<bool> locks_tested_ = false;
   std::atomic<uint64_t> undo_from_ = write::never;

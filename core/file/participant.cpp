@@ -54,7 +54,7 @@ Result<write::Look> Participant::lock(int32_t timeout_ms) {
 }
 
 Result<void> Participant::recover(int32_t timeout_ms) {
-  return of_.file.recover({timeout_ms, &of_.control, &of_.file.counters().lock_waits});
+  return of_.file.settle_or_recover({timeout_ms, &of_.control, &of_.file.counters().lock_waits});
 }
 
 Result<std::unique_ptr<NewFile>> Participant::make(write::Form *form, std::string *name, bool keeping_removed) {

@@ -46,8 +46,21 @@ CommitPlan reckon_patch(const Staged &staged, const os::File &data, write::Recor
   return plan;
 }
 
+namespace {
+
+write::Flushes flushes_of(const Staged &staged) {
+  return write::choose_flushes(staged.snapshot->filesystem, staged.journal.journal->is_beside_data());
+}
+
+bool syncs_later(const Staged &staged) {
+  return staged.options.journal_only && flushes_of(staged) == write::Flushes::two;
+}
+
+}  // namespace
+
 write::Record record_for(const Staged &staged, const os::File &data) {
   if (!staged.remakes.empty()) return write::Record::redo;  // it is the shorter one
+  if (syncs_later(staged)) return write::Record::redo;      // an undo record commits at its end alone
   uint64_t in_journal = 0, borrowed = 0;
   for (const auto &[index, s] : staged.slices) in_journal += s.map.bytes();
   for (const StagedTensor &t : staged.tensors) (t.piece.fits() ? borrowed : in_journal) += t.piece.payload.length;
@@ -88,15 +101,26 @@ Result<write::Applied> apply(Staged &staged, const CommitLock &lock) {
   }
   ST_TRY(stage_borrowed(staged));
   ST_TRY(write::reserve_space(lock.file(), staged.snapshot->filesystem, staged.pieces(), staged.control));
-  const write::Flushes flushes =
-      write::choose_flushes(staged.snapshot->filesystem, staged.journal.journal->is_beside_data());
-  return write::apply_redo(lock.file(), dir, *staged.journal.journal, staged.pieces(), lock.identity, flushes,
+  return write::apply_redo(lock.file(), dir, *staged.journal.journal, staged.pieces(), lock.identity,
+                           flushes_of(staged), syncs_later(staged) ? write::FileSync::later : write::FileSync::now,
                            staged.control, there);
 }
 
-Result<void> finish(Staged &staged, const CommitLock &lock) {
+// What is durable in the journal alone waits with the file's other deferred commits, or is finished here.
+write::Applied defer(Staged &staged, CommitLock &lock) {
+  if (!staged.journal.journal->committed()) return {};
+  DeferredCommit commit{std::move(lock.held), lock.identity.inode, lock.identity.data_offset,
+                        std::move(staged.journal)};
+  if (staged.file.deferred().add(&commit)) return {};
+  lock.held = std::move(commit.data);
+  staged.journal = std::move(commit.journal);
+  return write::settle(lock.file(), *staged.journal.journal);
+}
+
+Result<void> finish(Staged &staged, CommitLock &lock) {
   auto applied = apply(staged, lock);
   staged.file.counters().journal_bytes += staged.journal.journal->bytes_written() - staged.journal_start;
+  if (applied && *applied) *applied = defer(staged, lock);
   if (!applied) return Failure(std::move(applied.error()));
   write::Applied &done = *applied;
   if (!done) {
@@ -115,7 +139,7 @@ Result<void> finish(Staged &staged, const CommitLock &lock) {
 
 }  // namespace
 
-Result<void> commit_patch(Staged &staged, const CommitLock &lock) {
+Result<void> commit_patch(Staged &staged, CommitLock &lock) {
   try {
     auto done = finish(staged, lock);
     // Before the tensors are unlocked: the next to lock them must see a hot journal.

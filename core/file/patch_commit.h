@@ -9,8 +9,9 @@ namespace st::store {
 CommitPlan reckon_patch(const Staged &staged, const os::File &data, write::Record record, bool as_part);
 write::Record record_for(const Staged &staged, const os::File &data);
 
-// Status needs_recovery: the outcome is open. Any other failure: nothing has changed.
-Result<void> commit_patch(Staged &staged, const CommitLock &lock);
+// Status needs_recovery: the outcome is open. Any other failure: nothing has changed. With the option `journal_only`
+// the lock may go to the file's deferred commits.
+Result<void> commit_patch(Staged &staged, CommitLock &lock);
 
 // The change stands, and this handle shows it.
 void count_and_show(Staged &staged);

@@ -15,7 +15,8 @@ namespace {
 // With more ranges than this, a transaction locks the bytes between the nearest of them too: a lock is a system call,
 // and the kernel walks a list of them.
 constexpr size_t most_slice_locks = 1024;
-constexpr uint64_t page = 4096;  // what shorter gaps do not keep apart, where bytes are asked for by the page or block
+constexpr uint64_t shortest_gap =
+    4096;  // what shorter gaps do not keep apart, where bytes are asked for by the page or block
 
 Result<void> check_values(std::string_view name, const Form &form, const Selection &selection, const NewBytes &value) {
   std::string why;
@@ -40,7 +41,7 @@ Result<void> check_values(std::string_view name, const Form &form, const Selecti
 std::vector<Covered> by_pages(const SliceMap &map) {
   std::vector<Covered> strips;
   map.each([&](const Strip &s) { strips.push_back({s.begin, s.end()}); });
-  return cover(std::move(strips), page);
+  return cover(std::move(strips), shortest_gap);
 }
 
 Result<void> check_slice_payload(const Staged &staged, size_t number) {

@@ -95,6 +95,8 @@ Result<void> Transaction::commit() {
   if (!staged_.has_work()) return approve();
   // If this host loses its locks, their next holder takes the journal away.
   if (staged_.has_other_hosts()) ST_TRY(staged_.need_journal());
+  if (staged_.options.journal_only && !staged_.file.deferred().has_room())
+    ST_TRY(staged_.file.settle_deferred({staged_.options.lock_timeout_ms, &staged_.control, nullptr}));
   CommitLock lock;
   auto locked = lock_for_commit(staged_, staged_.options.lock_timeout_ms, HotJournals::recover, &lock);
   staged_.failed = locked || locked.error().status != Status::busy;  // then there is no second commit

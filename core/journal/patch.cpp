@@ -71,9 +71,9 @@ Applied commit_there(Journal &journal, const StillThere &there, bool open) {
 }
 
 // From 3., the manifest, to the end.
-Applied carry_out(Record record, Flushes flushes, const os::File &data, const os::File &dir, Journal &journal,
-                  std::span<const Piece> pieces, const std::vector<RangeRecord> &ranges, const Identity &identity,
-                  const Control &control, const StillThere &there) {
+Applied carry_out(Record record, Flushes flushes, FileSync sync, const os::File &data, const os::File &dir,
+                  Journal &journal, std::span<const Piece> pieces, const std::vector<RangeRecord> &ranges,
+                  const Identity &identity, const Control &control, const StillThere &there) {
   const bool undo = record == Record::undo;
   if (auto kept = keep_in_views(data, pieces); !kept) return Failed({std::move(kept.error()), false, false});
   uint64_t flags = undo ? undo_record : flushes == Flushes::two ? one_flush_record : 0;
@@ -100,14 +100,18 @@ Applied carry_out(Record record, Flushes flushes, const os::File &data, const os
       return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(out.error())));
     if (!out) return Failed({std::move(out.error()), true, true});
   }
+  return sync == FileSync::later ? Applied() : settle(data, journal);
+}
+
+}  // namespace
+
+Applied settle(const os::File &data, Journal &journal) {
   // 8. What a failed sync has left on the disk nobody knows: that is for recovery.
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
   // 9. Undo: this is the commit.
   if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});
   return {};
 }
-
-}  // namespace
 
 void plan_redo(JournalPlan *journal, std::span<const Piece> pieces) {
   for (const Piece &p : pieces)
@@ -116,16 +120,18 @@ void plan_redo(JournalPlan *journal, std::span<const Piece> pieces) {
 }
 
 Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
-                   const Identity &identity, Flushes flushes, const Control &control, const StillThere &there) {
+                   const Identity &identity, Flushes flushes, FileSync sync, const Control &control,
+                   const StillThere &there) {
   auto ranges = note_old(data, journal, pieces, control);
   if (!ranges) return Failed({std::move(ranges.error()), false, false});
-  return carry_out(Record::redo, flushes, data, dir, journal, pieces, *ranges, identity, control, there);
+  return carry_out(Record::redo, flushes, sync, data, dir, journal, pieces, *ranges, identity, control, there);
 }
 
 Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,
                    const StillThere &there) {
-  return carry_out(Record::undo, Flushes::four, data, dir, journal, pieces, ranges, identity, control, there);
+  return carry_out(Record::undo, Flushes::four, FileSync::now, data, dir, journal, pieces, ranges, identity, control,
+                   there);
 }
 
 Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,

@@ -8,6 +8,10 @@
 //   redo, with two flushes: note old bytes' hashes -> journal's name durable -> journal and commit record durable
 //     -> write the file, durable -> journal empty, and the device has that
 //
+//   redo, and the file is synced later: the same up to the write of the file. Here the change is durable, by the
+//   journal.
+//     Later: the file durable -> journal empty
+//
 // Two flushes are for storage where the next sync of anybody makes that emptiness durable. No byte that the old record
 // could harm is written before that sync. README.md has the proof.
 //
@@ -39,9 +43,17 @@ using StillThere = std::function<Result<void>()>;
 
 // What apply_redo() puts into the journal behind the payloads, up to the commit record.
 void plan_redo(JournalPlan *journal, std::span<const Piece> pieces);
+// When a redo record's bytes become durable in the file.
+enum class FileSync {
+  now,    // before the answer
+  later,  // with two flushes alone: by settle(). Till then the journal stays committed, and the file has the bytes
+};
 // `pieces` ascend and do not overlap.
 Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
-                   const Identity &identity, Flushes flushes, const Control &control, const StillThere &there);
+                   const Identity &identity, Flushes flushes, FileSync sync, const Control &control,
+                   const StillThere &there);
+// Steps 8 and 9. A failure leaves the outcome to recovery.
+Applied settle(const os::File &data, Journal &journal);
 // `ranges` as save_old() answered (undo.h).
 Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,

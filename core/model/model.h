@@ -30,6 +30,8 @@ class Model {
   virtual void close() noexcept = 0;
   // As it is now: what others have committed.
   virtual Result<void> refresh() = 0;
+  // What was committed to journals alone becomes durable in the files.
+  virtual Result<void> sync() { return {}; }
   // Signal-safe.
   void interrupt() { account().interrupts.fetch_add(1, std::memory_order_relaxed); }
   virtual Account &account() const = 0;

@@ -12,6 +12,7 @@ class SingleFile final : public Model {
   Result<std::unique_ptr<Model>> reopen(const Catalogue &state, Again as) const override;
   void close() noexcept override { file_->close(); }
   Result<void> refresh() override { return file_->refresh(); }
+  Result<void> sync() override { return file_->sync(); }
   Account &account() const override { return file_->account(); }
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
   Catalogue catalogue() const override { return Catalogue(*file_); }

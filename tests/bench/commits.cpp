@@ -1,8 +1,9 @@
 // What one small durable change costs, beside databases that promise the same.
 //   commits_bench FILE TENSOR ROUNDS FOLDER
-// Prints "<what> <nanoseconds>" a line, all by turns: "raw" by pwrite + fdatasync, "libst" by st_update, "sqlite" by an
-// UPDATE of a blob (WAL, synchronous=FULL), "lmdb" by a put and its commit. A peer that was not there when this was
-// built is left out. The databases lie in FOLDER, with the bytes of the tensor as their only value.
+// Prints "<what> <nanoseconds>" a line, all by turns: "raw" by pwrite + fdatasync, "libst" by st_update, "journal" by a
+// transaction with ST_TXN_JOURNAL_ONLY, "follow" by the st_sync after it, "sqlite" by an UPDATE of a blob (WAL,
+// synchronous=FULL), "lmdb" by a put and its commit. A peer that was not there when this was built is left out. The
+// databases lie in FOLDER, with the bytes of the tensor as their only value.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -39,6 +40,23 @@ void write_raw(int fd, const Bytes &bytes, uint64_t offset) {
     done += static_cast<size_t>(n);
   }
   if (::fdatasync(fd)) std::perror("fdatasync"), std::exit(1);
+}
+
+void commit_to_journal(st_file *file, const char *name, const st_tensor &tensor) {
+  auto options = sized<st_txn_options>();
+  options.flags = ST_TXN_JOURNAL_ONLY;
+  st_txn *txn;
+  REQUIRE_OK(st_txn_begin(file, &options, &txn));
+  REQUIRE_OK(st_txn_update(txn, name, ST_NTS, &tensor));
+  REQUIRE_OK(st_txn_commit(txn));
+  st_txn_free(txn);
+}
+
+// What was timed must also be true.
+void check_read(st_file *file, const char *name, const Bytes &bytes) {
+  Bytes seen(bytes.size());
+  REQUIRE_OK(st_read(file, name, ST_NTS, seen.data(), seen.size(), nullptr));
+  require(seen == bytes, "the update is not what is read; update");
 }
 
 #ifdef ST_BENCH_SQLITE
@@ -139,10 +157,10 @@ int main(int argc, char **argv) {
     };
     measure("raw", [&] { write_raw(fd, bytes, tensor.file_offset); });
     measure("libst", [&] { REQUIRE_OK(st_update(file, name, ST_NTS, &tensor)); });
-    // What was timed must also be true.
-    Bytes seen(bytes.size());
-    REQUIRE_OK(st_read(file, name, ST_NTS, seen.data(), seen.size(), nullptr));
-    require(seen == bytes, "the update is not what is read; update");
+    check_read(file, name, bytes);
+    measure("journal", [&] { commit_to_journal(file, name, tensor); });
+    check_read(file, name, bytes);
+    measure("follow", [&] { REQUIRE_OK(st_sync(file)); });
 #ifdef ST_BENCH_SQLITE
     measure("sqlite", [&] { sqlite.put(bytes); });
 #endif

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import libst
@@ -102,6 +103,49 @@ def swap(base, ways):
     libst.patch(base, next(ways))
 
 
+def raw_writes(base: Path, other: Path, journal: Path, delta: Path) -> tuple[float, float]:
+    """The pages that differ, written over those of `base`: with a sync; and without one, but beside a journal as long as
+    the delta, which is synced. `base` is as before in the end."""
+    old, new = np.memmap(base, np.uint8, "r"), np.memmap(other, np.uint8, "r")
+    pages = [i for i in range(0, len(old), 4096) if not np.array_equal(old[i : i + 4096], new[i : i + 4096])]
+    runs: list[list[int]] = []
+    for page in pages:
+        if runs and runs[-1][1] == page and page - runs[-1][0] < MIB:
+            runs[-1][1] += 4096
+        else:
+            runs.append([page, page + 4096])
+    contents = [bytes(new[begin:end]) for begin, end in runs], [bytes(old[begin:end]) for begin, end in runs]
+    record = b"x" * delta.stat().st_size
+    fd, log = os.open(base, os.O_RDWR), os.open(journal, os.O_RDWR | os.O_CREAT)
+    took: tuple[list[float], list[float]] = [], []
+    for _ in range(ROUNDS):
+        for which, pieces in enumerate(contents):
+            begin = time.perf_counter()
+            if which:
+                os.pwrite(log, record, 0)
+                os.fdatasync(log)
+            for (at, _), piece in zip(runs, pieces):
+                os.pwrite(fd, piece, at)
+            if not which:
+                os.fdatasync(fd)
+            took[which].append(time.perf_counter() - begin)
+            os.fdatasync(fd)
+    os.close(fd)
+    os.close(log)
+    return statistics.median(took[0]), statistics.median(took[1])
+
+
+def journal_only(base: Path, ways: Iterator[Path]) -> float:
+    took = []
+    with libst.open(base, "r+") as file:
+        for _ in range(ROUNDS):
+            begin = time.perf_counter()
+            file.patch(next(ways), journal_only=True)
+            took.append(time.perf_counter() - begin)
+            file.sync()
+    return statistics.median(took)
+
+
 def steps_of_training(scratch: Path) -> None:
     heading(f"A step of training: {mebibytes(TRAINED * 2)} of bf16. Medians of {ROUNDS}.")
     random = np.random.default_rng(20261124)
@@ -131,6 +175,10 @@ def steps_of_training(scratch: Path) -> None:
         ways = itertools.cycle((back, delta))
         applied = timed(swap, base, ways)
         row("  apply, durable", model / 2.5e9, applied, seconds, at_least=1, peer="2.5 GB/s")
+        written, buffered = raw_writes(base, other, scratch / "journal", delta)
+        row("  apply, durable, against pwrite of the changed pages + fdatasync", written, applied, seconds, at_most=1.15, peer="raw")
+        later = journal_only(base, ways)
+        row("  apply, durable by its journal, against pwrite of the pages without a sync, and a synced journal", buffered, later, seconds, at_most=1.3, peer="raw")
         if zstd:
             row("  apply", unpacked, applied, seconds, peer="zstd")
 

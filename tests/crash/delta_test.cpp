@@ -15,6 +15,7 @@ struct Case {
   bool publishes, reflinks, reverse_exists;
   bool elements = false;  // the delta holds steps
   bool whole = false;     // and a whole tensor beside them
+  bool later = false;     // the base is synced at close
 };
 constexpr Case cases[] = {
     {"in place, redo journal", false, false, false},
@@ -25,6 +26,7 @@ constexpr Case cases[] = {
     {"elements, published", true, false, true, true},
     {"elements and whole ones, in place", false, false, true, true, true},
     {"elements and whole ones, shared blocks", false, true, false, true, true},
+    {"elements and whole ones, synced later", false, false, true, true, true, true},
 };
 
 Model changed(const Case &c) {
@@ -54,6 +56,7 @@ struct FileTrials final : DeltaTrials {
     base_path = layout_path;
     before = first_model();
     after = changed(c);
+    later = c.later;
   }
   SimEnv fresh_disk() const override {
     SimEnv making = layout_disk({"", false, false});

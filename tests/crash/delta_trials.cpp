@@ -14,8 +14,9 @@ namespace st::testing {
 namespace {
 
 Result<store::DeltaPatched> apply(os::Env &env, const std::string &base, const std::string &delta,
-                                  const std::string &reverse) {
+                                  const std::string &reverse, bool later = false) {
   store::DeltaPatchOptions options;
+  options.journal_only = later;
   options.reverse = reverse;
   options.lock_timeout_ms = 50;
   return store::patch(env, base, delta, options);
@@ -61,7 +62,7 @@ void DeltaTrials::cut_everywhere(SimEnv &env) const {
   env.before_change = [&] {
     if (!::testing::Test::HasFatalFailure()) cut(env.disk(), true);
   };
-  ASSERT_TRUE(apply(env, base_path, delta_path, reverse_path));
+  ASSERT_TRUE(apply(env, base_path, delta_path, reverse_path, later));
   env.before_change = nullptr;
   cut(env.disk(), false);
   EXPECT_GT(with_new, 0u);
@@ -76,7 +77,7 @@ void DeltaTrials::fail_every_call() const {
       SimEnv disk = fresh_disk();
       FaultEnv env(disk);
       FailingCall failing(env, disk, n, {error});
-      auto answer = apply(env, base_path, delta_path, reverse_path);
+      auto answer = apply(env, base_path, delta_path, reverse_path, later);
       failing.end();
       const bool open = !answer && answer.error().status == Status::needs_recovery;
       const std::string where =

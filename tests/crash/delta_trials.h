@@ -18,6 +18,7 @@ struct DeltaTrials {
   std::string name;
   std::string base_path;
   Model before, after;
+  bool later = false;  // the base is synced when its handle closes
   // With at most so many changes pending, a cut keeps every subset in turn, else so many chosen at random.
   size_t all_of = 5;
   uint32_t samples = 32;

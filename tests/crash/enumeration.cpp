@@ -218,7 +218,7 @@ TEST_P(CrashEnumeration, ARecordThatComesBackUndoesNothing) {
     SimEnv env(Workload::fresh_disk(journals.patches).disk(), seed);
     Workload workload(env);
     for (const int handle : {0, 1}) ASSERT_TRUE(workload.run({Operation::all, handle}));
-    for (const Operation::Kind first : {Operation::both, Operation::all})
+    for (const Operation::Kind first : {Operation::both, Operation::all, Operation::later})
       for (const Operation::Kind second : {Operation::update_a, Operation::both, Operation::all}) {
         ASSERT_TRUE(workload.run({first, 0}));
         const State before = workload.before();

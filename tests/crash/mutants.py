@@ -89,6 +89,7 @@ NAMES = "core/newfile/names.cpp"
 STAGED = "core/file/staged.cpp"
 STAGING = "core/file/staging.cpp"
 COMMIT_LOCK = "core/file/commit_lock.cpp"
+DEFERRED = "core/file/deferred.cpp"
 PATCH_COMMIT = "core/file/patch_commit.cpp"
 REWRITE = "core/file/rewrite_commit.cpp"
 PLAN = "core/newfile/publish_plan.cpp"
@@ -350,6 +351,20 @@ MUTANTS = [
     Mutant("slices: more locks than the kernel likes", SLICES, "cover(std::move(ranges), 0, staged.tensors.size() + most_slice_locks)", "cover(std::move(ranges), 0)"),
     Mutant("a transaction does not hold off recovery", COMMIT_LOCK,
            "std::vector<os::LockRange> ranges{{0, staged.snapshot->header.data_offset(), false}};", "std::vector<os::LockRange> ranges;"),
+    Mutant("deferred: the file is not synced", DEFERRED, "next.data->file.sync_data(); !done", "Result<void>(); !done"),
+    Mutant("deferred: a journal is emptied while it may be read", DEFERRED,
+           "      ST_TRY(lock, os::RangeLock::acquire(next.data->file, {{0, next.data_offset, false}}, wait));\n", ""),
+    Mutant("deferred: a journal that another has finished is used again", DEFERRED,
+           "if (journals_.check_beside(next.journal)) {", "{"),
+    Mutant("deferred: its bytes stay locked", DEFERRED, "  commit->data->lock.release();\n", ""),
+    Mutant("deferred: a failed sync is tried once more", DEFERRED, "  if (*open_outcome) commits_.clear();\n", ""),
+    Mutant("deferred: a poisoned handle settles", "core/file/data_file.cpp", "  if (poisoned()) deferred_->leave();", "//"),
+    Mutant("deferred: with four flushes, too", "core/file/patch_commit.cpp",
+           "staged.options.journal_only && flushes_of(staged) == write::Flushes::two", "staged.options.journal_only"),
+    Mutant("deferred: what finds no room is not finished", "core/file/patch_commit.cpp",
+           "return write::settle(lock.file(), *staged.journal.journal);", "return {};"),
+    Mutant("deferred: close forgets them", "core/file/data_file.cpp",
+           "    auto settled = settle_deferred({options_.lock_timeout_ms, nullptr, nullptr});", "    Result<bool> settled = false;"),
     Mutant("a transaction does not look for journals", COMMIT_LOCK, "  if (!settled) return write::Look::hot;\n", ""),
     Mutant("nobody looks whether what is locked was replaced", EXCLUSIVE, "    if (!replaced) return locked;\n", "    return locked;\n"),
     Mutant("a transaction does not look whether the header was rewritten", COMMIT_LOCK, "  if (*identity != known) {", "  if (false) {"),

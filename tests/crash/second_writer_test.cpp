@@ -24,10 +24,10 @@ store::NewBytes u8(const std::string &bytes, const uint64_t &n) {
   return {static_cast<uint32_t>(Dtype::U8), {&n, 1}, bytes.data(), bytes.size()};
 }
 
-enum class How { patch, publish, save, recovery };
+enum class How { patch, later, publish, save, recovery };
 enum class Second { was_open, had_staged, was_open_and_another_comes_between, opens };
 std::string_view name_of(How how) {
-  return std::array{"patch", "publish", "save", "recovery"}[static_cast<size_t>(how)];
+  return std::array{"patch", "patch that is synced later", "publish", "save", "recovery"}[static_cast<size_t>(how)];
 }
 std::string_view name_of(Second second) {
   return std::array{"was open", "had staged", "was open, and another comes between",
@@ -59,7 +59,8 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
   }
   std::unique_ptr<store::Transaction> staged(store::DataFile &file, How how, const std::string &a,
                                              const std::string *b = nullptr) const {
-    auto begun = store::Transaction::begin(file, {.lock_timeout_ms = 50, .publish = how == How::publish});
+    auto begun = store::Transaction::begin(
+        file, {.lock_timeout_ms = 50, .journal_only = how == How::later, .publish = how == How::publish});
     if (!begun) return nullptr;
     if (!(*begun)->update("a", u8(a, n))) return nullptr;
     if (b && !(*begun)->update("b", u8(*b, n))) return nullptr;
@@ -158,7 +159,7 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
         {"the old bytes", old_a}, {"the first one's bytes", first_a}, {"other bytes", other_a}};
     EveryNth call(13, 5);
     for (const Death death : every_death)
-      for (const How two : {How::patch, How::publish, How::save})
+      for (const How two : {How::patch, How::later, How::publish, How::save})
         for (const Second second :
              {Second::was_open, Second::had_staged, Second::was_open_and_another_comes_between, Second::opens})
           for (const auto &[which, a] : values) {
@@ -178,6 +179,9 @@ INSTANTIATE_TEST_SUITE_P(Journals, SecondWriter, ::testing::ValuesIn(every_patch
 
 TEST_P(SecondWriter, KeepsWhatItWasPromisedAfterAPatchThatDied) {
   all_after(How::patch);
+}
+TEST_P(SecondWriter, KeepsWhatItWasPromisedAfterAPatchThatIsSyncedLaterAndDied) {
+  all_after(How::later);
 }
 TEST_P(SecondWriter, KeepsWhatItWasPromisedAfterAPublishThatDied) {
   all_after(How::publish);

@@ -89,8 +89,9 @@ Workload::Workload(os::Env &env, State state, uint32_t next)
 Workload::~Workload() = default;
 
 std::string describe(const std::vector<Operation> &operations) {
-  constexpr std::string_view names[] = {"update_a",  "update_b",  "both",   "all",    "staged_twice", "from_journal",
-                                        "from_view", "abandoned", "reopen", "slices", "slices_over",  "slices_beside"};
+  constexpr std::string_view names[] = {"update_a",     "update_b",      "both",      "all",     "staged_twice",
+                                        "from_journal", "from_view",     "abandoned", "reopen",  "slices",
+                                        "slices_over",  "slices_beside", "later",     "later_b", "synced"};
   std::string out;
   for (const Operation &o : operations) out += text(out.empty() ? "" : ", ", names[o.kind], "@", o.handle);
   return out;
@@ -150,12 +151,15 @@ Result<void> Workload::run(const Operation &operation) {
   std::vector<size_t> changed;
   switch (operation.kind) {
     case Operation::update_a: changed = {0}; break;
+    case Operation::later_b:
     case Operation::update_b: changed = {1}; break;
     case Operation::both: changed = {2, 0}; break;
     case Operation::from_view: changed = {0, 1}; break;
+    case Operation::later:
     case Operation::all:
     case Operation::from_journal: changed = {0, 1, 2, 3}; break;
     case Operation::staged_twice: changed = {1, 3}; break;
+    case Operation::synced:
     case Operation::abandoned: break;
     case Operation::reopen: handles_[operation.handle].reset(); break;
     case Operation::slices: break;
@@ -163,15 +167,17 @@ Result<void> Workload::run(const Operation &operation) {
     case Operation::slices_beside: changed = {0, 1, 2}; break;
   }
   for (size_t t : changed) target_[t] = version;
-  const bool sliced = operation.kind >= Operation::slices;
+  const bool sliced = operation.kind >= Operation::slices && operation.kind <= Operation::slices_beside;
   if (target_[d] != state_[d] || sliced) target_[part_of_d] = sliced ? version + 2000 : version;
 
   auto data_file = handle(operation.handle);
   if (!data_file) return Failure(std::move(data_file.error()));
   if (operation.kind == Operation::reopen) return {};
+  if (operation.kind == Operation::synced) return (*data_file)->sync();
   store::TransactionOptions options;
   options.copy = operation.kind == Operation::from_journal;
   options.lock_timeout_ms = 50;
+  options.journal_only = operation.kind == Operation::later || operation.kind == Operation::later_b;
   auto transaction = store::Transaction::begin(**data_file, options);
   if (!transaction) return Failure(std::move(transaction.error()));
 

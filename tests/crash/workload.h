@@ -32,11 +32,14 @@ struct Operation {
     reopen,
     slices,
     slices_over,
-    slices_beside
+    slices_beside,
+    later,  // the file is synced later
+    later_b,
+    synced
   } kind;
   int handle;  // 0 or 1
 };
-inline constexpr int operation_kinds = 12;
+inline constexpr int operation_kinds = 15;
 std::string describe(const std::vector<Operation> &operations);
 
 class Workload {

@@ -4,7 +4,10 @@
 
    L, the rules as listed: who locks bytes next, reuses the journal, publishes, closes or recovers syncs the emptiness.
    F (-DWRITTEN_OUT): ST_OK waits until the zeros have reached the device's cache, without a flush. Each sync of anybody
-   flushes the device, so the next commit's first sync makes them durable before its first byte of data. */
+   flushes the device, so the next commit's first sync makes them durable before its first byte of data.
+
+   LATER, with F: ST_OK comes when the data are written, and not yet synced. The record stays, until its handle settles it:
+   at close, or where its next transaction meets it. Another handle's transaction on the same bytes recovers it. */
 #ifndef TXNS0
 #define TXNS0 2
 #endif
@@ -58,6 +61,13 @@ bool lost[JOURNALS], seen[JOURNALS];   /* a write-back of the first sector faile
 byte mask[5], value[5], old[10], on[5]; /* of each transaction: what its body says */
 byte ids;
 byte owner[2], whole;
+#ifdef LATER
+bool later[JOURNALS];  /* its record waits to be settled */
+byte header;           /* locked shared, by the handles that settle */
+#define HEADER_IS_FREE (header == 0)
+#else
+#define HEADER_IS_FREE true
+#endif
 bool up = true;
 byte kills = KILLS, cuts = CUTS, running, finished;
 #ifdef WITH_EIO
@@ -84,7 +94,7 @@ inline take(t) {
 
 proctype handle(byte me; byte txns) {
   byte i, j, k, id;
-  bool hot, io, publishes;
+  bool hot, io, publishes, meets;
   {
     do
     :: txns == 0 -> break
@@ -92,7 +102,13 @@ proctype handle(byte me; byte txns) {
       atomic {
         may_die;
         txns--; ids++; id = ids;
-        if :: me == 0 -> j = 0 :: me == 0 && txns < TXNS0 - 1 -> j = 1 :: me == 1 -> j = 2 fi;
+        if :: me == 0 -> j = 0 :: me == 0 && txns < TXNS0 - 1 -> j = 1 :: me == 1 -> j = 2 fi
+      }
+#if defined(LATER) && !defined(REUSES)
+      if :: later[j] -> settle(me) :: else fi; /* no other journal is free */
+#endif
+      atomic {
+        may_die;
         /* The first begins with tensor 0, and with value 1. */
         if :: mask[id] = 1 :: id > 1 && DIFFER -> mask[id] = 2 :: id < 3 && DIFFER -> mask[id] = 3 fi;
         if :: id != 2 -> value[id] = 1 :: id > 1 -> value[id] = 0 fi;    /* 0 is what was in the beginning */
@@ -110,10 +126,13 @@ proctype handle(byte me; byte txns) {
 again:
       /* 2. lock, look */
       if
-      :: publishes -> atomic { owner[0] == 0 && owner[1] == 0 && whole == 0 -> whole = me + 1 }
+      :: publishes -> atomic { owner[0] == 0 && owner[1] == 0 && whole == 0 && HEADER_IS_FREE -> whole = me + 1 }
       :: else -> take(0); take(1)
       fi;
       look(me, mask[id]);
+#ifdef LATER
+      if :: meets -> meets = false; unlock(me); settle(me); goto again :: else fi;
+#endif
       if
       :: hot -> unlock(me); recover(me); goto again
       :: else
@@ -156,10 +175,14 @@ again:
         /* 7. and 8. */
         atomic { may_die; if :: touches(id, 0) -> put(T(0), value[id]) :: else fi }
         atomic { may_die; if :: touches(id, 1) -> put(T(1), value[id]) :: else fi }
+#ifdef LATER
+        later[j] = true
+#else
         atomic { may_die; if :: touches(id, 0) -> sync(T(0)) :: else fi; if :: touches(id, 1) -> sync(T(1)) :: else fi; FLUSH }
         /* 9. empty the journal: without a sync */
         atomic { may_die; put(record[j], 0); pending[j] = true; printf("handle %d empties journal %d\n", me, j) }
-#ifdef WRITTEN_OUT
+#endif
+#if defined(WRITTEN_OUT) && !defined(LATER)
         atomic { may_die; record[j].dev = 1; pending[j] = false; excl[j] = false }
 #endif
       fi;
@@ -173,6 +196,9 @@ again:
       unlock(me);
 next: skip
     od;
+#ifdef LATER
+    settle(me);
+#endif
     j = 0;
     do /* close */
     :: j == JOURNALS -> break
@@ -191,6 +217,12 @@ next: skip
 dead:
     printf("handle %d is killed\n", me);
     unlock(me);
+#ifdef LATER
+    d_step {
+      header = header & ~bit(me);
+      for (k : 0 .. JOURNALS - 1) { if :: handle_of(k) == me -> later[k] = false :: else fi }
+    };
+#endif
     d_step {
       for (k : 0 .. JOURNALS - 1) { if :: handle_of(k) == me -> excl[k] = false; shared[k] = false; pending[k] = false :: else fi }
     };
@@ -245,7 +277,10 @@ end:
       lose_cache(inode);
       for (n : 0 .. JOURNALS - 1) {
         lose_cache(record[n]); lose_cache(body[n]); lose_cache(name[n]);
-        excl[n] = false; shared[n] = false; pending[n] = false; lost[n] = false
+        excl[n] = false; shared[n] = false; pending[n] = false; lost[n] = false;
+#ifdef LATER
+        later[n] = false; header = 0
+#endif
       };
       printf("the disk has: tensors %d %d | %d %d, inode %d; records %d %d %d, bodies %d %d %d\n", tensor[0].now, tensor[1].now,
         tensor[2].now, tensor[3].now, inode.now, record[0].now, record[1].now, record[2].now, body[0].now, body[1].now, body[2].now);

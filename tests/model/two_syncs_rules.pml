@@ -4,6 +4,11 @@
 #define may_die if :: true :: kills > 0 -> kills--; goto dead fi
 #define HAS_RECORD(i) (name[i].now && record[i].now != 0 && body[i].now == record[i].now)
 #define IS_THERE(k) ((!touches(k, 0) || T(0).now == value[k]) && (!touches(k, 1) || T(1).now == value[k]))
+#ifdef LATER /* recovery reads the payload when it writes the data */
+#define HAS_BODY assert(body[i].now == k)
+#else
+#define HAS_BODY skip
+#endif
 #define handle_of(j) (j == 2 -> 1 : 0)
 
 inline resolve(set) {
@@ -29,8 +34,37 @@ inline resolve(set) {
   }
 }
 
+#ifdef LATER
+/* All that waits of this handle; `i` goes through its journals. The data lie where the name leads: after a publish no
+   record is left. */
+inline settle(me) {
+#ifndef NO_HEADER
+  atomic { whole == 0 -> header = header | bit(me) }
+#endif
+#ifndef NO_DATA_SYNC
+  atomic { may_die; sync(T(0)); sync(T(1)); FLUSH }
+#endif
+  i = 0;
+  do
+  :: i == JOURNALS -> break
+  :: i < JOURNALS && handle_of(i) == me && later[i] ->
+    if
+    :: name[i].now ->
+      atomic { may_die; put(record[i], 0); printf("handle %d settles journal %d\n", me, i) }
+      atomic { may_die; record[i].dev = 1; excl[i] = false }
+    :: else -> excl[i] = false; shared[i] = false /* another has recovered it */
+    fi;
+    later[i] = false;
+    i++
+  :: i < JOURNALS && !(handle_of(i) == me && later[i]) -> i++
+  od;
+  i = 0;
+  header = header & ~bit(me)
+}
+#endif
+
 inline recover(me) {
-  atomic { owner[0] == 0 && owner[1] == 0 && whole == 0 -> whole = me + 1 }
+  atomic { owner[0] == 0 && owner[1] == 0 && whole == 0 && HEADER_IS_FREE -> whole = me + 1 }
   i = 0;
 #if defined(WRITTEN_OUT) && !defined(ONE_PASS)
 #if !defined(NO_SYNC_BEFORE) && !defined(REPEATS)
@@ -42,7 +76,7 @@ inline recover(me) {
 #ifdef REPEATS /* what the code does: as in the second round */
     d_step { k = record[i].now }
     atomic { may_die; put(record[i], k); sync(record[i]); sync(body[i]); FLUSH }
-    atomic { may_die; if :: touches(k, 0) -> put(T(0), value[k]) :: else fi }
+    atomic { may_die; HAS_BODY; if :: touches(k, 0) -> put(T(0), value[k]) :: else fi }
     atomic { may_die; if :: touches(k, 1) -> put(T(1), value[k]) :: else fi; k = 0 }
     atomic { may_die; sync(T(0)); sync(T(1)); FLUSH }
 #endif
@@ -65,7 +99,7 @@ inline recover(me) {
       assert(!touches(k, 1) || T(1).now == value[k] || T(1).now == old[2 * k + 1])
     }
     atomic { may_die; put(record[i], k); sync(record[i]); sync(body[i]); FLUSH } /* confirm */
-    atomic { may_die; if :: touches(k, 0) -> put(T(0), value[k]) :: else fi }
+    atomic { may_die; HAS_BODY; if :: touches(k, 0) -> put(T(0), value[k]) :: else fi }
     atomic { may_die; if :: touches(k, 1) -> put(T(1), value[k]) :: else fi; k = 0 }
     atomic { may_die; sync(T(0)); sync(T(1)); FLUSH }
     atomic { may_die; put(record[i], 0) }
@@ -102,10 +136,13 @@ inline sync_other(i) {
 
 /* settle_hot_journals, with the rules of L for what is pending. */
 inline look(me, set) {
-  d_step { i = 0; hot = false }
+  d_step { i = 0; hot = false; meets = false }
   do
   :: i == JOURNALS -> break
   :: i < JOURNALS && (handle_of(i) == me || !name[i].now) ->
+#if defined(LATER) && !defined(NO_SETTLE)
+    if :: handle_of(i) == me && later[i] && (mask[record[i].now] & (set)) -> meets = true :: else fi;
+#endif
 #ifndef NO_OWN_POOL
     if
     :: handle_of(i) == me && i != j && pending[i] && (mask[copy[i]] & (set)) ->
@@ -120,7 +157,11 @@ inline look(me, set) {
       if
       :: record[i].now != 0 && body[i].now == record[i].now ->
         if
+#ifdef TRUSTS_THE_LOCK
+        :: !excl[i] && !shared[i] -> hot = true
+#else
         :: (!excl[i] && !shared[i]) || (mask[record[i].now] & (set)) -> hot = true
+#endif
         :: else
         fi
       :: else ->

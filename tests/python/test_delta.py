@@ -308,3 +308,25 @@ def test_of_elements_holds_these_alone(tmp_path):
         libst.patch(base, delta)
     libst.patch(base, back)
     assert held(base) == before
+
+
+def test_a_delta_is_applied_through_a_handle(tmp_path):
+    base, other, delta, back = (tmp_path / f"{name}.safetensors" for name in ("a", "b", "delta", "back"))
+    save_file({"x": np.arange(5000, dtype=np.float32), "y": np.ones(3, np.int8)}, base)
+    save_file({"x": np.arange(5000, dtype=np.float32) + 1, "y": np.ones(3, np.int8)}, other)
+    before, after = held(base), held(other)
+    libst.diff(base, other, delta)
+    with libst.open(base, "r+") as f:
+        seen = f["x"].copy()
+        plan = f.patch(delta, reverse=back, journal_only=True)
+        assert plan.kind == "patch"
+        assert shown(f) == after == held(base)
+        f.patch(back, journal_only=True)
+        assert shown(f) == before and np.array_equal(f["x"], seen)
+        f.patch(delta, publish=True)
+        assert shown(f) == after
+        with refused("DELTA_BASE"):
+            f.patch(delta)
+    assert held(base) == after
+    with libst.open(base) as f, refused("READ_ONLY"):
+        f.patch(back)

@@ -56,6 +56,14 @@ class Scene:
         shutil.copyfile(self.path, base)
         return _abi.st_delta_apply(base, self.delta, options, done)
 
+    def apply_by_handle(self, options=None, done=None):
+        base, file = self.path + b".base", ctypes.c_void_p()
+        shutil.copyfile(self.path, base)
+        assert _abi.st_open(base, sized(_abi.OpenOptions, flags=_abi.ST_OPEN_READ_WRITE), file) == OK
+        status = _abi.st_apply_delta(file, self.delta, options, done)
+        _abi.st_close(file)
+        return status
+
     def reshard(self, options):
         folder = self.path + b".shards"
         shutil.rmtree(folder, ignore_errors=True)
@@ -100,6 +108,7 @@ class Scene:
 
 
 CALLS = {
+    "st_apply_delta": Scene.apply_by_handle,
     "st_compact": lambda s, options: _abi.st_compact(s.path, options),
     "st_delta_apply": Scene.apply,
     "st_delta_create": lambda s, options: _abi.st_delta_create(s.path, s.tuned, s.new, options),
@@ -122,7 +131,11 @@ CALLS = {
     "st_verify": lambda s, options: _abi.st_verify(s.path, options),
     "st_writer_open": Scene.writer_open,
 }
-FILLED = {**CALLS, "st_delta_apply": lambda s, out: s.apply(done=out)}
+FILLED = {
+    **CALLS,
+    "st_apply_delta": lambda s, out: s.apply_by_handle(done=out),
+    "st_delta_apply": lambda s, out: s.apply(done=out),
+}
 CHANGES_MEANWHILE = {"st_plan": ["space_free"]}
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -479,3 +480,50 @@ def test_interrupt_ends_a_wait(model):
             thread.join()
         assert caught.value.status == libst.Status.INTERRUPTED
     check_only_changed(model, {})
+
+
+# ------------------------------------------------------ durable by the journal
+
+
+def test_a_commit_to_the_journal_is_seen_at_once_and_synced_later(model):
+    with libst.open(model, "r+") as f:
+        with f.transaction(journal_only=True) as t:
+            t.update("b", TENSORS["b"] * 2)
+        assert np.array_equal(load_file(model)["b"], TENSORS["b"] * 2)
+        with libst.open(model) as reader:
+            assert np.array_equal(reader["b"], TENSORS["b"] * 2)
+        f.sync()
+        f.sync()
+        with f.transaction(journal_only=True) as t:
+            t.update("b", TENSORS["b"] * 3)
+        f.update("b", TENSORS["b"] * 4)
+    check_only_changed(model, {"b": TENSORS["b"] * 4})
+
+
+KILLED = """
+import os, signal, sys
+import libst
+with libst.open(sys.argv[1], "r+") as f:
+    with f.transaction(journal_only=True) as t:
+        t.update("b", f["b"] * 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_committed_to_the_journal_outlives_its_process(model):
+    done = subprocess.run([sys.executable, "-c", KILLED, str(model)])
+    assert done.returncode == -signal.SIGKILL
+    libst.open(model).close()
+    check_only_changed(model, {"b": TENSORS["b"] * 2})
+
+
+def test_a_sync_waits_for_who_holds_the_file(model):
+    with libst.open(model, "r+", lock_timeout=0) as f:
+        with f.transaction(journal_only=True) as t:
+            t.update("b", TENSORS["b"] * 2)
+        with exclusive(model):
+            if crash.journals(model):  # on this storage the flag counts
+                with pytest.raises(libst.BusyError):
+                    f.sync()
+        f.sync()
+    check_only_changed(model, {"b": TENSORS["b"] * 2})

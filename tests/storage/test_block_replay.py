@@ -169,7 +169,7 @@ def record_workload(scratch, kind, programs, deltas, bound):
 
         def start(writer, tensors, reopen):
             options = {"tensors": tensors, "first": writer * VERSIONS + 1, "count": count, "seed": bound.seed + writer}
-            return programs.writer(path, lines=recorder.mark, reopen=reopen, steps=3, deltas=deltas, **options)
+            return programs.writer(path, lines=recorder.mark, reopen=reopen, steps=3, deltas=deltas, later=4, **options)
 
         for together in ([(0, "0,2,4", 3), (1, "1,3,5", 0)], [(2, "0,1,2,3,4,5", 7)]):
             for process in [start(*arguments) for arguments in together]:

@@ -36,7 +36,7 @@ def test_writer_dies_at_each_call(how, path, programs, deltas, bound, tell):
     for n in range(1, 10_000):
         crash = {"CRASH_AT": str(n), "CRASH_DO": how, "CRASH_BELOW": str(path.parent)}
         options = {"tensors": "0,1,2,3,4,5", "first": version, "count": count, "seed": 7, "reopen": 2}
-        code, said = programs.write(path, crash, steps=4, deltas=deltas, **options)
+        code, said = programs.write(path, crash, steps=4, deltas=deltas, later=4, **options)
         assert code in (0, EXIT_CRASHED), (code, said)
         history = model.History.of(said)
         state = model.check_file(path, history.allowed(state))
@@ -74,7 +74,7 @@ def test_each_call_fails(error, path, programs, deltas, bound, tell):
         crash = {"CRASH_AT": str(n), "CRASH_DO": "error", "CRASH_ERRNO": str(getattr(errno, error))}
         crash["CRASH_BELOW"] = str(path.parent)
         options = {"first": version, "count": bound(4, 16), "seed": 7, "reopen": 2, "after_failure": 3}
-        code, said = programs.write(path, crash, tensors="0,1,2,3,4,5", steps=4, deltas=deltas, **options)
+        code, said = programs.write(path, crash, tensors="0,1,2,3,4,5", steps=4, deltas=deltas, later=4, **options)
         assert code in (0, EXIT_FAILED), (code, said)
         history = model.History.of(said)
         expected = {"EIO": "ST_E_IO", "ENOSPC": "ST_E_NO_SPACE"}[error]

@@ -54,7 +54,7 @@ def test_cut_at_each_call(kind, journal, when, make_disk, programs, deltas, boun
             "CRASH_BELOW": str(d.mountpoint),
         }
         options = {"tensors": "0,1,2,3,4,5", "first": version, "count": count, "seed": n, "reopen": 2}
-        code, said = programs.write(path, crash, after_failure=2, steps=2, deltas=deltas, **options)
+        code, said = programs.write(path, crash, after_failure=2, steps=2, deltas=deltas, later=4, **options)
         history = model.History.of(said)
         check_history(history, code)
         d.umount()
@@ -84,7 +84,7 @@ def test_cut_under_two_running_writers(kind, journal, make_disk, programs, delta
     cuts = bound(10, 400)
     for cut in range(cuts):
         options = {"first": version, "count": 1_000_000, "seed": cut, "reopen": choose.choice([0, 3])}
-        options |= {"steps": 3, "deltas": deltas}
+        options |= {"steps": 3, "deltas": deltas, "later": 4}
         writers = [programs.writer(path, tensors=tensors, **options) for tensors in ("0,2,4", "1,3,5")]
         said = wait_for_lines(writers, choose.randrange(1, 40))
         disk.cut_power(d.mountpoint)

@@ -5,12 +5,14 @@
  *
  *   writer FILE [--tensors 0,2,4] [--first VERSION] [--count N] [--seed S]
  *          [--reopen M] [--after-failure N] [--lines PATH]
- *          [--steps N --deltas FOLDER]
+ *          [--steps N --deltas FOLDER] [--later N]
  *
  * Tensor i is named "t<i>"; version v of it is the pattern of model.py. Which
  * tensors an operation changes follows from the seed and the version alone.
  * N in ten operations are steps of training ("begin 7 0,2,4 step"): a delta, which
- * is made in FOLDER, changes some words of these tensors.
+ * is made in FOLDER, changes some words of these tensors. With --later N in ten
+ * of the other transactions are durable by their journal (ST_TXN_JOURNAL_ONLY),
+ * and some are followed by st_sync.
  * Ends with 0; with 3 if an operation failed. --after-failure: how many more to
  * try on the same handle then. */
 #include <errno.h>
@@ -27,6 +29,7 @@
 #define MOST 64
 
 static int lines = 1;
+static uint64_t later;
 
 static void say(const char *format, ...) {
   char line[1024];
@@ -97,13 +100,14 @@ static st_status change(st_file *file, const int *chosen, int n, uint64_t versio
   } else if (status == ST_OK) {
     st_txn_options options = {.struct_size = sizeof options};
     if (next(random) % 2) options.flags = ST_TXN_COPY;
+    if (later && next(random) % 10 < later) options.flags |= ST_TXN_JOURNAL_ONLY;
     st_txn *txn = NULL;
     status = st_txn_begin(file, &options, &txn);
     if (status == ST_OK && next(random) % 3 == 0) { /* a value that the last one replaces */
       st_tensor wrong;
       status = describe(file, chosen[0], version + 1000000, &wrong);
       if (status == ST_OK) status = st_txn_update(txn, wrong.name, ST_NTS, &wrong);
-      if (options.flags == 0)
+      if (!(options.flags & ST_TXN_COPY))
         values[MOST - 1].data = wrong.data;
       else
         free((void *)wrong.data);
@@ -199,6 +203,8 @@ int main(int argc, char **argv) {
       after_failure = strtoull(value, NULL, 10);
     else if (!strcmp(option, "--steps"))
       steps = strtoull(value, NULL, 10);
+    else if (!strcmp(option, "--later"))
+      later = strtoull(value, NULL, 10);
     else if (!strcmp(option, "--deltas"))
       deltas = value;
     else if (!strcmp(option, "--lines"))
@@ -240,6 +246,7 @@ int main(int argc, char **argv) {
     }
     if (status == ST_OK) {
       say("ack %llu", (unsigned long long)version);
+      if (later && next(&random) % 6 == 0) st_sync(file); /* what fails now is left to the next open */
       continue;
     }
     say("fail %llu %s %s", (unsigned long long)version, st_status_name(status), st_last_error());

@@ -78,6 +78,10 @@ class FileWriter : Worker {
   void transact(uint32_t set) {
     const uint64_t version = ledger_.take_version();
     if (st_txn *txn = begin(set, version)) commit(txn, version, set);
+    if (one_in(6)) {
+      ledger_.doing(worker_, "st_sync");
+      allow("st_sync", st_sync(file_.get()));
+    }
   }
 
   // Some steps of training, each by a delta: of every tensor of `set` few words change. A group, which is of one
@@ -119,6 +123,7 @@ class FileWriter : Worker {
     }
     // Forth, and if it may, back and forth: what was made once serves for many changes.
     size_t at = 0, furthest = 0;
+    const bool by_handle = one_in(2);
     for (uint32_t changes = may_go_back ? 1 + below(40) : steps; changes > 0; --changes) {
       const bool goes_back = may_go_back && at > 0 && (at == steps || one_in(2));
       const bool is_new = !goes_back && at == furthest;
@@ -126,7 +131,9 @@ class FileWriter : Worker {
       at = goes_back ? at - 1 : at + 1;
       const uint64_t version = is_new ? versions[at] : ledger_.take_version();
       const auto brings_back = is_new ? std::nullopt : std::optional(versions[at]);
-      if (!apply_delta(path_, delta, reverse, version, set, brings_back, one_in(20) ? ST_TXN_PUBLISH : 0)) return;
+      const uint32_t flags = (one_in(20) ? ST_TXN_PUBLISH : 0) | (by_handle && one_in(2) ? ST_TXN_JOURNAL_ONLY : 0);
+      if (!apply_delta(by_handle ? file_.get() : nullptr, path_, delta, reverse, version, set, brings_back, flags))
+        return;
       furthest = std::max(furthest, at);
       if (!was_whole) return ledger_.complain("a delta fitted a group of several versions"), ::_exit(1);
     }
@@ -144,7 +151,8 @@ class FileWriter : Worker {
     ledger_.doing(worker_, "staging");
     const bool copies = one_in(2);
     auto options = sized<st_txn_options>();
-    options.flags = (copies ? ST_TXN_COPY : 0) | (publishes() || one_in(20) ? ST_TXN_PUBLISH : 0);
+    options.flags = (copies ? ST_TXN_COPY : 0) | (publishes() || one_in(20) ? ST_TXN_PUBLISH : 0) |
+                    (one_in(3) ? ST_TXN_JOURNAL_ONLY : 0);
     options.lock_timeout_ms = patience();
     st_txn *txn = nullptr;
     if (allow("st_txn_begin", st_txn_begin(file_.get(), &options, &txn)) != ST_OK) return nullptr;

@@ -133,11 +133,11 @@ class ShardWriter : Worker {
       allow("st_txn_commit of a copy", testing::commit(txn));
     }
     allow("st_delta_create", st_delta_create(from.c_str(), to.c_str(), delta.c_str(), nullptr));
-    if (!apply_delta(path_, delta, reverse, version, group, {})) return;
+    if (!apply_delta(nullptr, path_, delta, reverse, version, group, {})) return;
     bool back = true;
     for (uint32_t changes = below(20); changes > 0; --changes, back = !back) {
       const std::string &with = back ? reverse : delta;
-      if (!apply_delta(path_, with, {}, ledger_.take_version(), group, back ? before : version)) return;
+      if (!apply_delta(nullptr, path_, with, {}, ledger_.take_version(), group, back ? before : version)) return;
     }
   }
 

@@ -67,16 +67,20 @@ class Worker {
     settle(version, status);
   }
 
-  // A delta on the file at `path`; the way back goes to `reverse`, if there is a path. True if it is applied.
-  bool apply_delta(const std::string &path, const std::string &delta, const std::string &reverse, uint64_t version,
-                   uint32_t set, std::optional<uint64_t> brings_back, uint32_t flags = 0) {
+  // A delta on the file at `path`, by a handle if there is one; the way back goes to `reverse`, if there is a path.
+  // True if it is applied.
+  bool apply_delta(st_file *file, const std::string &path, const std::string &delta, const std::string &reverse,
+                   uint64_t version, uint32_t set, std::optional<uint64_t> brings_back, uint32_t flags = 0) {
     auto options = sized<st_delta_apply_options>();
     options.flags = flags;
     options.lock_timeout_ms = patience();
     options.reverse = reverse.empty() ? nullptr : reverse.c_str();
-    ledger_.doing(worker_, "st_delta_apply");
+    const char *const call = file ? "st_apply_delta" : "st_delta_apply";
+    ledger_.doing(worker_, call);
     ledger_.intend(worker_, version, set, brings_back);
-    const st_status status = allow("st_delta_apply", st_delta_apply(path.c_str(), delta.c_str(), &options, nullptr),
+    const st_status status = allow(call,
+                                   file ? st_apply_delta(file, delta.c_str(), &options, nullptr)
+                                        : st_delta_apply(path.c_str(), delta.c_str(), &options, nullptr),
                                    {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
     settle(version, status);
     ledger_.deltas += status == ST_OK;

@@ -400,6 +400,7 @@ ST_TXN_COPY = 1
 ST_TXN_PUBLISH = 2
 ST_TXN_BREAK_LINKS = 4
 ST_TXN_NEW_NAMES = 8
+ST_TXN_JOURNAL_ONLY = 16
 ST_GRACE_DEFAULT = 0
 ST_GRACE_NONE = 4294967295
 ST_PLAN_NOTHING = 0
@@ -495,6 +496,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "st_txn_plan": (c_status, c_void_p, POINTER(Plan)),
     "st_txn_commit": (c_status, c_void_p),
     "st_txn_free": (None, c_void_p),
+    "st_sync": (c_status, c_void_p),
     "st_save": (c_status, c_char_p, POINTER(Tensor), c_size_t, POINTER(Metadata), c_size_t, POINTER(SaveOptions)),
     "st_writer_open": (
         c_status,
@@ -525,6 +527,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "st_join": (c_status, c_char_p, c_char_p, POINTER(SaveOptions)),
     "st_delta_create": (c_status, c_char_p, c_char_p, c_char_p, POINTER(DeltaCreateOptions)),
     "st_delta_apply": (c_status, c_char_p, c_char_p, POINTER(DeltaApplyOptions), POINTER(Plan)),
+    "st_apply_delta": (c_status, c_void_p, c_char_p, POINTER(DeltaApplyOptions), POINTER(Plan)),
     "st_delta_merge": (c_status, c_char_p, POINTER(c_char_p), c_size_t, c_char_p, POINTER(SaveOptions)),
     "st_delta_describe": (c_status, c_char_p, POINTER(DeltaInfo)),
     "st_verify": (c_status, c_char_p, POINTER(VerifyOptions)),

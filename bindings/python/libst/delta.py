@@ -13,6 +13,7 @@ from ._waiting import timeout_ms
 from .errors import check
 from .file import Path, c_paths, fs_path
 from .info import Plan, plan_of
+from .transaction import apply_options
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,8 @@ def patch(
     `Status.DELTA_BASE`; and what `libst.open` and `Transaction.commit` raise.
     """
     callbacks = callbacks_for(progress)
-    options = sized(
-        _abi.DeltaApplyOptions,
-        flags=(_abi.ST_TXN_PUBLISH if publish else 0) | (_abi.ST_TXN_BREAK_LINKS if break_links else 0),
-        reverse=None if reverse is None else fs_path(reverse),
-        lock_timeout_ms=timeout_ms(lock_timeout),
-        progress=callbacks.progress,
+    options = apply_options(
+        None if reverse is None else fs_path(reverse), publish, break_links, False, timeout_ms(lock_timeout), callbacks
     )
     done = sized(_abi.Plan)
     paths = fs_path(base), fs_path(delta)

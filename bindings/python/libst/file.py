@@ -24,17 +24,19 @@ from .dtypes import BYTES, NAMES
 from .errors import ClosedError, Error, check
 from .info import (
     IoInfo,
+    Plan,
     Stats,
     TensorInfo,
     map_name,
     map_number,
+    plan_of,
     prefetch_name,
     prefetch_number,
     storage_name,
 )
 from .slices import TensorSlice
 from .status import Status
-from .transaction import Layout, Transaction
+from .transaction import Layout, Transaction, apply_options
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
@@ -527,6 +529,7 @@ class File(Mapping[str, Array]):
         header_reserve: int = 0,
         new_names: bool = False,
         shard_grace: int = 3600,
+        journal_only: bool = False,
     ) -> Transaction:
         """Change a file, all or none: tensors updated, put, deleted, renamed, and metadata.
 
@@ -552,6 +555,9 @@ class File(Mapping[str, Array]):
                 a pattern such as `*.safetensors`, and not by the index, takes old and new ones.
             shard_grace: for how many seconds, with `new_names`, old shards stay; 0 not at all. The first such commit
                 after that time removes them, or `libst.recover` at any time.
+            journal_only: the commit is durable, as ever, but by its journal alone, and takes one sync. The file has
+                the new bytes at once, and they are durable in it later: see `sync`. On shards, on storage that is not
+                local, and where the commit publishes it changes nothing.
 
         Raises io.UnsupportedOperation (`Status.READ_ONLY`); StorageError (`POISONED`).
         """
@@ -564,9 +570,46 @@ class File(Mapping[str, Array]):
         flags = _abi.ST_TXN_PUBLISH if publish else 0
         flags |= _abi.ST_TXN_BREAK_LINKS if break_links else 0
         flags |= _abi.ST_TXN_NEW_NAMES if new_names else 0
+        flags |= _abi.ST_TXN_JOURNAL_ONLY if journal_only else 0
         order = layout_number(layout, ("keep", "canonical"))
         form = Layout(flags, order, alignment, header_reserve, shard_grace or _abi.ST_GRACE_NONE)
         return Transaction._begin(self, callbacks, timeout, copy, form)
+
+    def patch(
+        self,
+        delta: Path,
+        *,
+        reverse: Optional[Path] = None,
+        publish: bool = False,
+        break_links: bool = False,
+        journal_only: bool = False,
+        lock_timeout: Optional[float] = _INHERIT,
+        progress: Optional[Progress] = None,
+    ) -> Plan:
+        """Apply a delta, as `libst.patch` does, through this file, which shows the result then.
+
+        `journal_only` as in `transaction`, `lock_timeout` and `progress` as in `open`, by default the file's.
+        Raises what `libst.patch` raises; io.UnsupportedOperation (`Status.READ_ONLY`).
+        """
+        timeout = timeout_ms(self._lock_timeout if lock_timeout is _INHERIT else lock_timeout)
+        callbacks = self._callbacks if progress is None else callbacks_for(progress)
+        back = None if reverse is None else fs_path(reverse)
+        options = apply_options(back, publish, break_links, journal_only, timeout, callbacks)
+        done = sized(_abi.Plan)
+        try:
+            check(callbacks.call(_abi.st_apply_delta, self._live(), fs_path(delta), options, done))
+        finally:
+            self._moved()
+        return plan_of(done)
+
+    def sync(self) -> None:
+        """Make durable in the file what was committed with `journal_only`; closing does so, too, and the next commit
+        of the same bytes.
+
+        Raises BusyError while another process recovers or publishes the file; NeedsRecoveryError if a sync fails:
+        nothing is lost, and the next `open` finishes it.
+        """
+        check(self._callbacks.call(_abi.st_sync, self._live()))
 
     # ------------------------------------------------------------- observation
 

@@ -29,6 +29,27 @@ class Layout(NamedTuple):
     shard_grace_s: int = 0
 
 
+def apply_options(
+    reverse: Optional[bytes],
+    publish: bool,
+    break_links: bool,
+    journal_only: bool,
+    lock_timeout_ms: int,
+    callbacks: Callbacks,
+) -> _abi.DeltaApplyOptions:
+    """The options of `libst.patch` and of `File.patch`."""
+    flags = _abi.ST_TXN_PUBLISH if publish else 0
+    flags |= _abi.ST_TXN_BREAK_LINKS if break_links else 0
+    flags |= _abi.ST_TXN_JOURNAL_ONLY if journal_only else 0
+    return sized(
+        _abi.DeltaApplyOptions,
+        flags=flags,
+        reverse=reverse,
+        lock_timeout_ms=lock_timeout_ms,
+        progress=callbacks.progress,
+    )
+
+
 class Transaction(EndsWithBlock):
     """Changes staged on a file; see `File.transaction`.
 

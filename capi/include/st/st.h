@@ -603,6 +603,9 @@ st_status st_update(st_file *file, const char *name, size_t name_len,
 #define ST_TXN_NEW_NAMES 8u   /* shards that are rewritten get new names: see
                                  "Shards" */
 
+#define ST_TXN_JOURNAL_ONLY 16u /* a patch is durable by its journal, and the
+                                   file is synced later: see st_sync */
+
 #define ST_GRACE_DEFAULT 0u        /* one hour */
 #define ST_GRACE_NONE 0xffffffffu  /* no time at all */
 
@@ -770,6 +773,34 @@ st_status st_txn_commit(st_txn *txn);
 
 /* Free the transaction, and drop what it staged and did not commit. */
 void st_txn_free(st_txn *txn);
+
+/* Make durable in the file what was committed with ST_TXN_JOURNAL_ONLY.
+ *
+ * Such a commit is a patch that waits for one sync, of its journal. ST_OK is
+ * durable by that: after a crash the next st_open finishes the change. The new
+ * bytes are in the file at once, and every reader on this machine sees them.
+ * The kernel writes them to the disk in its own time. The journal stays until
+ * they are durable there, which happens
+ *  - with this call;
+ *  - before a commit on this handle that changes some of the same bytes, or
+ *    publishes;
+ *  - with st_close;
+ *  - before another handle or process changes some of the same bytes,
+ *    publishes, saves or recovers. It writes the bytes once more, from the
+ *    journal.
+ * So the flag pays where the same tensors change again later, as after a step
+ * of training. At most 16 commits wait: the 17th first makes them durable.
+ * The flag changes nothing where the commit publishes, on shards, on btrfs, and
+ * on network and FUSE storage: there ST_OK means that the file has the bytes,
+ * durably.
+ * While a commit waits, only libst may write to the file. A crash may take back
+ * what another program writes over these bytes, or recovery then answers
+ * ST_E_JOURNAL. The journal folder must stay beside the file.
+ * Statuses: ST_E_BUSY (a recovery or publish has the file for longer than the
+ * handle's lock_timeout_ms); ST_E_INTERRUPTED; ST_E_NEEDS_RECOVERY (a sync
+ * failed: nothing is lost, and the next st_open finishes it); ST_E_POISONED.
+ * Any thread. */
+st_status st_sync(st_file *file);
 
 /* ================================================================= saving */
 
@@ -1190,6 +1221,15 @@ typedef struct st_delta_apply_options {
 st_status st_delta_apply(const char *base, const char *delta,
                          const st_delta_apply_options *opts, st_plan *done);
 
+/* The same through a handle that was opened with ST_OPEN_READ_WRITE. It shows
+ * the result then, and other calls on it may go on meanwhile. With
+ * ST_TXN_JOURNAL_ONLY among the flags it answers when the journal is durable,
+ * and the file follows: see st_sync.
+ * Statuses: as st_delta_apply; ST_E_READ_ONLY; ST_E_POISONED; ST_E_FORKED. Any
+ * thread. */
+st_status st_apply_delta(st_file *file, const char *delta,
+                         const st_delta_apply_options *opts, st_plan *done);
+
 /* Fold n deltas, each made for what lies below it, into one new file, as
  * st_save writes it, also where the base is sharded (st_reshard cuts it up
  * again). Bytes are shared with base and deltas where the filesystem can and
@@ -1344,11 +1384,6 @@ st_status st_file_stats(const st_file *file, st_stats *out);
 
 /* Names that are taken. These functions are not there yet; they are listed so
  * that nothing above must change when they come.
- *
- *   A commit flag by which ST_OK means "durable in the journal", and the call
- *   that brings all such commits into the file:
- *     ST_TXN_JOURNAL_ONLY 16u
- *     st_status st_sync(st_file *file, const st_bulk_options *opts);
  *
  *   Calls that go on by themselves, with an eventfd to wait on:
  *     st_status st_op_submit(st_file *file, const struct st_op_request *what,

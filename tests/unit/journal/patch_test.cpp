@@ -72,7 +72,8 @@ class PatchTest : public testing::CrashScene {
     recorder.data_fd = data->fd();
     recorder.steps.clear();
     recorder.fails = fails;
-    auto done = apply_redo(*data, taken->folder->dir(), *taken->journal, pieces, *identity, flushes, control, there);
+    auto done = apply_redo(*data, taken->folder->dir(), *taken->journal, pieces, *identity, flushes, FileSync::now,
+                           control, there);
     recorder.fails = nullptr;
     return done;  // the journal is kept, as after a crash
   }
@@ -190,7 +191,7 @@ TEST_F(PatchTest, MemoryThatCannotBeReadAnyMoreIsMadeUpForByTheJournal) {
   ASSERT_NE(gone, MAP_FAILED);
   const Piece piece{b_at, *payload, gone};
   ASSERT_TRUE(apply_redo(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), flushes,
-                         {}, [] { return Result<void>(); }));
+                         FileSync::now, {}, [] { return Result<void>(); }));
   ::munmap(gone, 16384);
   EXPECT_TRUE(same_bytes(bytes_of(path), with({changes[1]})));
 }

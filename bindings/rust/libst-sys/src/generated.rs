@@ -419,6 +419,7 @@ pub const ST_TXN_COPY: u32 = 1;
 pub const ST_TXN_PUBLISH: u32 = 2;
 pub const ST_TXN_BREAK_LINKS: u32 = 4;
 pub const ST_TXN_NEW_NAMES: u32 = 8;
+pub const ST_TXN_JOURNAL_ONLY: u32 = 16;
 pub const ST_GRACE_DEFAULT: u32 = 0;
 pub const ST_GRACE_NONE: u32 = 4294967295;
 pub const ST_PLAN_NOTHING: u32 = 0;
@@ -555,6 +556,7 @@ extern "C" {
     pub fn st_txn_plan(txn: *mut st_txn, out: *mut st_plan) -> st_status;
     pub fn st_txn_commit(txn: *mut st_txn) -> st_status;
     pub fn st_txn_free(txn: *mut st_txn);
+    pub fn st_sync(file: *mut st_file) -> st_status;
     pub fn st_save(
         path: *const c_char,
         tensors: *const st_tensor,
@@ -632,6 +634,12 @@ extern "C" {
     ) -> st_status;
     pub fn st_delta_apply(
         base: *const c_char,
+        delta: *const c_char,
+        opts: *const st_delta_apply_options,
+        done: *mut st_plan,
+    ) -> st_status;
+    pub fn st_apply_delta(
+        file: *mut st_file,
         delta: *const c_char,
         opts: *const st_delta_apply_options,
         done: *mut st_plan,

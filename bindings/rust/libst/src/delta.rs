@@ -1,5 +1,6 @@
 //! Deltas: what makes one file of another, made, applied, and described. Folding them is in `save.rs`.
 
+use std::ffi::c_char;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use crate::callback::{self, CallProgressFn};
 use crate::error::check;
 use crate::info::sentence;
 use crate::options::{c_path, milliseconds, set};
-use crate::{sys, Plan, Progress, Result};
+use crate::{sys, File, Plan, Progress, Result};
 #[cfg(doc)]
 use crate::{Status, TransactionOptions};
 
@@ -162,21 +163,43 @@ impl<'a> Patch<'a> {
         self
     }
 
+    /// As [`TransactionOptions::journal_only`]; for [`Patch::run_on`] alone.
+    pub fn journal_only(mut self, journal_only: bool) -> Patch<'a> {
+        set(&mut self.c.flags, sys::ST_TXN_JOURNAL_ONLY, journal_only);
+        self
+    }
+
     /// Apply the delta.
     ///
     /// # Errors
     /// As [`patch()`].
-    pub fn run(mut self, base: impl AsRef<Path>, delta: impl AsRef<Path>) -> Result<Plan> {
-        let (base, delta) = (c_path(base.as_ref())?, c_path(delta.as_ref())?);
+    pub fn run(self, base: impl AsRef<Path>, delta: impl AsRef<Path>) -> Result<Plan> {
+        let base = c_path(base.as_ref())?;
+        // SAFETY: C strings, set-up options and a place for the plan; what they point at lives during the call.
+        self.apply(delta.as_ref(), |delta, c, plan| unsafe { sys::st_delta_apply(base.as_ptr(), delta, c, plan) })
+    }
+
+    /// Apply the delta through a file that is open for writing, which shows the result then.
+    ///
+    /// # Errors
+    /// As [`patch()`]; [`Status::ReadOnly`](crate::Status::ReadOnly).
+    pub fn run_on(self, file: &File, delta: impl AsRef<Path>) -> Result<Plan> {
+        // SAFETY: as above, and an open handle.
+        self.apply(delta.as_ref(), |delta, c, plan| unsafe { sys::st_apply_delta(file.handle().raw(), delta, c, plan) })
+    }
+
+    fn apply(
+        mut self,
+        delta: &Path,
+        call: impl FnOnce(*const c_char, *const sys::st_delta_apply_options, *mut sys::st_plan) -> sys::st_status,
+    ) -> Result<Plan> {
+        let delta = c_path(delta)?;
         let reverse = self.reverse.as_deref().map(c_path).transpose()?;
         let mut plan = sys::st_plan::default();
         let mut c = self.c;
         c.reverse = reverse.as_ref().map_or(null(), |path| path.as_ptr());
         (c.progress, c.progress_user) = callback::of_call(&mut self.progress);
-        callback::call(|| {
-            // SAFETY: C strings, set-up options and a place for the plan; what they point at lives during the call.
-            check(unsafe { sys::st_delta_apply(base.as_ptr(), delta.as_ptr(), &c, &mut plan) })
-        })?;
+        callback::call(|| check(call(delta.as_ptr(), &c, &mut plan)))?;
         Ok(Plan::of(&plan))
     }
 }

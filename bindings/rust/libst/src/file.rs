@@ -383,6 +383,28 @@ impl File {
         self.handle.call(|raw| unsafe { sys::st_refresh(raw) })
     }
 
+    /// Makes durable in the file what was committed with
+    /// [`journal_only`](crate::TransactionOptions::journal_only). Dropping the file does so, too, and the next commit of the
+    /// same bytes.
+    ///
+    /// # Errors
+    /// [`Status::Busy`] while another process recovers or publishes the file; [`Status::NeedsRecovery`] if a sync fails:
+    /// nothing is lost, and the next open finishes it; [`Status::Poisoned`].
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// # let file = libst::OpenOptions::new().write(true).open(&path)?;
+    /// let mut change = libst::TransactionOptions::new().journal_only(true).begin(&file)?;
+    /// change.update_bytes("b", &[1; 2])?;
+    /// change.commit()?; // durable: after a crash the next open finishes it
+    /// file.sync()?; // in the file, too
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn sync(&self) -> Result<()> {
+        // SAFETY: an open handle.
+        self.handle.call(|raw| unsafe { sys::st_sync(raw) })
+    }
+
     // ------------------------------------------------------------- observation
 
     /// What storage lies behind the file, how its data is reached, and why.

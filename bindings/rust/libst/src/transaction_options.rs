@@ -67,6 +67,14 @@ impl<'f> TransactionOptions<'f> {
         self
     }
 
+    /// The commit is durable, as ever, but by its journal alone, and takes one sync. The file has the new bytes at once,
+    /// and they are durable in it later: see [`File::sync`]. On shards, on storage that is not local, and where the commit
+    /// publishes it changes nothing.
+    pub fn journal_only(mut self, journal_only: bool) -> TransactionOptions<'f> {
+        set(&mut self.c.flags, sys::ST_TXN_JOURNAL_ONLY, journal_only);
+        self
+    }
+
     /// Gives shards that are rewritten new names, as in `model-00001-of-00004.g1.safetensors`, and leaves the old ones
     /// for so long: a process that has read the old index then finds all that it names, and the change takes one copy. The
     /// first such commit after that time removes them, or [`recover`](crate::recover()) at any time. Until then, what

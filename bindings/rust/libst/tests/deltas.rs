@@ -5,7 +5,7 @@ use std::path::Path;
 
 use libst::{
     diff, merge, patch, DeltaInfo, Diff, Dtype, File, Layout, OpenOptions, Patch, PlanKind, SaveOptions,
-    Status, TensorView, Verify,
+    Status, TensorView, TransactionOptions, Verify,
 };
 
 fn write(path: &Path, tensors: &[(&str, &[u8])], value: &str) {
@@ -67,6 +67,32 @@ fn a_delta_is_applied_undone_merged_and_laid_over() {
     assert_eq!(patch(&base, &delta).unwrap_err().status(), Status::DeltaBase);
     patch(&base, &back).unwrap();
     assert_eq!(opened(&base), before);
+
+    let file = OpenOptions::new().write(true).open(&base).unwrap();
+    Patch::new().run_on(&file, &delta).unwrap();
+    assert_eq!(held(&file), after);
+    let reader = OpenOptions::new().open(&base).unwrap();
+    assert_eq!(Patch::new().run_on(&reader, &back).unwrap_err().status(), Status::ReadOnly);
+    Patch::new().journal_only(true).run_on(&file, &back).unwrap();
+    assert_eq!(held(&file), before);
+    assert_eq!(Patch::new().journal_only(true).run(&base, &delta).unwrap_err().status(), Status::Unsupported);
+}
+
+#[test]
+fn what_is_committed_to_the_journal_is_seen_at_once_and_synced_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model");
+    write(&path, &[("a", &[1, 2, 3])], "v");
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    for n in [4, 5] {
+        let mut change = TransactionOptions::new().journal_only(true).begin(&file).unwrap();
+        change.update_bytes("a", &[n; 3]).unwrap();
+        change.commit().unwrap();
+        assert_eq!(opened(&path)[0].1, [n; 3]);
+    }
+    file.sync().unwrap();
+    drop(file);
+    assert_eq!(opened(&path)[0].1, [5; 3]);
 }
 
 #[test]
