@@ -1,8 +1,10 @@
 #include "file_scene.h"
 
 #include <filesystem>
+#include <iostream>
 #include <map>
 
+#include "diagnosis.h"
 #include "worker.h"
 
 namespace fs = std::filesystem;
@@ -238,7 +240,9 @@ void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) co
 }
 
 std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
-  const std::string &path = path_of(static_cast<uint32_t>(how));
+  const auto host = static_cast<uint32_t>(how);
+  const std::string &path = path_of(host);
+  const std::string journals = journals_beside(path);
   if (how == OpenAs::recoverer)
     if (const st_status status = recover_in_the_end(path); status != ST_OK)
       ledger.complain("when all writers were dead, " + said("st_recover", status));
@@ -256,7 +260,11 @@ std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
   std::vector<uint64_t> seen;
   for (uint32_t t = 0; t < tensors; ++t) {
     const auto version = read_version(file.get(), layout_, t);
-    if (!version) ledger.complain("when all writers were dead, tensor " + std::to_string(t) + " is no whole value");
+    if (!version) {
+      ledger.complain("when all writers were dead, tensor " + std::to_string(t) + " is no whole value");
+      const char *const names[] = {"reader", "writer", "recoverer", "lone"};
+      std::cerr << diagnosis(file.get(), ledger, {layout_, t, names[host], path, path_of(host + 1), journals});
+    }
     seen.push_back(version.value_or(0));
   }
   return seen;

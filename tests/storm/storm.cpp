@@ -52,6 +52,7 @@ struct Settings {
   uint64_t kills = 0, seconds = 20;  // whichever comes first; 0: no limit
   uint32_t writers = 8, readers = 2;
   uint64_t seed = std::random_device{}();
+  uint64_t chapter = 0;  // kills between two judgements; 0: 20 to 79
   bool shards = false, stay = false;
   std::string folder, other_host, trouble, stock_reader, python;
 };
@@ -149,7 +150,7 @@ class Storm {
 
     std::string wrong;
     while (wrong.empty() && !is_over()) {
-      const uint64_t until = kills_ + 20 + random_() % 60;
+      const uint64_t until = kills_ + (settings_.chapter ? settings_.chapter : 20 + random_() % 60);
       make_trouble();
       while (wrong.empty() && (trouble_ > 0 || (kills_ < until && !is_over()))) {
         kill_one();
@@ -401,6 +402,8 @@ Settings parse(int argc, char **argv) {
       s.kills = std::strtoull(value, nullptr, 10), s.seconds = 0;
     else if (option == "--seconds")
       s.seconds = std::strtoull(value, nullptr, 10);
+    else if (option == "--chapter")
+      s.chapter = std::strtoull(value, nullptr, 10);
     else if (option == "--writers")
       s.writers = static_cast<uint32_t>(std::atoi(value));
     else if (option == "--seed")
