@@ -30,7 +30,8 @@ std::optional<Bytes> stored(const std::string &path, uint64_t offset, uint64_t n
     ::close(fd);
     Bytes bytes;
     if (got > static_cast<ssize_t>(offset - from))
-      bytes.assign(memory + (offset - from), memory + std::min<uint64_t>(static_cast<uint64_t>(got), offset - from + n));
+      bytes.assign(memory + (offset - from),
+                   memory + std::min<uint64_t>(static_cast<uint64_t>(got), offset - from + n));
     ::operator delete (memory, std::align_val_t{page});
     if (got >= 0) return bytes;
   }
@@ -71,8 +72,8 @@ std::string read_as(const std::string &how, const std::optional<Bytes> &bytes, u
 void keep(const std::string &path) {
   const char *const to = std::getenv("STORM_KEEPS");
   if (!to || !*to) return;
-  const fs::path folder = fs::path(to) / (fs::path(path).parent_path().filename().string() + "-" +
-                                          std::to_string(::getpid()));
+  const fs::path folder =
+      fs::path(to) / (fs::path(path).parent_path().filename().string() + "-" + std::to_string(::getpid()));
   std::error_code ignored;
   fs::create_directories(folder, ignored);
   fs::copy(path, folder / "file", ignored);

@@ -17,9 +17,9 @@ std::string journals_beside(const std::string &path);
 struct TornTensor {
   const Layout &layout;
   uint32_t tensor;
-  std::string judge;              // what it opened the file as
-  std::string here, elsewhere;    // the file, as the judge's host and as another one sees it; the same: there is none
-  const std::string &journals;    // before the judge opened
+  std::string judge;            // what it opened the file as
+  std::string here, elsewhere;  // the file, as the judge's host and as another one sees it; the same: there is none
+  const std::string &journals;  // before the judge opened
 };
 // Reads it in every other way, now and when it has been recovered; and keeps a copy of the journals in the folder that
 // STORM_KEEPS names.

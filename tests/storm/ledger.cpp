@@ -102,8 +102,8 @@ std::string Ledger::last_of(uint32_t tensor) const {
                                     : ", under way";
     text += "\n";
   }
-  return text + "  before these the chapter began" + (tensor < seen_count_ ? " with " + std::to_string(seen_[tensor]) : "") +
-         "\n";
+  return text + "  before these the chapter began" +
+         (tensor < seen_count_ ? " with " + std::to_string(seen_[tensor]) : "") + "\n";
 }
 
 }  // namespace st::testing
