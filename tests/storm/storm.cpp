@@ -297,19 +297,23 @@ class Storm {
   std::string await_locks_of_the_dead() const {
     if (settings_.other_host.empty()) return {};
     const auto begin = Clock::now();
-    std::error_code gone;
-    for (const auto &entry : fs::recursive_directory_iterator(fs::path(scene_.path()).parent_path(), gone)) {
-      const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-      if (fd < 0) continue;
-      auto is_locked = [fd] {
-        struct flock lock = {};
-        lock.l_type = F_WRLCK, lock.l_whence = SEEK_SET;
-        return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-      };
-      bool held = entry.is_regular_file(gone) && is_locked();
-      for (; held && Clock::now() - begin < longest_patience; held = is_locked()) ::usleep(1000);
-      ::close(fd);
-      if (held) return entry.path().string();
+    const fs::path folder = fs::path(scene_.path()).parent_path();
+    // A reader may remove a journal amid the listing. Then it is listed anew.
+    for (std::error_code error = std::make_error_code(std::errc::interrupted); error;) {
+      error.clear();
+      for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+        const int fd = ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd < 0) continue;
+        auto is_locked = [fd] {
+          struct flock lock = {};
+          lock.l_type = F_WRLCK, lock.l_whence = SEEK_SET;
+          return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+        };
+        bool held = is_locked();
+        for (; held && Clock::now() - begin < longest_patience; held = is_locked()) ::usleep(1000);
+        ::close(fd);
+        if (held) return at->path().string();
+      }
     }
     return {};
   }
