@@ -11,8 +11,6 @@
 #include <new>
 #include <vector>
 
-#include "scene.h"
-
 namespace fs = std::filesystem;
 
 namespace st::testing {
@@ -161,7 +159,7 @@ std::string journals_beside(const std::string &path) {
 std::string diagnosis(st_file *file, const Ledger &ledger, const TornTensor &torn) {
   const Layout &layout = torn.layout;
   const uint32_t t = torn.tensor;
-  const uint64_t size = layout.size(t), offset = layout.offset(t);
+  const uint64_t size = layout.size(t);
   std::string text = "tensor " + std::to_string(t) + " of " + torn.here + ", opened as " + torn.judge + "\n";
   auto by_handle = [&](const std::string &how) {
     Bytes bytes(size);
@@ -170,9 +168,10 @@ std::string diagnosis(st_file *file, const Ledger &ledger, const TornTensor &tor
   };
   auto by_all = [&](const std::string &when) {
     by_handle(when + ", by the handle");
-    text += read_as(when + ", past the cache", stored(torn.here, offset, size), t, size);
+    if (!torn.offset) return;
+    text += read_as(when + ", past the cache", stored(torn.here, *torn.offset, size), t, size);
     if (torn.elsewhere != torn.here)
-      text += read_as(when + ", past the cache of the other host", stored(torn.elsewhere, offset, size), t, size);
+      text += read_as(when + ", past the cache of the other host", stored(torn.elsewhere, *torn.offset, size), t, size);
   };
   by_all("at once");
   keep(torn.here);

@@ -266,8 +266,8 @@ std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
     const auto version = read_version(file.get(), layout_, t);
     if (!version) {
       ledger.complain("when all writers were dead, tensor " + std::to_string(t) + " is no whole value");
-      const char *const names[] = {"reader", "writer", "recoverer", "lone"};
-      std::cerr << diagnosis(file.get(), ledger, {layout_, t, names[host], path, path_of(host + 1), journals});
+      std::cerr << diagnosis(file.get(), ledger,
+                             {layout_, t, layout_.offset(t), name_of(how), path, path_of(host + 1), journals});
     }
     seen.push_back(version.value_or(0));
   }

@@ -7,9 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <random>
 #include <set>
 #include <utility>
+
+#include "diagnosis.h"
 
 namespace fs = std::filesystem;
 
@@ -155,7 +158,13 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
   for (uint32_t t = 0; t < tensors; ++t) {
     const auto version = read_version(file.get(), layout_, t);
     st_tensor found = {};
-    if (!version) wrong("tensor " + std::to_string(t) + " is no whole value");
+    if (!version) {
+      wrong("tensor " + std::to_string(t) + " is no whole value");
+      const uint32_t s = shard_of(t);
+      std::cerr << diagnosis(file.get(), ledger,
+                             {layout_, t, std::nullopt, name_of(how), shard_of_host(here, s),
+                              shard_of_host(here + 1, s), journals_beside(shard_of_host(here, s))});
+    }
     if (st_get(file.get(), layout_.name(t), ST_NTS, &found) != ST_OK || found.shard != shard_of(t))
       wrong("tensor " + std::to_string(t) + " is not in its shard");
     seen.push_back(version.value_or(0));
