@@ -83,8 +83,9 @@ Result<std::unique_ptr<Snapshot>> DataFile::look(bool follows) {
   return os::while_stale([this, follows]() -> Result<std::unique_ptr<Snapshot>> {
     struct stat identity;
     ST_TRY(auto file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity));
-    ST_TRY(auto clean, recover_if_needed(identity));
-    auto snapshot = take(std::move(file), clean ? &identity : nullptr, follows);
+    ST_TRY(auto met, recover_if_needed(identity));
+    // Another host may have finished what this one met; pages that were remembered meanwhile are half of a change.
+    auto snapshot = take(std::move(file), met == Met::nothing ? &identity : nullptr, follows || met == Met::hot);
     if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
     return snapshot;
   });
@@ -98,7 +99,7 @@ Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct sta
     identity = &now;
   }
   const os::Filesystem filesystem = at_.filesystem(file, *identity);
-  if (follows && at_.has_other_hosts(*identity)) file.read_past_cache();
+  if (follows) file.read_past_cache(at_.how_to_read(*identity));
   return Snapshot::take(std::move(file), *identity, {options_.map, follows, &filesystem, options_.log});
 }
 
@@ -137,21 +138,20 @@ HeldSnapshot DataFile::adopt(std::unique_ptr<Snapshot> snapshot) {
 }
 
 // Before the header is believed, what a crashed writer had promised is kept.
-// Whether there was no journal, so that nothing has touched the file.
-Result<bool> DataFile::recover_if_needed(const struct stat &identity) {
+Result<DataFile::Met> DataFile::recover_if_needed(const struct stat &identity) {
   ST_TRY(auto folder, write::Folder::open(at_, identity, options_.log));
-  if (!folder) return true;
+  if (!folder) return Met::nothing;
   ST_TRY(auto journals, write::find_hot_journals(*folder, identity));
-  if (!journals.committed && !options_.writable) return false;
+  if (!journals.committed && !options_.writable) return Met::journals;
   if (!journals.committed && !journals.idle) {
     write::Folder::remove_if_empty(at_);
-    return false;
+    return Met::journals;
   }
   const Control control = this->control();
   // Rubbish is removed only if nobody is in the way.
   auto recovered = recover({journals.committed ? options_.lock_timeout_ms : 0, &control, &counters_.lock_waits});
   if (!recovered && journals.committed) return Failure(std::move(recovered.error()));
-  return false;
+  return journals.committed ? Met::hot : Met::journals;
 }
 
 Result<void> DataFile::recover(const os::LockWait &wait) {

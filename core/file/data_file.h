@@ -215,7 +215,9 @@ class DataFile {
   }
   Result<std::unique_ptr<Snapshot>> look(bool follows);
   void end_writing() noexcept;
-  Result<bool> recover_if_needed(const struct stat &identity);
+  // What lay beside the file. Without any journal nothing has touched it.
+  enum class Met { nothing, journals, hot };
+  Result<Met> recover_if_needed(const struct stat &identity);
 
   std::shared_ptr<os::SourceEnv> source_;  // what env_ is, if it is no file; outlives the snapshots
   os::Env &env_;

@@ -29,6 +29,8 @@ Result<bool> claim(const Folder &folder, std::string *name, Found &found) {
   auto renamed = rename_in(dir, *name, taken);
   if (!renamed || !*renamed) return renamed;
   name->swap(taken);
+  // A client may remember how large it was, and that it had no bytes yet: so it asks for the name once more.
+  dir.env().renew_name(dir.fd(), name->c_str());
   ST_TRY(read_state(found));
   if (!is_of_several(found)) return true;
   name->swap(taken);

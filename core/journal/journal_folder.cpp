@@ -35,8 +35,8 @@ Verdict trust(const struct stat &s, const struct stat &data, uid_t self) {
 Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
   os::Env &env = file.env();
   const os::Location at = folder_of(file);
-  const bool has_other_hosts = file.has_other_hosts(data);
-  if (has_other_hosts) at.renew();
+  const os::PastCache how = file.how_to_read(data);
+  if (how != os::PastCache::no) at.renew();
   auto dir = open_dir(at);
   if (!dir && is_gone(dir.error())) return std::nullopt;
   Verdict verdict = Verdict::good();
@@ -45,7 +45,7 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
     verdict = Verdict::bad("it is no folder");
   } else {
     ST_TRY(auto s, dir->stat());
-    if (has_other_hosts) dir->read_past_cache();
+    dir->read_past_cache(how);
     verdict = trust(s, data, env.geteuid());
   }
   if (verdict.is_good()) {
@@ -77,7 +77,7 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
     return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
                 "; remove it, or move the file to a folder of your own");
 
-  if (file.has_other_hosts(data)) dir->read_past_cache();
+  dir->read_past_cache(file.how_to_read(data));
   if (made == 0) open_to_readers(*dir, data);
   // Durable even if somebody else made it: its maker may not have come to this yet.
   ST_TRY(file.folder()->sync());

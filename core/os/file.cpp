@@ -44,7 +44,7 @@ void File::close() {
 }
 
 Result<size_t> File::read_up_to(void *buffer, size_t n, uint64_t offset) const {
-  return past_cache_ ? read_stored(buffer, n, offset) : read_remembered(buffer, n, offset);
+  return reads_past_cache() ? read_stored(buffer, n, offset) : read_remembered(buffer, n, offset);
 }
 
 Result<size_t> File::read_remembered(void *buffer, size_t n, uint64_t offset) const {
@@ -80,7 +80,7 @@ Failure File::ends_at(uint64_t offset) const {
 
 Result<void> File::read_parts(std::span<struct iovec> parts, uint64_t offset) const {
   constexpr size_t most_parts = 1024;  // of one call: IOV_MAX
-  for (; past_cache_ && !parts.empty(); parts = parts.subspan(1)) {
+  for (; reads_past_cache() && !parts.empty(); parts = parts.subspan(1)) {
     ST_TRY(read(parts.front().iov_base, parts.front().iov_len, offset));
     offset += parts.front().iov_len;
   }
@@ -146,9 +146,9 @@ Result<void> File::sync() const {
 
 Result<struct stat> File::stat() const {
   struct stat s;
-  int r = past_cache_ ? env_->fstat_synced(fd_, &s) : env_->fstat(fd_, &s);
+  int r = reads_past_cache() ? env_->fstat_synced(fd_, &s) : env_->fstat(fd_, &s);
   // Kernels before 4.11, and some sandboxes, cannot ask the storage: then what this one remembers.
-  if (past_cache_ && (r == -ENOSYS || r == -EPERM)) r = env_->fstat(fd_, &s);
+  if (reads_past_cache() && (r == -ENOSYS || r == -EPERM)) r = env_->fstat(fd_, &s);
   // Only a server answers that of an open file: somebody has replaced or removed it there.
   if (r == -ENOENT) return Failure(error(ESTALE, "stat"));
   if (r < 0) return Failure(error(-r, "stat"));

@@ -31,6 +31,13 @@ auto while_stale(Look look) {
   return r;
 }
 
+// How a file is read past the cache of this kernel.
+enum class PastCache {
+  no,
+  by_one,  // descriptor, which it keeps for that
+  anew,    // each time by another one: what was read through a descriptor may be answered again
+};
+
 class File {
  public:
   File() = default;
@@ -66,11 +73,11 @@ class File {
 
   // From now on reads and stat() ask the storage, and not what this kernel remembers of it: other hosts may have
   // changed it since. How: past_cache.cpp.
-  void read_past_cache() { past_cache_ = true; }
+  void read_past_cache(PastCache how) { past_cache_ = how; }
   void read_like(const File &other) { past_cache_ = other.past_cache_; }
   // Again as usual.
-  void read_through_cache() { past_cache_ = false; }
-  bool reads_past_cache() const { return past_cache_; }
+  void read_through_cache() { past_cache_ = PastCache::no; }
+  bool reads_past_cache() const { return past_cache_ != PastCache::no; }
 
   // As many bytes as there are, up to n.
   Result<size_t> read_up_to(void *buffer, size_t n, uint64_t offset) const;
@@ -93,6 +100,7 @@ class File {
  private:
   Failure ends_at(uint64_t offset) const;
   Failure cannot_read(int err, uint64_t offset) const;
+  int open_direct() const;
   int direct() const;
   Result<size_t> read_stored(void *buffer, size_t n, uint64_t offset) const;
   Result<size_t> read_remembered(void *buffer, size_t n, uint64_t offset) const;
@@ -108,7 +116,7 @@ class File {
 
   Env *env_ = nullptr;
   int fd_ = -1;
-  bool past_cache_ = false;
+  PastCache past_cache_ = PastCache::no;
   mutable std::atomic<int> direct_ = not_tried;  // a descriptor of the same file, for O_DIRECT
   std::string path_;
 };

@@ -152,6 +152,10 @@ bool keeps_stale_pages(std::string_view type) {
   return type == "fuse.glusterfs" || type == "fuse.ceph-fuse";
 }
 
+bool keeps_what_was_read(std::string_view type) {
+  return (type == "fuse" || type.starts_with("fuse.")) && !keeps_stale_pages(type);
+}
+
 Storage storage_of_type(std::string_view type) {
   const auto *found =
       std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return c.type == type; });

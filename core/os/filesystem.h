@@ -39,6 +39,10 @@ bool may_have_other_hosts(Storage);
 // Is it known that the kernel keeps pages there that another host has changed, also over a new open? Pure.
 bool keeps_stale_pages(std::string_view type);
 
+// May a client there, a process of FUSE, have a cache of its own, which O_DIRECT does not pass? MooseFS keeps for a
+// minute what was read through a descriptor, and hears of other hosts' changes a little late. Pure.
+bool keeps_what_was_read(std::string_view type);
+
 // The class of a filesystem type as in the mount table. Pure.
 Storage storage_of_type(std::string_view type);
 

@@ -104,7 +104,9 @@ class Location {
   // The storage of a file here. Asked once, if all files of the folder lie on one mount.
   Filesystem filesystem(const File &file, const struct stat &s) const;
   // May other hosts change it? Costs no system call where it lies on a disk of this machine.
-  bool has_other_hosts(const struct stat &s) const;
+  bool has_other_hosts(const struct stat &s) const { return how_to_read(s) != PastCache::no; }
+  // And so how its bytes are to be asked for, if a decision rests on them.
+  PastCache how_to_read(const struct stat &s) const;
   // Then `file`, which was opened here, is read past this kernel's cache, and `s` is looked up anew. Status of ESTALE
   // if the name leads to another by now.
   Result<void> read_past_cache(File *file, struct stat *s) const;
@@ -113,6 +115,7 @@ class Location {
 
  private:
   Location(std::shared_ptr<const Directory> folder, std::string name, const std::string &given);
+  static PastCache how_to_read(const Filesystem &filesystem);
   bool is_led_to_at_once() const;
   Result<bool> is_led_to() const;
 

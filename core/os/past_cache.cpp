@@ -25,12 +25,16 @@ struct Aligned {
 }  // namespace
 
 // A descriptor of its own, as this one is also written through. Any thread.
+int File::open_direct() const {
+  const std::string itself = text("/proc/self/fd/", fd_);
+  const int opened = repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), O_RDONLY | O_DIRECT, 0); });
+  return opened < 0 ? refused : opened;
+}
+
 int File::direct() const {
   int known = direct_.load(std::memory_order_acquire);
   if (known != not_tried) return known;
-  const std::string itself = text("/proc/self/fd/", fd_);
-  int opened = repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), O_RDONLY | O_DIRECT, 0); });
-  if (opened < 0) opened = refused;
+  const int opened = open_direct();
   if (direct_.compare_exchange_strong(known, opened, std::memory_order_acq_rel)) return opened;
   if (opened >= 0) env_->close(opened);
   return known;
@@ -38,7 +42,16 @@ int File::direct() const {
 
 Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const {
   if (n == 0) return size_t{0};
-  const int fd = direct();
+  const bool anew = past_cache_ == PastCache::anew;
+  int fd = anew ? open_direct() : direct();
+  struct CloseOwn {
+    ~CloseOwn() {
+      if (anew && fd >= 0) env.close(fd);
+    }
+    Env &env;
+    const bool anew;
+    const int &fd;
+  } close_own{*env_, anew, fd};
   size_t done = 0;
   if (fd >= 0) {
     const uint64_t span = round_up(offset + n, alignment) - round_down(offset, alignment);
@@ -53,6 +66,10 @@ Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const 
         // The end; but some kernels go by the size that they remember.
         ST_TRY(auto s, stat());
         if (std::exchange(looked, true) || static_cast<uint64_t>(s.st_size) <= at) return done;
+        if (anew) {
+          env_->close(fd);
+          if (fd = open_direct(); fd < 0) break;
+        }
         continue;
       }
       looked = false;
@@ -80,11 +97,15 @@ Filesystem Location::filesystem(const File &file, const struct stat &s) const {
 }
 
 // A disk has a device number; what is mounted without one has 0 there.
-bool Location::has_other_hosts(const struct stat &s) const {
-  if (major(s.st_dev) != 0) return false;
+PastCache Location::how_to_read(const struct stat &s) const {
+  if (major(s.st_dev) != 0) return PastCache::no;
   const Directory::Known *known = folder_->known_.load(std::memory_order_acquire);
-  const bool knows = known && known->dev == s.st_dev;
-  return may_have_other_hosts(knows ? known->filesystem.storage : probe_filesystem(folder_->file_).storage);
+  return how_to_read(known && known->dev == s.st_dev ? known->filesystem : probe_filesystem(folder_->file_));
+}
+
+PastCache Location::how_to_read(const Filesystem &filesystem) {
+  if (!may_have_other_hosts(filesystem.storage)) return PastCache::no;
+  return keeps_what_was_read(filesystem.type) ? PastCache::anew : PastCache::by_one;
 }
 
 void Location::renew() const {
@@ -92,8 +113,9 @@ void Location::renew() const {
 }
 
 Result<void> Location::read_past_cache(File *file, struct stat *s) const {
-  if (major(s->st_dev) != 0 || !may_have_other_hosts(filesystem(*file, *s).storage)) return {};
-  file->read_past_cache();
+  const PastCache how = major(s->st_dev) != 0 ? PastCache::no : how_to_read(filesystem(*file, *s));
+  if (how == PastCache::no) return {};
+  file->read_past_cache(how);
   ST_TRY(*s, file->stat());
   // It may have been opened by a name that led there once.
   renew();

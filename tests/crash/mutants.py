@@ -118,7 +118,7 @@ SYNC_DATA = "  if (auto synced = data.sync_data(); !synced) return Failed({std::
 # fmt: off
 MUTANTS = [
     # syncs
-    Mutant("hosts: a shared file read through the cache", PAST_CACHE, "  file->read_past_cache();\n", "", rule="STALE_READ"),
+    Mutant("hosts: a shared file read through the cache", PAST_CACHE, "  file->read_past_cache(how);\n", "", rule="STALE_READ"),
     Mutant("hosts: journals read through the cache", FOLDER_H,
            " journal->read_like(dir_); ", " static_cast<void>(journal); ", rule="STALE_LOOK"),
     Mutant("hosts: names believed from the cache", PAST_CACHE, "  env().renew_name(dir(), name_.c_str());\n", ""),
@@ -128,6 +128,10 @@ MUTANTS = [
     Mutant("hosts: what another host took is staged anew under lost locks", STAGING,
            "  if (there || staged.journal.journal->file().reads_past_cache()) return there;\n", "  if (there) return there;\n"),
     Mutant("hosts: a refresh believes the cache", "core/file/data_file.cpp", "look(true)", "look(false)"),
+    Mutant("hosts: a client is asked through a descriptor that it has read for before", PAST_CACHE,
+           "const bool anew = past_cache_ == PastCache::anew;", "const bool anew = false;"),
+    Mutant("hosts: a reader that met a hot journal believes the cache", "core/file/data_file.cpp",
+           "follows || met == Met::hot", "follows"),
     Mutant("hosts: a journal is asked for by a name that is remembered", CLAIM,
            "  if (opened.reads_past_cache()) env.renew_name(folder, name.c_str());\n", "", rule="NO_FENCE"),
     Mutant("hosts: a journal is acted on under its writer's name", CLAIM,
@@ -141,8 +145,8 @@ MUTANTS = [
            "const bool stands = journal.file().reads_past_cache() || journal", "const bool stands = journal", rule="TAKEN_BACK"),
     Mutant("hosts: a parked journal is used again without a question", FOLDER,
            "    if (taken.journal && check_beside(taken)) return taken;\n", "    if (taken.journal) return taken;\n", rule="REUSED_BLINDLY"),
-    Mutant("hosts: a size is believed from the cache", "core/os/file.cpp", "past_cache_ ? env_->fstat_synced(fd_, &s)", "past_cache_ ? env_->fstat(fd_, &s)"),
-    Mutant("hosts: a folder of journals is believed from the cache", FOLDER, "  if (has_other_hosts) at.renew();\n", ""),
+    Mutant("hosts: a size is believed from the cache", "core/os/file.cpp", "reads_past_cache() ? env_->fstat_synced(fd_, &s)", "reads_past_cache() ? env_->fstat(fd_, &s)"),
+    Mutant("hosts: a folder of journals is believed from the cache", FOLDER, "  if (how != os::PastCache::no) at.renew();\n", ""),
     Mutant("hosts: what leads elsewhere by now is not looked at again", EXCLUSIVE, "    if (!replaced) return locked;\n", "    static_cast<void>(replaced);\n    return locked;\n"),
     Mutant("hosts: a journal does not tell before its record whose bytes it is on", JOURNAL,
            "  if (file_.reads_past_cache()) ST_TRY(announce());\n", ""),

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -132,6 +133,8 @@ def _storms(count, kills, seed, *words):
     if not STORM.exists():
         pytest.skip("needs tests/storm/storm of the build tree")
     environment = {**os.environ, "LD_LIBRARY_PATH": str(st_abi.LIBRARY.parent)}
+    # The rig does not outlive the test; what a judge did not understand does.
+    environment.setdefault("STORM_KEEPS", str(Path(tempfile.gettempdir()) / "libst-storms"))
     with ExitStack() as stack:
         storms = []
         for i in range(count):

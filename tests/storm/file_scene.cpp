@@ -1,8 +1,10 @@
 #include "file_scene.h"
 
 #include <filesystem>
+#include <iostream>
 #include <map>
 
+#include "diagnosis.h"
 #include "worker.h"
 
 namespace fs = std::filesystem;
@@ -246,7 +248,9 @@ void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) co
 }
 
 std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
-  const std::string &path = path_of(static_cast<uint32_t>(how));
+  const auto host = static_cast<uint32_t>(how);
+  const std::string &path = path_of(host);
+  const std::string journals = journals_beside(path);
   if (how == OpenAs::recoverer)
     if (const st_status status = recover_in_the_end(path); status != ST_OK)
       ledger.complain("when all writers were dead, " + said("st_recover", status));
@@ -258,13 +262,21 @@ std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
     ledger.complain("when all writers were dead, " + said("st_open", status));
     return {};
   }
+  // A reader that only opens may see old pages of its host: core/README.md, "What another host sees".
+  if (has_other_hosts())
+    if (status = st_refresh(file.get()); status != ST_OK)
+      ledger.complain("when all writers were dead, " + said("st_refresh", status));
   auto stats = sized<st_stats>();
   st_file_stats(file.get(), &stats);
   ledger.recoveries += stats.recoveries;
   std::vector<uint64_t> seen;
   for (uint32_t t = 0; t < tensors; ++t) {
     const auto version = read_version(file.get(), layout_, t);
-    if (!version) ledger.complain("when all writers were dead, tensor " + std::to_string(t) + " is no whole value");
+    if (!version) {
+      ledger.complain("when all writers were dead, tensor " + std::to_string(t) + " is no whole value");
+      std::cerr << diagnosis(file.get(), ledger,
+                             {layout_, t, layout_.offset(t), name_of(how), path, path_of(host + 1), journals});
+    }
     seen.push_back(version.value_or(0));
   }
   return seen;

@@ -22,6 +22,7 @@ class FileScene final : public Scene {
   const std::string &path_of(uint32_t one) const { return one % 2 ? elsewhere_ : path_; }
   // A worker's own folder, for files that it does not share.
   std::string work_folder(uint32_t worker) const { return path_of(worker) + ".work-" + std::to_string(worker); }
+  bool has_other_hosts() const { return path_ != elsewhere_; }
   uint32_t cells() const override { return tensors; }
   std::vector<uint32_t> groups() const override;
   void make() const override { layout_.write(path_); }

@@ -28,6 +28,7 @@ void Ledger::intend(uint32_t worker, uint64_t version, uint32_t tensors, std::op
   Entry &e = entry(version);
   e.shows = brings_back.value_or(version);
   e.tensors = tensors;
+  e.worker = worker;
   e.start = clock_.fetch_add(1);
   workers_[worker].version = version;
   e.state = intended;
@@ -51,6 +52,7 @@ void Ledger::bury(uint32_t worker) {
   Entry &e = entry(version);
   if (e.state != intended) return;
   e.end = clock_.fetch_add(1);
+  e.at = w.doing.load();
   e.state = buried;
 }
 
@@ -80,8 +82,28 @@ void Ledger::start_over(const std::vector<uint64_t> &seen) {
 
 std::string Ledger::described(uint32_t worker) const {
   const Worker &w = workers_[worker];
-  return std::string(reinterpret_cast<const char *>(address(anchor) + w.doing)) + ", version " +
-         std::to_string(w.version);
+  return std::string(text_at(w.doing)) + ", version " + std::to_string(w.version);
+}
+
+std::string Ledger::last_of(uint32_t tensor) const {
+  constexpr size_t most = 8;
+  std::string text;
+  size_t told = 0;
+  for (uint64_t v = next_version_; v-- > first_version_ && told < most;) {
+    const Entry &e = entries()[v];
+    if (e.state == unused || !(e.tensors >> tensor & 1)) continue;
+    ++told;
+    text += "  " + std::to_string(e.start) + " to " + std::to_string(e.end) + ": worker " + std::to_string(e.worker) +
+            ", version " + std::to_string(v);
+    if (e.shows != v) text += ", brings back " + std::to_string(e.shows);
+    text += e.state == acknowledged ? ", acknowledged"
+            : e.state == refused    ? ", refused"
+            : e.state == buried     ? std::string(", killed at ") + text_at(e.at)
+                                    : ", under way";
+    text += "\n";
+  }
+  return text + "  before these the chapter began" +
+         (tensor < seen_count_ ? " with " + std::to_string(seen_[tensor]) : "") + "\n";
 }
 
 }  // namespace st::testing

@@ -62,12 +62,15 @@ class Ledger {
   bool has_complaint() const { return complained_.load() == 2; }
   std::string complaint() const { return complaint_; }
   std::string described(uint32_t worker) const;
+  // The last that came to a tensor, for a judge that does not understand what it holds.
+  std::string last_of(uint32_t tensor) const;
 
  private:
   enum State : uint32_t { unused, intended, acknowledged, refused, buried };
   struct Entry {
     std::atomic<uint64_t> start, end, shows;
-    std::atomic<uint32_t> tensors, state;
+    std::atomic<uintptr_t> at;  // what its worker was at when it was buried, as in Worker
+    std::atomic<uint32_t> tensors, state, worker;
   };
   struct Worker {
     std::atomic<uint64_t> version;  // under way; 0: none
@@ -77,6 +80,9 @@ class Ledger {
 
   static const char anchor[];
   static uintptr_t address(const char *text) { return reinterpret_cast<uintptr_t>(text); }
+  static const char *text_at(uintptr_t from_anchor) {
+    return reinterpret_cast<const char *>(address(anchor) + from_anchor);
+  }
 
   Ledger() = default;
   Entry *entries() {

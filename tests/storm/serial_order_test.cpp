@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "diagnosis.h"
 #include "ledger.h"
 #include "tensor_file.h"
 
@@ -132,4 +133,35 @@ TEST(Value, OfAStepTellsItsGroundAndHalfAStep) {
   }
   EXPECT_GT(changed, 20u);
   EXPECT_LT(changed, size / 8 / 20);
+}
+
+TEST(Value, EachOfItsSectorsTellsWhatItIsOf) {
+  constexpr uint32_t size = 131071, sector = 512;
+  Bytes bytes(size);
+  fill(bytes, 11, Value{812, 640});
+  EXPECT_EQ(stamps(bytes, 11), "  sectors 0 to 255: 812 on 640\n");
+  Bytes other(size);
+  fill(other, 11, Value{790, 640});
+  std::copy(&other[64 * sector], &other[96 * sector], &bytes[64 * sector]);  // by the step's words
+  std::fill(&bytes[200 * sector], &bytes[201 * sector], std::byte{0xEE});
+  const std::string told = stamps(bytes, 11);
+  EXPECT_NE(told.find("812 on 640\n"), std::string::npos) << told;
+  EXPECT_NE(told.find("790 on 640\n"), std::string::npos) << told;
+  EXPECT_NE(told.find("  sectors 200 to 200: a mix\n"), std::string::npos) << told;
+}
+
+TEST(LedgerTest, TellsWhatCameToATensorLast) {
+  const std::unique_ptr<void, decltype(&std::free)> memory(std::calloc(Ledger::bytes(), 1), &std::free);
+  Ledger &ledger = Ledger::make(memory.get());
+  ledger.start_over({0, 0});
+  const uint64_t first = ledger.take_version(), second = ledger.take_version();
+  ledger.intend(0, first, 1);
+  ledger.acknowledge(first);
+  ledger.doing(1, "a test");
+  ledger.intend(1, second, 3, first);
+  ledger.bury(1);
+  EXPECT_EQ(ledger.last_of(0),
+            "  3 to 4: worker 1, version 2, brings back 1, killed at a test\n"
+            "  1 to 2: worker 0, version 1, acknowledged\n"
+            "  before these the chapter began with 0\n");
 }

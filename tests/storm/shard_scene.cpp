@@ -7,9 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <random>
 #include <set>
 #include <utility>
+
+#include "diagnosis.h"
 
 namespace fs = std::filesystem;
 
@@ -148,11 +151,20 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
   const FileHandle file = open_file(
       path_of(here), open_options(how == OpenAs::writer ? ST_OPEN_READ_WRITE : 0, ST_TIMEOUT_FOREVER), &status);
   if (!file) return wrong(said("st_open", status)), std::vector<uint64_t>();
+  // A reader that only opens may see old pages of its host: core/README.md, "What another host sees".
+  if (hosts_[0].folder != hosts_[1].folder)
+    if (status = st_refresh(file.get()); status != ST_OK) wrong(said("st_refresh", status));
   std::vector<uint64_t> seen;
   for (uint32_t t = 0; t < tensors; ++t) {
     const auto version = read_version(file.get(), layout_, t);
     st_tensor found = {};
-    if (!version) wrong("tensor " + std::to_string(t) + " is no whole value");
+    if (!version) {
+      wrong("tensor " + std::to_string(t) + " is no whole value");
+      const uint32_t s = shard_of(t);
+      std::cerr << diagnosis(file.get(), ledger,
+                             {layout_, t, std::nullopt, name_of(how), shard_of_host(here, s),
+                              shard_of_host(here + 1, s), journals_beside(shard_of_host(here, s))});
+    }
     if (st_get(file.get(), layout_.name(t), ST_NTS, &found) != ST_OK || found.shard != shard_of(t))
       wrong("tensor " + std::to_string(t) + " is not in its shard");
     seen.push_back(version.value_or(0));

@@ -27,9 +27,30 @@ uint64_t word(uint64_t i, uint32_t tensor, Value value) {
   return x ^ (x >> 31);
 }
 
-constexpr size_t word_bytes = sizeof(uint64_t);
+// Back from y = x ^ (x >> n), for n of 21 and more.
+uint64_t unshifted(uint64_t y, int n) {
+  return y ^ (y >> n) ^ (y >> 2 * n) ^ (3 * n < 64 ? y >> 3 * n : 0);
+}
+
+// What is multiplied by the odd number `a` is multiplied back by this.
+constexpr uint64_t inverse(uint64_t a) {
+  uint64_t x = a;  // right in three bits; each round doubles them
+  for (int i = 0; i < 5; ++i) x *= 2 - a * x;
+  return x;
+}
 
 }  // namespace
+
+bool is_changed_by_step(uint64_t i) {
+  return i == 0 || (i > 1 && changes(i));
+}
+
+uint64_t version_of_word(uint64_t word, uint64_t i, uint32_t tensor) {
+  if (i < 2) return word;
+  uint64_t x = unshifted(word, 31) * inverse(0x94D049BB133111EBu);
+  x = unshifted(x, 27) * inverse(0xBF58476D1CE4E5B9u);
+  return (unshifted(x, 30) - i - (uint64_t{tensor} << 40)) * inverse(0x9E3779B97F4A7C15u);
+}
 
 void fill(std::span<std::byte> bytes, uint32_t tensor, Value value) {
   for (size_t at = 0; at < bytes.size(); at += word_bytes) {

@@ -31,6 +31,10 @@ inline void fill(std::span<std::byte> bytes, uint32_t tensor, uint64_t version) 
 // What these bytes are; nothing if a single byte is not of it.
 std::optional<Value> value_of(std::span<const std::byte> bytes, uint32_t tensor);
 std::optional<uint64_t> version_of(std::span<const std::byte> bytes, uint32_t tensor);
+// The other way round, of word i alone: the version that it is of. Rubbish gives rubbish.
+constexpr size_t word_bytes = sizeof(uint64_t);
+uint64_t version_of_word(uint64_t word, uint64_t i, uint32_t tensor);
+bool is_changed_by_step(uint64_t i);
 
 // The layout of such a file: U8 vectors, named t00, t01, …
 class Layout {

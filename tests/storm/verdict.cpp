@@ -7,7 +7,11 @@ namespace st::testing {
 std::string why_wrong(const Scene &scene, const Ledger &ledger, const std::vector<std::vector<uint64_t>> &views) {
   if (ledger.has_complaint()) return ledger.complaint();
   for (const auto &view : views)
-    if (view != views.front()) return "several opened the file at once, and did not see the same";
+    for (uint32_t c = 0; c < scene.cells(); ++c)
+      if (view[c] != views.front()[c])
+        return "several opened the file at once, and did not see the same: cell " + std::to_string(c) +
+               " in versions " + std::to_string(views.front()[c]) + " and " + std::to_string(view[c]) +
+               "\nwhat came to it last:\n" + ledger.last_of(c);
   const auto &versions = views.front();
   for (const uint32_t group : scene.groups())
     for (uint32_t first = static_cast<uint32_t>(std::countr_zero(group)), c = first; c < scene.cells(); ++c)

@@ -31,6 +31,7 @@ ssize_t WholePages::pwrite(int fd, const void *buffer, size_t n, uint64_t offset
 
 ClusterHost::ClusterHost(SimEnv &server, LateRequests late)
     : HasWholePages(server), StaleEnv(pages), server_(server), late_(late) {
+  client_remembers = true;
   before = [this](Call call) { return answer(call); };
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 namespace st::testing {
@@ -25,6 +26,7 @@ StaleEnv::~StaleEnv() {
 void StaleEnv::forget_all() {
   for (const auto &[name, entry] : names_) under_.close(entry.fd);
   names_.clear();
+  kept_.clear();
   pages_.clear();
   stats_.clear();
 }
@@ -36,7 +38,8 @@ ino_t StaleEnv::inode(int fd) {
 
 void StaleEnv::forget_file(ino_t inode) {
   stats_.erase(inode);
-  pages_.erase(pages_.lower_bound({inode, 0}), pages_.upper_bound({inode, UINT64_MAX}));
+  pages_.erase(inode);
+  kept_.clear();
 }
 
 void StaleEnv::forget(int dir, const char *name) {
@@ -62,6 +65,8 @@ StaleEnv::Entry *StaleEnv::entry(int dir, const char *name, bool folders_only) {
 }
 
 int StaleEnv::openat(int dir, const char *path, int flags, mode_t mode) {
+  // The mount that a descriptor really lies on.
+  if (client_remembers && std::string_view(path).starts_with("/proc/self/fdinfo/")) return -ENOENT;
   if (is_name(dir, path) && !(flags & O_CREAT))
     if (const Entry *known = entry(dir, path, true)) {
       const std::string by_inode = "/proc/self/fd/" + std::to_string(known->fd);
@@ -97,23 +102,29 @@ void StaleEnv::lose_locks() {
 
 int StaleEnv::close(int fd) {
   direct_.erase(fd);
+  kept_.erase(fd);
   locked_.erase(fd);
   return FaultEnv::close(fd);
 }
 
 ssize_t StaleEnv::pread(int fd, void *buffer, size_t n, uint64_t offset) {
   const ino_t file = inode(fd);
-  if (direct_.contains(fd) || file == 0) return FaultEnv::pread(fd, buffer, n, offset);
+  const bool direct = direct_.contains(fd);
+  if (file == 0 || (direct && !client_remembers)) return FaultEnv::pread(fd, buffer, n, offset);
+  return read_by(direct ? kept_[fd] : pages_[file], fd, buffer, n, offset);
+}
+
+ssize_t StaleEnv::read_by(Pages &pages, int fd, void *buffer, size_t n, uint64_t offset) {
   size_t done = 0;
   while (done < n) {
     const uint64_t at = offset + done, number = at / sizeof(Page), skip = at % sizeof(Page);
-    auto found = pages_.find({file, number});
-    if (found == pages_.end()) {
+    auto found = pages.find(number);
+    if (found == pages.end()) {
       std::pair<Page, size_t> page{};
       const ssize_t got = FaultEnv::pread(fd, page.first.data(), sizeof(Page), number * sizeof(Page));
       if (got < 0) return got;
       page.second = static_cast<size_t>(got);
-      found = pages_.emplace(std::pair{file, number}, page).first;
+      found = pages.emplace(number, page).first;
     }
     const auto &[bytes, length] = found->second;
     if (skip >= length) break;
@@ -140,10 +151,12 @@ ssize_t StaleEnv::preadv(int fd, const struct iovec *parts, int count, uint64_t 
 ssize_t StaleEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
   const ssize_t put = FaultEnv::pwrite(fd, buffer, n, offset);
   const ino_t file = inode(fd);
+  kept_.clear();  // of this file, as a client knows what it writes itself; of others at most too much
+  Pages &pages = pages_[file];
   for (uint64_t at = offset; put > 0 && at < offset + static_cast<uint64_t>(put);) {
     const uint64_t number = at / sizeof(Page), skip = at % sizeof(Page);
     const size_t take = std::min<uint64_t>(sizeof(Page) - skip, offset + static_cast<uint64_t>(put) - at);
-    if (auto found = pages_.find({file, number}); found != pages_.end()) {
+    if (auto found = pages.find(number); found != pages.end()) {
       auto &[bytes, length] = found->second;
       std::memcpy(bytes.data() + skip, static_cast<const char *>(buffer) + (at - offset), take);
       length = std::max(length, static_cast<size_t>(skip) + take);
@@ -189,7 +202,7 @@ int StaleEnv::renew_name(int dir, const char *name) {
 
 int StaleEnv::fstatfs(int fd, struct statfs *out) {
   const int r = FaultEnv::fstatfs(fd, out);
-  out->f_type = 0x6969;  // NFS
+  out->f_type = client_remembers ? 0x65735546 /* FUSE */ : 0x6969 /* NFS */;
   return r;
 }
 

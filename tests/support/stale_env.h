@@ -18,6 +18,8 @@ namespace st::testing {
 class StaleEnv : public FaultEnv {
  public:
   explicit StaleEnv(os::Env &base) : FaultEnv(base), under_(base) {}
+  // It reaches the server by a process (FUSE) that keeps what was read through a descriptor, with O_DIRECT, too.
+  bool client_remembers = false;
   ~StaleEnv() override;
 
   // As of a host that the server has not heard of for too long.
@@ -63,8 +65,13 @@ class StaleEnv : public FaultEnv {
   void forget(int dir, const char *name);
   void forget_file(ino_t inode);
 
+  using Pages = std::map<uint64_t, std::pair<Page, size_t>>;  // and how many bytes of it there were
+
+  ssize_t read_by(Pages &pages, int fd, void *buffer, size_t n, uint64_t offset);
+
   std::set<int> direct_;
-  std::map<std::pair<ino_t, uint64_t>, std::pair<Page, size_t>> pages_;  // and how many bytes of it there were
+  std::map<ino_t, Pages> pages_;
+  std::map<int, Pages> kept_;  // by the client, for a descriptor with O_DIRECT
   std::map<ino_t, struct stat> stats_;
   std::map<Name, Entry> names_;
 };

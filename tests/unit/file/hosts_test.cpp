@@ -1,6 +1,7 @@
 // Two hosts and one file. Each remembers what it has seen, and is told nothing of what the other changes (stale_env.h).
 #include <filesystem>
 
+#include "journal/recover.h"
 #include "stale_env.h"
 #include "store_scene.h"
 
@@ -10,8 +11,13 @@ namespace {
 using namespace testing;
 namespace fs = std::filesystem;
 
-class Hosts : public testing::StoreScene {
+// With a client, or without, that keeps what was read through a descriptor.
+class Hosts : public testing::StoreScene, public ::testing::WithParamInterface<bool> {
  protected:
+  void SetUp() override {
+    StoreScene::SetUp();
+    for (StaleEnv *host : {&here, &there}) host->client_remembers = GetParam();
+  }
   // A reader there has had all of the file in its host's cache.
   void look(StaleEnv &host) {
     auto reader = open(host, {});
@@ -25,7 +31,7 @@ class Hosts : public testing::StoreScene {
   StaleEnv here{env}, there{env};
 };
 
-TEST_F(Hosts, ARefreshShowsWhatAnotherHostHasCommitted) {
+TEST_P(Hosts, ARefreshShowsWhatAnotherHostHasCommitted) {
   auto writer = open(here);
   auto reader = open(there, {}), other = open(there);
   for (int round = 0; round < 3; ++round) {
@@ -40,7 +46,7 @@ TEST_F(Hosts, ARefreshShowsWhatAnotherHostHasCommitted) {
   }
 }
 
-TEST_F(Hosts, AChangeGoesToTheFileThatAnotherHostHasPublished) {
+TEST_P(Hosts, AChangeGoesToTheFileThatAnotherHostHasPublished) {
   auto writer = open(here), other = open(there);
   seen(*other, "b");
   TransactionOptions publish;
@@ -51,7 +57,7 @@ TEST_F(Hosts, AChangeGoesToTheFileThatAnotherHostHasPublished) {
   EXPECT_TRUE(same_bytes(seen(*open(here), "c"), new_c));
 }
 
-TEST_F(Hosts, APublishTakesTheOldBytesPastTheCache) {
+TEST_P(Hosts, APublishTakesTheOldBytesPastTheCache) {
   auto writer = open(here);
   look(there);
   ASSERT_TRUE(is_ok(update(*writer, "b", new_b)));
@@ -62,10 +68,11 @@ TEST_F(Hosts, APublishTakesTheOldBytesPastTheCache) {
 }
 
 // One commits; the other, whose cache is of before, dies at each of its calls. Then the first goes on.
-TEST_F(Hosts, AHostFinishesWhatAnotherBegan) {
+TEST_P(Hosts, AHostFinishesWhatAnotherBegan) {
   for (const bool parked : {false, true})
     for (size_t n = 0;; ++n) {
       StaleEnv one(env), two(env);
+      one.client_remembers = two.client_remembers = GetParam();
       put_bytes(path, old);
       auto first = open(one);
       look(two);
@@ -100,7 +107,7 @@ TEST_F(Hosts, AHostFinishesWhatAnotherBegan) {
 }
 
 // The folder of journals that a host remembers is gone, and another has its name.
-TEST_F(Hosts, AHotJournalIsFoundInAFolderThatWasMadeAnew) {
+TEST_P(Hosts, AHotJournalIsFoundInAFolderThatWasMadeAnew) {
   auto first = open(here);
   ASSERT_TRUE(is_ok(update(*first, "b", new_b)));
   look(there);  // and sees the folder
@@ -115,7 +122,42 @@ TEST_F(Hosts, AHotJournalIsFoundInAFolderThatWasMadeAnew) {
   EXPECT_GT(judge->counters().recoveries, 0u);
 }
 
-TEST_F(Hosts, NeighboursInOnePageWaitForEachOther) {
+// While it waited for the lock, another host has finished what it met. Its own kernel has pages of before.
+TEST_P(Hosts, AReaderThatMetAHotJournalShowsNoneOfTheOldBytes) {
+  size_t finished = 0;
+  for (size_t n = 0;; ++n) {
+    StaleEnv dies(env), third(env);
+    dies.client_remembers = third.client_remembers = GetParam();
+    put_bytes(path, old);
+    auto writer = open(dies);
+    look(there);
+    size_t calls = 0;
+    dies.before = [&](testing::Call call) { return testing::can_fail(call) && calls++ >= n ? -EIO : 0; };
+    const auto done = update(*writer, "b", new_b);
+    writer.reset();
+    size_t locks = 0;  // the first asks who holds the journal
+    bool was_hot = false;
+    there.before = [&](testing::Call call) {
+      if (call != testing::Call::lock || ++locks != 2) return 0;
+      const auto recovered = write::recover(*os::Location::find(third, path), {}, {});
+      was_hot = recovered && recovered->applied > 0;
+      return 0;
+    };
+    auto reader = open(there, {});
+    there.before = nullptr;
+    if (was_hot) {
+      ++finished;
+      EXPECT_TRUE(same_bytes(seen(*reader, "b"), new_b)) << "call " << n;
+    }
+    reader.reset();
+    there.forget_all();
+    fs::remove_all(path + ".st-journal");
+    if (done) break;
+  }
+  EXPECT_GT(finished, 0u);
+}
+
+TEST_P(Hosts, NeighboursInOnePageWaitForEachOther) {
   auto file = open(here);
   const auto other = *os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
   {
@@ -128,12 +170,15 @@ TEST_F(Hosts, NeighboursInOnePageWaitForEachOther) {
   EXPECT_TRUE(is_ok(update(*file, "a", new_a, at_once())));
 }
 
-TEST_F(Hosts, ALocalFileIsAskedNoMore) {
+TEST_P(Hosts, ALocalFileIsAskedNoMore) {
   testing::FaultEnv local(env);
   auto file = open(local);
   ASSERT_TRUE(is_ok(update(*file, "b", new_b)));
   for (const testing::Call call : local.calls) EXPECT_NE(call, testing::Call::renew_name);
 }
+
+INSTANTIATE_TEST_SUITE_P(Clients, Hosts, ::testing::Bool(),
+                         [](const auto &info) { return info.param ? "ThatRemember" : "ThatDoNot"; });
 
 }  // namespace
 }  // namespace st::store

@@ -45,7 +45,7 @@ TEST_F(FileTest, ShortReadsAndWritesAreFinished) {
 TEST_F(FileTest, WhatTheStorageSaysOfAFileIsAskedOfTheKernelWhereStatxIsMissing) {
   put_bytes(path, "abc");
   File file = open();
-  file.read_past_cache();
+  file.read_past_cache(PastCache::by_one);
   for (const int missing : {-ENOSYS, -EPERM}) {
     env.before = [&](Call call) { return call == Call::fstat_synced ? missing : 0; };
     auto stat = file.stat();

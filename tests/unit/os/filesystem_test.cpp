@@ -35,6 +35,12 @@ TEST(Filesystem, OldPagesOverANewOpen) {
   for (const char *type : {"fuse", "fuse.mfs", "nfs", "ext4"}) EXPECT_FALSE(keeps_stale_pages(type)) << type;
 }
 
+TEST(Filesystem, ClientsWithACacheThatODirectDoesNotPass) {
+  for (const char *type : {"fuse", "fuse.mfs", "fuse.sshfs"}) EXPECT_TRUE(keeps_what_was_read(type)) << type;
+  for (const char *type : {"fuse.glusterfs", "fuse.ceph-fuse", "fuseblk", "nfs", "ext4"})
+    EXPECT_FALSE(keeps_what_was_read(type)) << type;
+}
+
 TEST(Filesystem, EveryClassHasAName) {
   EXPECT_EQ(storage_name(Storage::unknown), "unknown");
   EXPECT_EQ(storage_name(Storage::object_store), "object-store");
