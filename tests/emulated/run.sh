@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Programs for machines that we have not: a big-endian one (s390x, by qemu-user), and one of 32 bits (i686, by this processor).
+# Programs for machines that we have not: a big-endian one (s390x), two of 32 bits (i686, armhf), and one with pages of 64 KiB
+# (aarch64). This processor runs i686 as it is, qemu-user the others.
 #   run.sh JUNIT-XML      from tests/run.sh
+#   ST_MACHINES="armhf aarch64" bash tests/run.sh emulated      only these
 set -euo pipefail
 report=$(realpath -m "$1")
 FOR=emulated bash "$ROOT/tests/setup.sh"
 bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected zstd gtest
 export ST_TEST_BOUND=small
+machines=${ST_MACHINES:-s390x i686 armhf aarch64}
 status=0
 
 # on MACHINE FILTER SUITE... -- TARGET...: build the targets, and run these tests of Meson's.
 on() {
   local machine=$1 filter=$2 tests=() tree=$BUILD/emulated/$1
   shift 2
+  [[ " $machines " == *" $machine "* ]] || return 0
   while [[ $1 != -- ]]; do tests+=("$1"); shift; done
   shift
   printf '%s\n' "$machine"
@@ -32,5 +36,11 @@ crashes=(crash_enumeration failing_calls save_crash layout_crash delta_crash sha
 on i686 "*" "${units[@]/#/unit_}" "lifecycle in C99" "${crashes[@]//_/ }" -- \
   "${units[@]/#/tests/unit/unit_}" tests/c/lifecycle "${crashes[@]/#/tests/crash/}"
 
-python3 "$ROOT/tests/join_junit.py" "$report" "$BUILD"/emulated/{s390x,i686}/meson-logs/testlog.junit.xml
+for machine in armhf aarch64; do
+  on $machine "*" "${units[@]/#/unit_}" "lifecycle in C99" -- "${units[@]/#/tests/unit/unit_}" tests/c/lifecycle
+done
+
+reports=()
+for machine in $machines; do reports+=("$BUILD/emulated/$machine/meson-logs/testlog.junit.xml"); done
+python3 "$ROOT/tests/join_junit.py" "$report" "${reports[@]}"
 exit "$status"
