@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <mach/mach.h>
 #include <sys/random.h>
-#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +15,13 @@
 
 #include "os/env.h"
 #include "os/process.h"
+
+// <sys/xattr.h>, which zig's headers lack.
+extern "C" {
+ssize_t flistxattr(int fd, char *names, size_t size, int options);
+ssize_t fgetxattr(int fd, const char *name, void *value, size_t size, uint32_t position, int options);
+int fsetxattr(int fd, const char *name, const void *value, size_t size, uint32_t position, int options);
+}
 
 namespace st::os {
 namespace {
