@@ -7,7 +7,7 @@
 #                                 model fuzz campaign sanitizers threads valgrind coverage demo dist
 #   bash tests/run.sh --full NAME...        these with all that CI has no time for (ST_TEST_BOUND=full): minutes to hours
 #   bash tests/run.sh dist-all emulated windows     not part of a run: all that dist.sh makes, with all tests of it; s390x,
-#                                 big-endian, armhf, of 32 bits, and aarch64, with pages of 64 KiB, by qemu; i686, of 32 bits;
+#                                 big-endian, armhf, of 32 bits, and aarch64, by qemu; i686, of 32 bits;
 #                                 Windows x64, by wine
 # Reports and logs are in build/results/.
 FAST=

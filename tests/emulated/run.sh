@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Programs for machines that we have not: a big-endian one (s390x), two of 32 bits (i686, armhf), and one with pages of 64 KiB
-# (aarch64). This processor runs i686 as it is, qemu-user the others.
+# Programs for machines that we have not: a big-endian one (s390x), two of 32 bits (i686, armhf), and aarch64. This
+# processor runs i686 as it is, qemu-user the others.
 #   run.sh JUNIT-XML      from tests/run.sh
 #   ST_MACHINES="armhf aarch64" bash tests/run.sh emulated      only these
 set -euo pipefail
@@ -22,7 +22,7 @@ on() {
   configure "$tree" --cross-file "$ROOT/tests/emulated/$machine.ini" --wrap-mode=forcefallback --buildtype=release \
     -Doptimization=1 -Dtests=true -Dcli=false
   build "$tree" "$@"
-  GTEST_FILTER=$filter run_meson "$tree" "${tests[@]}" || status=$?
+  GTEST_FILTER=$filter run_meson "$tree" --timeout-multiplier 3 "${tests[@]}" || status=$?
 }
 
 # These hold to the bytes of the format and of journals. Some tests take minutes there, by headers of 100 MB; and the last
