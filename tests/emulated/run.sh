@@ -37,8 +37,9 @@ on i686 "*" "${units[@]/#/unit_}" "lifecycle in C99" "${crashes[@]//_/ }" -- \
   "${units[@]/#/tests/unit/unit_}" tests/c/lifecycle "${crashes[@]/#/tests/crash/}"
 
 # qemu-user has no process_vm_readv, and answers 0 to MADV_POPULATE_READ and MADV_POPULATE_WRITE without doing it. And
-# it takes minutes where a test makes a thread for each of thousands of trials.
-not_by_qemu='-*.MemoryThatCannotBeRead*:Fencing.AHostThatWasFrozenAmid*:Fencing.AHostThatWakesUpAmid*'
+# it takes minutes where a test makes a thread for each of thousands of trials, or stops a call thousands of times.
+not_by_qemu='-*.MemoryThatCannotBeRead*:*ViewsAsPayloads.Swap/*CopyOnWriteHandle:*ViewsAsPayloads.Swap/*CopyOnWriteOtherHandle'
+not_by_qemu+=':*SlowDiskTest*/save*:*SlowDiskTest*/publish*:Fencing.AHostThatWasFrozenAmid*:Fencing.AHostThatWakesUpAmid*'
 for name in CapiCalls.AHandleForWritableViewsIsHadBesideAnyOther CapiLifetime.ViewsAndNamesLiveAcrossCommitsAndReplacedFiles \
   CapiMappings.APatchDoesNotShowInACopyOnWriteMappingThatWasKept BulkStoreTest.AMappingThatFetchesItsOwnPagesIsPopulated \
   BulkStoreTest.AChildsChangeShowsInViewsFromBeforeTheFork CopyOnWrite.APatchByThisProcessShowsInNoView \
