@@ -84,8 +84,10 @@ def test_its_library_is_for_that_processor_and_macos_11_and_wants_the_system_alo
 
 @each_platform
 def test_its_library_exports_the_abi_alone(platform):
+    """And C++'s new and delete, which a program of macOS does not take from it: it names the library of each name."""
     wanted = re.findall(r"^ +(st_\w+);", (ROOT / "capi" / "st.map").read_text(), re.M)
-    assert library(platform).exported == {f"_{name}" for name in wanted}
+    exported = {name for name in library(platform).exported if not re.match("__Z(na|nw|da|dl)", name)}
+    assert exported - {"___dso_handle", "__mh_dylib_header"} == {f"_{name}" for name in wanted}
 
 
 @each_platform
