@@ -79,7 +79,7 @@ judge() {
 
 mkdir -p "$DIST"
 (($#)) || set -- sdist manylinux2014_x86_64 manylinux2014_aarch64 musllinux_1_1_x86_64 \
-  musllinux_1_1_aarch64 win_amd64 crates debian remote go
+  musllinux_1_1_aarch64 macosx_11_0_arm64 macosx_11_0_x86_64 win_amd64 crates debian remote go
 # Without apt Meson downloads the sources, as the wraps say.
 if command -v apt-get >/dev/null; then bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected zstd; fi
 for what; do

@@ -91,7 +91,7 @@ def test_pip_takes_it_on_its_platform(platform, tmp_path):
 
 def test_the_readme_names_these_files():
     named = re.findall(r"pip install dist/(libst-\S+\.whl|\S+\.tar\.gz)", (ROOT / "README.md").read_text())
-    wheels = [f"libst-{version()}-py3-none-{platform}.whl" for platform in (*PLATFORMS, "win_amd64")]
+    wheels = [f"libst-{version()}-py3-none-{platform}.whl" for platform in (*PLATFORMS, *OF_MACOS, "win_amd64")]
     assert sorted(named) == sorted([*wheels, f"libst-{version()}.tar.gz"])
     assert source_package().name in named
     made = {path.stem for path in (ROOT / "core" / "platforms").iterdir()}
