@@ -7,7 +7,8 @@
 #                                 model fuzz campaign sanitizers threads valgrind coverage demo dist
 #   bash tests/run.sh --full NAME...        these with all that CI has no time for (ST_TEST_BOUND=full): minutes to hours
 #   bash tests/run.sh dist-all emulated windows     not part of a run: all that dist.sh makes, with all tests of it; s390x,
-#                                 big-endian, by qemu, and i686, of 32 bits; Windows x64, by wine
+#                                 big-endian, armhf, of 32 bits, and aarch64, by qemu; i686, of 32 bits;
+#                                 Windows x64, by wine
 # Reports and logs are in build/results/.
 FAST=
 [[ ${1:-} == --fast ]] && { FAST=yes RIG=no ST_TEST_BOUND=small; shift; }
@@ -80,7 +81,7 @@ stage() {
     install) run "$1" "an installed libst" "$report" bash -c "run_pytest tests/install $report" ;;
     dist) run "$1" "wheels, on bare systems" "$report" bash "$ROOT/tests/dist/run.sh" "$report" ;;
     dist-all) run "$1" "wheels and the source package, on bare systems" "$report" env ST_DIST=all bash "$ROOT/tests/dist/run.sh" "$report" ;;
-    emulated) run "$1" "big-endian and 32-bit processors" "$report" bash "$ROOT/tests/emulated/run.sh" "$report" ;;
+    emulated) run "$1" "other processors" "$report" bash "$ROOT/tests/emulated/run.sh" "$report" ;;
     windows) run "$1" "Windows x64, by wine" "$report" bash "$ROOT/tests/windows/run.sh" "$report" ;;
     abi) run "$1" "ABI check" "" bash "$ROOT/tests/abi/check.sh" ;;
     mutants) run "$1" "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants" ;;

@@ -6,7 +6,7 @@
 # RIG=no leaves out gcsfuse and the object stores, which take two minutes to build the first time, and torch.
 # FOR=demo is for demo.sh: no more than building libst and stctl takes, with whatever else a build tree has that is there.
 # FOR=dist is for dist.sh: what makes packages, in a virtual environment of its own; it builds nothing. FOR=dist-tests brings
-# bare systems and musl to try them on, too. FOR=emulated brings compilers for s390x and i686, and qemu;
+# bare systems and musl to try them on, too. FOR=emulated brings compilers for s390x, i686, armhf and aarch64, and qemu;
 # FOR=windows one for Windows, and wine.
 set -euo pipefail
 
@@ -49,7 +49,8 @@ elif [[ $FOR == dist || $FOR == dist-tests ]]; then
   [[ ${ST_DIST:-} != all ]] || PACKAGES+=(qemu-user-static libc6-arm64-cross)
   REQUIREMENTS=("$ROOT/tests/dist/requirements.txt")
 elif [[ $FOR == emulated ]]; then
-  PACKAGES=(meson ccache qemu-user-static g++-s390x-linux-gnu g++-i686-linux-gnu)
+  PACKAGES=(meson ccache qemu-user-static g++-s390x-linux-gnu g++-i686-linux-gnu g++-arm-linux-gnueabihf
+    g++-aarch64-linux-gnu)
 elif [[ $FOR == windows ]]; then
   PACKAGES=(meson ccache g++-mingw-w64-x86-64-posix wine wine64)
 else

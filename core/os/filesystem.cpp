@@ -20,7 +20,8 @@ constexpr Magic magics[] = {
     {0xFE534D42, "smb3"},    {0x517B, "smb"},           {0x01021997, "9p"},     {0x00C36400, "ceph"},
     {0x0BD00BD0, "lustre"},  {0x47504653, "gpfs"},      {0x19830326, "beegfs"}, {0x5346414F, "afs"},
     {0x7461636F, "ocfs2"},   {0x01161970, "gfs2"},      {0x73757245, "coda"},   {0x786F4256, "vboxsf"},
-    {0xAAD7AAEA, "panfs"},   {0x5346544E, "ntfs"},      {0x73666572, "refs"},
+    {0xAAD7AAEA, "panfs"},   {0x5346544E, "ntfs"},      {0x73666572, "refs"},   {0x4253584E, "apfs"},
+    {0x482B, "hfsplus"},
 };
 constexpr uint32_t fuse_magic = 0x65735546;
 constexpr std::string_view overlay = "overlay";

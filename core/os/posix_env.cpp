@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -135,7 +136,9 @@ class PosixEnv final : public Env {
   }
   ssize_t copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
     auto in = static_cast<int64_t>(from), out = static_cast<int64_t>(to);
-    return answer(static_cast<ssize_t>(::syscall(SYS_copy_file_range, from_fd, &in, to_fd, &out, n, 0u)));
+    // A word of the machine: an argument of 64 bits takes two of 32, and on ARM another may be left out before them.
+    const auto at_most = static_cast<size_t>(std::min<uint64_t>(n, SSIZE_MAX));
+    return answer(static_cast<ssize_t>(::syscall(SYS_copy_file_range, from_fd, &in, to_fd, &out, at_most, 0u)));
   }
   ssize_t flistxattr(int fd, char *names, size_t size) override { return answer(::flistxattr(fd, names, size)); }
   ssize_t fgetxattr(int fd, const char *name, void *value, size_t size) override {

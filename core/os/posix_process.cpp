@@ -20,8 +20,8 @@ void at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) {
 SignalsHeldBack::SignalsHeldBack() {
   static_assert(sizeof(sigset_t) <= sizeof before_ && alignof(sigset_t) <= alignof(SignalsHeldBack));
   sigset_t set;
-  ::sigfillset(&set);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) ::sigdelset(&set, fault);
+  sigfillset(&set);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&set, fault);
   ::pthread_sigmask(SIG_BLOCK, &set, new (before_) sigset_t);
 }
 

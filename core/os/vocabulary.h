@@ -1,9 +1,11 @@
 // The words in which Env asks and is answered: flags, structs and errors of POSIX and Linux. On Windows they are our
-// own, and mean the same; so nothing above this room asks for the platform.
+// own, on macOS some are, and mean the same; so nothing above this room asks for the platform.
 #pragma once
 
 #ifdef _WIN32
 #include "os/win32/vocabulary.h"
+#elif defined(__APPLE__)
+#include "os/darwin/vocabulary.h"
 #else
 #include <fcntl.h>
 #include <linux/falloc.h>

@@ -16,7 +16,7 @@ namespace st::store {
 
 // Not the inode alone: a file that comes later may have its number.
 uint64_t Shards::state_of(const struct stat &s) {
-  const uint64_t parts[] = {s.st_dev, s.st_ino, static_cast<uint64_t>(s.st_size),
+  const uint64_t parts[] = {static_cast<uint64_t>(s.st_dev), s.st_ino, static_cast<uint64_t>(s.st_size),
                             static_cast<uint64_t>(s.st_mtim.tv_sec), static_cast<uint64_t>(s.st_mtim.tv_nsec)};
   return hash64(parts, sizeof parts);
 }

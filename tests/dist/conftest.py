@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD", ROOT / "build"))
 CACHE = ROOT / "build" / "cache"  # downloads
 
+OF_MACOS = ["macosx_11_0_arm64", "macosx_11_0_x86_64"]
+
 long = pytest.mark.skipif(os.environ.get("ST_DIST") != "all", reason="takes minutes: bash tests/run.sh dist-all")
 
 

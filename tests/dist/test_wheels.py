@@ -7,9 +7,9 @@ import sys
 import zipfile
 
 import pytest
-from conftest import ROOT, library, long, run, source_package, wheel
+from conftest import OF_MACOS, ROOT, library, long, run, source_package, wheel
 
-PLATFORMS = ["manylinux2014_x86_64", "manylinux2014_aarch64", "musllinux_1_1_x86_64"]
+PLATFORMS = ["manylinux2014_x86_64", "manylinux2014_aarch64", "musllinux_1_1_x86_64", "musllinux_1_1_aarch64"]
 each_platform = pytest.mark.parametrize(
     "platform", [PLATFORMS[0], *(pytest.param(name, marks=long) for name in PLATFORMS[1:])]
 )
@@ -18,7 +18,7 @@ LARGEST = 3 << 20
 # What the libc of the platform brings. All else is inside.
 OF_LIBC = {
     "manylinux2014": r"(libc|libm|libdl|libpthread|librt)\.so\.\d|ld-linux-.*",
-    "musllinux_1_1": r"libc\.musl-x86_64\.so\.1",
+    "musllinux_1_1": r"libc\.musl-(x86_64|aarch64)\.so\.1",
 }
 
 CHANGE = """
@@ -91,8 +91,8 @@ def test_pip_takes_it_on_its_platform(platform, tmp_path):
 
 def test_the_readme_names_these_files():
     named = re.findall(r"pip install dist/(libst-\S+\.whl|\S+\.tar\.gz)", (ROOT / "README.md").read_text())
-    wheels = [f"libst-{version()}-py3-none-{platform}.whl" for platform in (*PLATFORMS, "win_amd64")]
+    wheels = [f"libst-{version()}-py3-none-{platform}.whl" for platform in (*PLATFORMS, *OF_MACOS, "win_amd64")]
     assert sorted(named) == sorted([*wheels, f"libst-{version()}.tar.gz"])
     assert source_package().name in named
     made = {path.stem for path in (ROOT / "core" / "platforms").iterdir()}
-    assert made == {*PLATFORMS, "windows_x86_64"}
+    assert made == {*PLATFORMS, *OF_MACOS, "windows_x86_64"}

@@ -1,4 +1,4 @@
-"""Find libst.so.2, or libst-2.dll, and load it.
+"""Find libst.so.2 (libst-2.dll, libst.2.dylib), and load it.
 
 In this order: the file that the environment's LIBST_LIBRARY names, the library
 beside this file (where a wheel has it), the system's.
@@ -8,7 +8,7 @@ import ctypes
 import os
 import sys
 
-SONAME = "libst-2.dll" if os.name == "nt" else "libst.so.2"
+SONAME = {"win32": "libst-2.dll", "darwin": "libst.2.dylib"}.get(sys.platform, "libst.so.2")
 MAJOR = 2
 
 

@@ -3,7 +3,7 @@
 namespace st::os {
 
 Result<void *> find_in_remote_library(const char *) {
-  return fail(Status::unsupported, "libst reads no URLs on Windows yet; download the file, and give its path");
+  return fail(Status::unsupported, "libst reads no URLs on this system yet; download the file, and give its path");
 }
 
 }  // namespace st::os
