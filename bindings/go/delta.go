@@ -25,7 +25,8 @@ func CreateDelta(from, to, delta string, opts *CreateDeltaOptions) error {
 // tensors change, else by a new file. A base of shards changes in all of them or in none. ErrDeltaBase says that the
 // delta was made for another base, or has been applied already; nothing has changed then.
 func ApplyDelta(base, delta string, opts *ApplyDeltaOptions) (Plan, error) {
-	return applyDelta([]string{delta, base}, given(opts), func(p []*C.char, c *C.st_delta_apply_options, done *C.st_plan) C.st_status {
+	o := given(opts)
+	return applyDelta([]string{delta, base}, o, &hooks{progress: o.Progress}, func(p []*C.char, c *C.st_delta_apply_options, done *C.st_plan) C.st_status {
 		return C.st_delta_apply(p[1], p[0], c, done)
 	})
 }
@@ -36,18 +37,22 @@ func (f *File) ApplyDelta(delta string, opts *ApplyDeltaOptions) (Plan, error) {
 		return Plan{}, closedError("apply delta")
 	}
 	defer f.release()
-	return applyDelta([]string{delta}, given(opts), func(p []*C.char, c *C.st_delta_apply_options, done *C.st_plan) C.st_status {
+	o := given(opts)
+	if o.Context == nil {
+		o.Context = f.ctx
+	}
+	return applyDelta([]string{delta}, o, &f.watchedBy(o.Progress).hooks, func(p []*C.char, c *C.st_delta_apply_options, done *C.st_plan) C.st_status {
 		return C.st_apply_delta(f.h.c, p[0], c, done)
 	})
 }
 
-func applyDelta(paths []string, o ApplyDeltaOptions, call func([]*C.char, *C.st_delta_apply_options, *C.st_plan) C.st_status) (Plan, error) {
+func applyDelta(paths []string, o ApplyDeltaOptions, h *hooks, call func([]*C.char, *C.st_delta_apply_options, *C.st_plan) C.st_status) (Plan, error) {
 	c := o.c()
 	if o.Reverse != "" {
 		paths = append(paths, o.Reverse)
 	}
 	done := C.st_plan{struct_size: C.uint32_t(C.sizeof_st_plan)}
-	err := withPaths(o.Context, "apply delta", paths, &hooks{progress: o.Progress}, func(p []*C.char) C.st_status {
+	err := withPaths(o.Context, "apply delta", paths, h, func(p []*C.char) C.st_status {
 		if o.Reverse != "" {
 			c.reverse = p[len(p)-1]
 		}

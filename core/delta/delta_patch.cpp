@@ -12,7 +12,12 @@ namespace {
 class Patching {
  public:
   Patching(os::Env &env, Model &base, ModelView whole, DeltaFile delta, DeltaPatchOptions options)
-      : env_(env), base_(base), whole_(std::move(whole)), delta_(std::move(delta)), options_(std::move(options)) {}
+      : env_(env),
+        base_(base),
+        whole_(std::move(whole)),
+        delta_(std::move(delta)),
+        options_(std::move(options)),
+        control_(options_.progress, &base.account().interrupts) {}
 
   Result<DeltaPatched> run();
 
@@ -36,7 +41,7 @@ class Patching {
   // What is made twice, as the journal was lost, counts once.
   Result<void> tell(uint64_t n) {
     done_ = std::min(done_ + n, total_);
-    return Control(options_.progress, nullptr).check(done_, total_);
+    return control_.check(done_, total_);
   }
 
   os::Env &env_;
@@ -44,6 +49,7 @@ class Patching {
   const ModelView whole_;  // base_, as it was opened
   const DeltaFile delta_;
   const DeltaPatchOptions options_;
+  const Control control_;        // of the whole call
   std::vector<uint64_t> heads_;  // of the tensors that the delta gives
   std::vector<bool> remade_;     // of these: those that are made of their steps under the locks, and not staged
   os::Helper helper_;
@@ -264,6 +270,7 @@ Result<DeltaPatched> Patching::run() {
 }  // namespace
 
 Result<DeltaPatched> patch(os::Env &env, Model &base, DeltaFile delta, DeltaPatchOptions options) {
+  ST_TRY(base.begin({}));  // may it be changed at all?
   ST_TRY(auto whole, ModelView::of(base));
   return Patching(env, base, std::move(whole), std::move(delta), std::move(options)).run();
 }

@@ -13,6 +13,7 @@ namespace st::store {
 struct CommitLock {
   std::unique_ptr<os::LockedFile> held;
   write::Identity identity;
+  uint64_t deferred_before = 0;  // DeferredCommits::added() when it was not locked yet
   const os::File &file() const { return held->file; }
   explicit operator bool() const { return held != nullptr; }
 };

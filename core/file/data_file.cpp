@@ -199,7 +199,9 @@ Result<void> DataFile::sync() {
 void DataFile::end_writing() noexcept {
   if (!deferred_) return;
   try {
-    auto settled = settle_deferred({options_.lock_timeout_ms, nullptr, nullptr});
+    constexpr int32_t most_ms = 10000;
+    const int32_t wanted_ms = options_.lock_timeout_ms;
+    auto settled = settle_deferred({wanted_ms < 0 ? most_ms : std::min(wanted_ms, most_ms), nullptr, nullptr});
     if (!settled && options_.log) options_.log(LogLevel::warning, settled.error().message);
   } catch (const std::bad_alloc &) {
   }

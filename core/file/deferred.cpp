@@ -1,80 +1,104 @@
 #include "file/deferred.h"
 
-#include "journal/patch.h"
+#include <new>
 
 namespace st::store {
-namespace {
-
-constexpr size_t most_deferred = 16;
-
-}  // namespace
 
 DeferredCommits::DeferredCommits(os::Env &env, write::JournalFolder &journals)
     : env_(env), journals_(journals), process_(env.fork_generation()) {
-  commits_.reserve(most_deferred);
+  settling_.reserve(most);
+  waiting_.reserve(most);
 }
 
-bool DeferredCommits::has_room() const {
-  if (are_parents()) return true;
-  std::lock_guard lock(mutex_);
-  return commits_.size() < most_deferred;
+bool DeferredCommits::take_place() {
+  if (are_parents()) return false;
+  for (size_t taken = places_; taken < most;)
+    if (places_.compare_exchange_weak(taken, taken + 1)) return true;
+  return false;
 }
 
-bool DeferredCommits::add(DeferredCommit *commit) noexcept {
-  std::lock_guard lock(mutex_);
-  if (are_parents()) commits_.clear();
-  process_ = env_.fork_generation();
-  if (commits_.size() == most_deferred) return false;
-  commit->data->lock.release();
-  commits_.push_back(std::move(*commit));
-  return true;
+// It keeps a place of its own: its caller gives one back.
+void DeferredCommits::add(DeferredCommit commit) noexcept {
+  commit.data->lock.release();
+  ++places_;
+  const std::lock_guard lock(waits_);
+  commit.number = added_++;
+  waiting_.push_back(std::move(commit));
+}
+
+void DeferredCommits::take_what_waits() {
+  const std::lock_guard lock(waits_);
+  for (DeferredCommit &commit : waiting_) settling_.push_back(std::move(commit));
+  waiting_.clear();
 }
 
 Result<bool> DeferredCommits::settle(const os::LockWait &wait, bool *open_outcome) {
   if (are_parents()) return false;
-  std::lock_guard lock(mutex_);
-  if (commits_.empty()) return false;
-  auto settled = settle_each(wait, open_outcome);
-  if (*open_outcome) commits_.clear();
-  if (!settled) return Failure(std::move(settled.error()));
+  const std::lock_guard lock(settles_);
+  take_what_waits();
+  const size_t before = settling_.size();
+  if (before == 0) return false;
+  Error stopped;
+  bool settled = false;
+  try {
+    auto done = settle_each(wait, open_outcome);
+    settled = done.has_value();
+    if (!done) stopped = std::move(done.error());
+  } catch (const std::bad_alloc &) {
+    *open_outcome = true;  // perhaps a sync had failed
+    stopped = Error{Status::needs_recovery, {}};
+  }
+  if (*open_outcome) settling_.clear();
+  places_ -= before - settling_.size();
+  if (!settled) return Failure(std::move(stopped));
   return true;
 }
 
-// Under the lock of a commit, so that no recovery is under way that reads the journals. One sync by the descriptor that
-// is open for longest is for all: since the kernel tells it of each write-out that failed after the first change.
+// Under the lock of a commit, so that no recovery is under way that reads the journals. The kernel tells a descriptor
+// of each write-back that fails after it was opened. So a sync by one is for all commits that were begun when it
+// waited.
 Result<void> DeferredCommits::settle_each(const os::LockWait &wait, bool *open_outcome) {
-  std::unique_ptr<os::LockedFile> synced;
+  std::unique_ptr<os::LockedFile> locked;
   os::RangeLock lock;
-  uint64_t inode = 0;
-  while (!commits_.empty()) {
-    DeferredCommit &next = commits_.front();
-    if (!synced || next.inode != inode) {
+  uint64_t inode = 0, synced = 0;
+  while (!settling_.empty()) {
+    DeferredCommit &next = settling_.front();
+    const bool is_first = !locked || next.inode != inode;
+    if (is_first) {
       lock.release();
       ST_TRY(lock, os::RangeLock::acquire(next.data->file, {{0, next.data_offset, false}}, wait));
+    }
+    // Else another writer has finished it, as it came to the same bytes. Or something has removed the folder.
+    ST_TRY(const auto stands, journals_.is_beside(next.journal));
+    if (is_first || next.added_before <= synced) {
       if (auto done = next.data->file.sync_data(); !done) {
         *open_outcome = true;
         return done;
       }
-      synced = std::move(next.data);
-      inode = next.inode;
     }
-    // Else another writer has finished it, as it came to the same bytes. Or something has removed the folder.
-    if (journals_.check_beside(next.journal)) {
+    if (is_first) {
+      locked = std::move(next.data);
+      inode = next.inode;
+      synced = next.number;
+    }
+    if (stands) {
       if (auto emptied = next.journal.journal->retire(); !emptied) {
         *open_outcome = true;
         return emptied;
       }
       journals_.give_back(std::move(next.journal));
     }
-    commits_.erase(commits_.begin());
+    settling_.erase(settling_.begin());
   }
   return {};
 }
 
 void DeferredCommits::leave() noexcept {
   if (are_parents()) return;
-  std::lock_guard lock(mutex_);
-  commits_.clear();
+  const std::lock_guard lock(settles_);
+  take_what_waits();
+  places_ -= settling_.size();
+  settling_.clear();
 }
 
 }  // namespace st::store

@@ -17,6 +17,8 @@ struct DeferredCommit {
   std::unique_ptr<os::LockedFile> data;  // what was written to
   uint64_t inode, data_offset;           // of it: where its header ends
   write::JournalFolder::Taken journal;
+  uint64_t added_before;  // added(), before `data` was opened
+  uint64_t number = 0;    // which one it is of all that were added
 };
 
 class DeferredCommits {
@@ -24,11 +26,25 @@ class DeferredCommits {
   DeferredCommits(os::Env &env, write::JournalFolder &journals);
   // Those that are left at the end are for recovery.
 
-  // May one more be deferred? Not without an end, as each has a journal, and descriptors.
-  bool has_room() const;
-  // Unlocks its file. False, and all is as it was, if there is no room. Takes no memory: it is called after the point
-  // of no return.
-  bool add(DeferredCommit *commit) noexcept;
+  // A place for one more, if there is one: each takes a journal, and descriptors. A commit takes it before it begins.
+  class Place {
+   public:
+    explicit Place(DeferredCommits *of) : of_(of && of->take_place() ? of : nullptr) {}
+    ~Place() {
+      if (of_) of_->give_place_back();
+    }
+    Place(const Place &) = delete;
+    Place &operator=(const Place &) = delete;
+    explicit operator bool() const { return of_ != nullptr; }
+
+   private:
+    DeferredCommits *const of_;
+  };
+  bool has_room() const { return places_ < most; }
+  uint64_t added() const { return added_; }
+  // Unlocks its file. The caller has a Place. Takes no memory and waits for no disk, as it is called after the point of
+  // no return.
+  void add(DeferredCommit commit) noexcept;
   // All are durable in the file, and their journals empty. Whether there were any. Status busy: they stay as they are.
   // `open_outcome`: a sync failed. Then the journals are unlocked, for recovery.
   Result<bool> settle(const os::LockWait &wait, bool *open_outcome);
@@ -36,15 +52,24 @@ class DeferredCommits {
   void leave() noexcept;
 
  private:
+  static constexpr size_t most = 16;
+
+  bool take_place();
+  void give_place_back() { --places_; }
+  void take_what_waits();
   Result<void> settle_each(const os::LockWait &wait, bool *open_outcome);
-  // In a forked child they are; then its copy of the mutex may be locked for ever.
+  // In a forked child they are; then its copies of the mutexes may be locked for ever.
   bool are_parents() const { return env_.fork_generation() != process_; }
 
   os::Env &env_;
   write::JournalFolder &journals_;
-  mutable std::mutex mutex_;
-  std::atomic<uint64_t> process_;  // see os::Env::fork_generation
-  std::vector<DeferredCommit> commits_;
+  const uint64_t process_;          // see os::Env::fork_generation
+  std::atomic<size_t> places_ = 0;  // taken
+  std::atomic<uint64_t> added_ = 0;
+  std::mutex settles_;  // of settling_, while a disk is waited for
+  std::vector<DeferredCommit> settling_;
+  std::mutex waits_;  // of waiting_
+  std::vector<DeferredCommit> waiting_;
 };
 
 }  // namespace st::store

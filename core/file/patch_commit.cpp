@@ -53,7 +53,7 @@ write::Flushes flushes_of(const Staged &staged) {
 }
 
 bool syncs_later(const Staged &staged) {
-  return staged.options.journal_only && flushes_of(staged) == write::Flushes::two;
+  return staged.options.journal_only && staged.journal.journal && flushes_of(staged) == write::Flushes::two;
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ write::Record record_for(const Staged &staged, const os::File &data) {
 
 namespace {
 
-Result<write::Applied> apply(Staged &staged, const CommitLock &lock) {
+Result<write::Applied> apply(Staged &staged, const CommitLock &lock, write::FileSync sync) {
   ST_TRY(restage_if_gone(staged));
   ST_TRY(assemble_slices(staged, lock.file()));
   ST_TRY(assemble_remakes(staged, lock.file()));
@@ -102,25 +102,13 @@ Result<write::Applied> apply(Staged &staged, const CommitLock &lock) {
   ST_TRY(stage_borrowed(staged));
   ST_TRY(write::reserve_space(lock.file(), staged.snapshot->filesystem, staged.pieces(), staged.control));
   return write::apply_redo(lock.file(), dir, *staged.journal.journal, staged.pieces(), lock.identity,
-                           flushes_of(staged), syncs_later(staged) ? write::FileSync::later : write::FileSync::now,
-                           staged.control, there);
-}
-
-// What is durable in the journal alone waits with the file's other deferred commits, or is finished here.
-write::Applied defer(Staged &staged, CommitLock &lock) {
-  if (!staged.journal.journal->committed()) return {};
-  DeferredCommit commit{std::move(lock.held), lock.identity.inode, lock.identity.data_offset,
-                        std::move(staged.journal)};
-  if (staged.file.deferred().add(&commit)) return {};
-  lock.held = std::move(commit.data);
-  staged.journal = std::move(commit.journal);
-  return write::settle(lock.file(), *staged.journal.journal);
+                           flushes_of(staged), sync, staged.control, there);
 }
 
 Result<void> finish(Staged &staged, CommitLock &lock) {
-  auto applied = apply(staged, lock);
+  const DeferredCommits::Place place(syncs_later(staged) ? &staged.file.deferred() : nullptr);
+  auto applied = apply(staged, lock, place ? write::FileSync::later : write::FileSync::now);
   staged.file.counters().journal_bytes += staged.journal.journal->bytes_written() - staged.journal_start;
-  if (applied && *applied) *applied = defer(staged, lock);
   if (!applied) return Failure(std::move(applied.error()));
   write::Applied &done = *applied;
   if (!done) {
@@ -133,7 +121,10 @@ Result<void> finish(Staged &staged, CommitLock &lock) {
     e.status = Status::needs_recovery;
     return Failure(std::move(e));
   }
-  count_and_show(staged);
+  count_and_show(staged);  // while the bytes are locked
+  if (staged.journal.journal->committed())
+    staged.file.deferred().add({std::move(lock.held), lock.identity.inode, lock.identity.data_offset,
+                                std::move(staged.journal), lock.deferred_before});
   return {};
 }
 

@@ -98,6 +98,7 @@ Result<void> Transaction::commit() {
   if (staged_.options.journal_only && !staged_.file.deferred().has_room())
     ST_TRY(staged_.file.settle_deferred({staged_.options.lock_timeout_ms, &staged_.control, nullptr}));
   CommitLock lock;
+  lock.deferred_before = staged_.file.deferred().added();
   auto locked = lock_for_commit(staged_, staged_.options.lock_timeout_ms, HotJournals::recover, &lock);
   staged_.failed = locked || locked.error().status != Status::busy;  // then there is no second commit
   if (!locked) return Failure(std::move(locked.error()));

@@ -141,12 +141,17 @@ Result<void> JournalFolder::make_name_durable(uint64_t inode) {
   return {};
 }
 
-Result<void> JournalFolder::check_beside(const Taken &taken) const {
+Result<bool> JournalFolder::is_beside(const Taken &taken) const {
   const os::File &dir = taken.folder->dir();
   auto found = is_under_name(beside_.dir(), beside_.name(), dir);
-  if (found && *found) found = is_under_name(dir.fd(), taken.journal->name(), taken.journal->file());
-  if (!found) return Failure(std::move(found.error()));
-  if (*found) return {};
+  if (!found || !*found) return found;
+  return is_under_name(dir.fd(), taken.journal->name(), taken.journal->file());
+}
+
+Result<void> JournalFolder::check_beside(const Taken &taken) const {
+  ST_TRY(const auto found, is_beside(taken));
+  if (found) return {};
+  const os::File &dir = taken.folder->dir();
   if (dir.reads_past_cache())
     return fail(Status::file_changed, "another host has taken over what was begun here with ", in_quotes(file_.path()),
                 ", as this one was stopped or cut off, and lost its locks; open it anew");

@@ -80,8 +80,9 @@ class JournalFolder {
   void follow(uint64_t inode) {
     if (named_ != inode) named_ = 0;
   }
-  // Does recovery find it there, in the folder that stands beside the file now? Status
-  // io if not. Takes no memory if so: it is also asked after the point of no return.
+  // Does recovery find it there, in the folder that stands beside the file now?
+  Result<bool> is_beside(const Taken &taken) const;
+  // The same; status io if not. Takes no memory if so: it is also asked after the point of no return.
   Result<void> check_beside(const Taken &taken) const;
 
  private:

@@ -100,18 +100,15 @@ Applied carry_out(Record record, Flushes flushes, FileSync sync, const os::File 
       return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(out.error())));
     if (!out) return Failed({std::move(out.error()), true, true});
   }
-  return sync == FileSync::later ? Applied() : settle(data, journal);
-}
-
-}  // namespace
-
-Applied settle(const os::File &data, Journal &journal) {
+  if (sync == FileSync::later) return {};
   // 8. What a failed sync has left on the disk nobody knows: that is for recovery.
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
   // 9. Undo: this is the commit.
   if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});
   return {};
 }
+
+}  // namespace
 
 void plan_redo(JournalPlan *journal, std::span<const Piece> pieces) {
   for (const Piece &p : pieces)

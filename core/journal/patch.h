@@ -46,14 +46,12 @@ void plan_redo(JournalPlan *journal, std::span<const Piece> pieces);
 // When a redo record's bytes become durable in the file.
 enum class FileSync {
   now,    // before the answer
-  later,  // with two flushes alone: by settle(). Till then the journal stays committed, and the file has the bytes
+  later,  // with two flushes alone, by the caller. Till then the journal stays committed, and the file has the bytes
 };
 // `pieces` ascend and do not overlap.
 Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const Identity &identity, Flushes flushes, FileSync sync, const Control &control,
                    const StillThere &there);
-// Steps 8 and 9. A failure leaves the outcome to recovery.
-Applied settle(const os::File &data, Journal &journal);
 // `ranges` as save_old() answered (undo.h).
 Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,

@@ -67,7 +67,7 @@ Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const 
         ST_TRY(auto s, stat());
         if (std::exchange(looked, true) || static_cast<uint64_t>(s.st_size) <= at) return done;
         if (anew) {
-          env_->close(fd);
+          env_->close(std::exchange(fd, -1));
           if (fd = open_direct(); fd < 0) break;
         }
         continue;

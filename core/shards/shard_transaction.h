@@ -34,7 +34,11 @@ class ShardTransaction final : public AnyTransaction {
   using Parts = std::vector<std::pair<uint32_t, Transaction *>>;  // each with the number of its shard
 
   ShardTransaction(Shards &shards, TransactionOptions options)
-      : shards_(shards), options_(std::move(options)), held_(shards.hold()), shown_(*held_) {}
+      : shards_(shards), options_(of_parts(std::move(options))), held_(shards.hold()), shown_(*held_) {}
+  static TransactionOptions of_parts(TransactionOptions options) {
+    options.journal_only = false;  // nobody settles what would wait in a shard
+    return options;
+  }
   Result<void> may_go_on() const;
   std::optional<uint32_t> shard_of(std::string_view name) const;
   Result<uint32_t> existing(std::string_view name) const;

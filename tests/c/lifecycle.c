@@ -436,6 +436,22 @@ static void deltas(const char *path) {
   CHECK_STATUS(ST_OK, st_delta_apply(path, delta, &apply, &done));
   CHECK(done.kind == ST_PLAN_PATCH && done.how[0] != '\0');
   CHECK_STATUS(ST_E_DELTA_BASE, st_delta_apply(path, delta, NULL, NULL));
+  CHECK(write_file(path));
+  file = NULL;
+  CHECK_STATUS(ST_OK, st_open(path, NULL, &file));
+  CHECK_STATUS(ST_E_READ_ONLY, st_apply_delta(file, delta, NULL, NULL));
+  st_close(file);
+  file = NULL;
+  open.flags = ST_OPEN_READ_WRITE;
+  open.deltas = NULL;
+  open.delta_count = 0;
+  CHECK_STATUS(ST_OK, st_open(path, &open, &file));
+  apply.flags = ST_TXN_JOURNAL_ONLY;
+  CHECK_STATUS(ST_OK, st_apply_delta(file, delta, &apply, &done));
+  CHECK_STATUS(ST_OK, st_read(file, "weight", ST_NTS, got, sizeof got, NULL));
+  CHECK(memcmp(got, fresh, sizeof fresh) == 0);
+  CHECK_STATUS(ST_OK, st_sync(file));
+  st_close(file);
   CHECK(remove(delta) == 0 && remove(tuned) == 0);
 }
 

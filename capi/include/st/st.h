@@ -384,7 +384,9 @@ st_status st_open_memory(const void *bytes, size_t size, st_file **out);
 
 /* Free the handle. Every view, name and shape taken from it dies with it. Its
  * transactions end, and drop what they staged; each still wants its
- * st_txn_free, and answers ST_E_TXN_FAILED till then. Snapshots live on. */
+ * st_txn_free, and answers ST_E_TXN_FAILED till then. Snapshots live on. After
+ * commits with ST_TXN_JOURNAL_ONLY it waits as st_sync does, but no longer than
+ * ten seconds for a lock; the next st_open finishes what is left. */
 void st_close(st_file *file);
 
 /* Show the file as it is now: what others have committed, replaced files
@@ -1225,8 +1227,11 @@ st_status st_delta_apply(const char *base, const char *delta,
  * the result then, and other calls on it may go on meanwhile. With
  * ST_TXN_JOURNAL_ONLY among the flags it answers when the journal is durable,
  * and the file follows: see st_sync.
- * Statuses: as st_delta_apply; ST_E_READ_ONLY; ST_E_POISONED; ST_E_FORKED. Any
- * thread. */
+ * The delta is checked against what the handle shows. If another process has
+ * published the file since, st_refresh comes first, or the answer is
+ * ST_E_DELTA_BASE.
+ * Statuses: as st_delta_apply; ST_E_READ_ONLY; ST_E_POISONED; ST_E_FORKED;
+ * ST_E_INTERRUPTED. Any thread. */
 st_status st_apply_delta(st_file *file, const char *delta,
                          const st_delta_apply_options *opts, st_plan *done);
 

@@ -301,7 +301,7 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   EXPECT_EQ(again, nullptr);
   st_txn *transaction = nullptr;
   auto txn = sized<st_txn_options>();
-  for (uint32_t bit = 4; bit < 32; ++bit) {
+  for (uint32_t bit = 5; bit < 32; ++bit) {
     txn.flags = ST_TXN_COPY | 1u << bit;
     EXPECT_ST(ST_E_UNSUPPORTED, st_txn_begin(file, &txn, &transaction)) << bit;
     EXPECT_ST(ST_E_UNSUPPORTED, st_compact(path.c_str(), &txn)) << bit;

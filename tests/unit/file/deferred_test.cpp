@@ -108,6 +108,38 @@ TEST_F(Deferred, OldBytesThatComeBackStay) {
   }
 }
 
+TEST_F(Deferred, ATransactionOfNothingHasAPlanAndCommits) {
+  auto handle = open(env);
+  auto begun = Transaction::begin(*handle, later());
+  auto plan = (*begun)->plan();
+  ASSERT_TRUE(is_ok(plan));
+  EXPECT_EQ(plan->kind, CommitPlan::nothing);
+  EXPECT_TRUE(is_ok((*begun)->commit()));
+  EXPECT_TRUE(is_ok(handle->sync()));
+}
+
+// A thread begins a commit, and before it ends another thread begins one and ends it. The descriptor of the second does
+// not know what happened to the bytes of the first.
+TEST_F(Deferred, ACommitThatWasBegunBeforeAnotherWaitedIsSyncedByItself) {
+  auto handle = open(env);
+  ASSERT_TRUE(is_ok(commit(*handle, "b", old_b)));
+  ASSERT_TRUE(is_ok(commit(*handle, "a", old_a)));
+  ASSERT_TRUE(is_ok(handle->sync()));
+  bool between = false;
+  env.before = [&](Call call) {
+    if (call != Call::fdatasync || std::exchange(between, true)) return 0;
+    EXPECT_TRUE(is_ok(commit(*handle, "b", new_b)));
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(commit(*handle, "a", new_a)));
+  env.before = nullptr;
+  EXPECT_EQ(syncs_of([&] { ASSERT_TRUE(is_ok(handle->sync())); }), 2);
+  ASSERT_TRUE(is_ok(commit(*handle, "b", old_b)));
+  ASSERT_TRUE(is_ok(commit(*handle, "a", old_a)));
+  EXPECT_EQ(syncs_of([&] { ASSERT_TRUE(is_ok(handle->sync())); }), 1);
+  expect_after_a_cut(file(old_a, old_b));
+}
+
 TEST_F(Deferred, CloseSyncsTheFileAndLeavesNothing) {
   auto handle = open(env);
   ASSERT_TRUE(is_ok(commit(*handle, "a", new_a)));

@@ -740,5 +740,24 @@ TEST_F(ShardTransactionTest, AFailureOfOneShardNamesIt) {
   EXPECT_TRUE(same_bytes(all(), before));
 }
 
+// A handle of shards settles nothing, so nothing waits in a shard.
+TEST_F(ShardTransactionTest, NoShardIsSyncedLater) {
+  FaultEnv env(os::Env::posix());
+  auto shards = open(env);
+  const auto syncs_of_a_commit = [&](bool later) {
+    env.calls.clear();
+    TransactionOptions options;
+    options.journal_only = later;
+    auto transaction = begin(*shards, options);
+    EXPECT_TRUE(is_ok(transaction->update("a", u8(new_a))));
+    EXPECT_TRUE(is_ok(transaction->commit()));
+    return std::count(env.calls.begin(), env.calls.end(), Call::fdatasync);
+  };
+  syncs_of_a_commit(false);  // makes the journal
+  const auto wanted = syncs_of_a_commit(false);
+  EXPECT_EQ(syncs_of_a_commit(true), wanted);
+  EXPECT_EQ(syncs_of_a_commit(true), wanted);
+}
+
 }  // namespace
 }  // namespace st::store

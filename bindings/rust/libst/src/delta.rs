@@ -176,16 +176,23 @@ impl<'a> Patch<'a> {
     pub fn run(self, base: impl AsRef<Path>, delta: impl AsRef<Path>) -> Result<Plan> {
         let base = c_path(base.as_ref())?;
         // SAFETY: C strings, set-up options and a place for the plan; what they point at lives during the call.
-        self.apply(delta.as_ref(), |delta, c, plan| unsafe { sys::st_delta_apply(base.as_ptr(), delta, c, plan) })
+        self.apply(delta.as_ref(), |delta, c, plan| unsafe {
+            sys::st_delta_apply(base.as_ptr(), delta, c, plan)
+        })
     }
 
     /// Apply the delta through a file that is open for writing, which shows the result then.
     ///
     /// # Errors
     /// As [`patch()`]; [`Status::ReadOnly`](crate::Status::ReadOnly).
-    pub fn run_on(self, file: &File, delta: impl AsRef<Path>) -> Result<Plan> {
+    pub fn run_on(mut self, file: &File, delta: impl AsRef<Path>) -> Result<Plan> {
+        if self.c.lock_timeout_ms == sys::ST_TIMEOUT_DEFAULT {
+            self.c.lock_timeout_ms = file.lock_timeout_ms();
+        }
         // SAFETY: as above, and an open handle.
-        self.apply(delta.as_ref(), |delta, c, plan| unsafe { sys::st_apply_delta(file.handle().raw(), delta, c, plan) })
+        self.apply(delta.as_ref(), |delta, c, plan| unsafe {
+            sys::st_apply_delta(file.handle().raw(), delta, c, plan)
+        })
     }
 
     fn apply(
