@@ -36,7 +36,7 @@ class Patching {
   bool is_remade(std::string_view name) const;
   Result<std::unique_ptr<AnyTransaction>> begin(const TensorList &result);
   bool in_place() const { return delta_.notes.changes_bytes_only() && same_forms(whole_, delta_); }
-  // Of what has steps: is the file patched, or, on shards, all files? Then none of it is staged.
+  // What has steps: is the file patched, or, on shards, all files? Then none of it is staged.
   bool remakes_all() const { return !options_.publish && in_place(); }
   // What is made twice, as the journal was lost, counts once.
   Result<void> tell(uint64_t n) {

@@ -26,7 +26,7 @@ constexpr ShardsCase shards_cases[] = {{"in place", false},
 // The shards, and what they are as one.
 const Model small[] = {{{{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"format", "pt"}}},
                        {{{"c", u8(600, 3)}, {"d", u8(520, 4)}}, {}}};
-// Of which steps are shorter.
+// Large enough for steps to be shorter.
 const Model large[] = {{{{"a", u8(9000, 1)}, {"b", u8(300, 2)}}, {{"format", "pt"}}},
                        {{{"c", u8(4500, 3)}, {"d", u8(5000, 4)}}, {}}};
 const Model *shards_of(const ShardsCase &c) {

@@ -9,7 +9,7 @@
 
 namespace st::testing {
 
-// Of which versions the bytes are: a line for each run of sectors.
+// A line for each run of sectors: which versions its bytes are of.
 std::string stamps(std::span<const std::byte> bytes, uint32_t tensor);
 
 constexpr const char *name_of(OpenAs how) {
@@ -17,7 +17,7 @@ constexpr const char *name_of(OpenAs how) {
   return names[static_cast<uint32_t>(how)];
 }
 
-// The journals beside a file: what their first sector says, and who has locked them.
+// The journals beside a file: what their first sector says, and which locks are on them.
 std::string journals_beside(const std::string &path);
 
 struct TornTensor {

@@ -233,7 +233,7 @@ TEST_F(ShardedDeltas, ThatChangeBytesOnlyAreAppliedInPlaceInEachShard) {
   EXPECT_TRUE(same_bytes(disk.contents("/m/s2.safetensors"), second));
 }
 
-// Of a tensor that changes here and there, the journal takes what changes: also where another shard is made anew.
+// The journal takes the elements that change, and not their tensor: also where another shard is made anew.
 TEST_F(ShardedDeltas, OfElementsTakeJournalsThatAreShort) {
   constexpr uint64_t n = uint64_t{1} << 20;
   for (const bool adds : {false, true}) {

@@ -66,7 +66,7 @@ class SuperRecovery : public ::testing::Test {
       ASSERT_TRUE(is_ok(t.update("c", u8(new_c, &c_size))));
     });
   }
-  // Of both tensors the journals hold what changes of them.
+  // The journals hold the elements of both tensors that change.
   void leave_elements() {
     const auto make_of = [](const std::string &wanted, std::vector<uint32_t> places) -> store::Remake {
       return [&wanted, places](const os::File &file, uint64_t at, store::TakesRemade &to) -> Result<void> {
