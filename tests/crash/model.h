@@ -44,8 +44,8 @@ Stage put(std::string name, ModelTensor tensor);
 Stage update(std::string name, int seed);
 // In a tensor of one dimension, of bytes: some bytes that lie near each other, and three far apart, one of them twice.
 Stage update_slices(std::string name, int seed);
-// New values for every 61st byte of it and the last. Where the file is patched they are made under its locks, and the journal
-// has no others.
+// New values for every 61st byte of it and the last. Where the file is patched they are made under its locks, and the
+// journal has no others.
 Stage change_elements(std::string name, int seed);
 Stage remove(std::string name);
 Stage rename(std::string from, std::string to);
