@@ -50,7 +50,7 @@ def redo() -> None:
         for peer, shown_peer, small in (("sqlite", "an UPDATE of SQLite (WAL, synchronous=FULL)", 1.4), ("lmdb", "a put of LMDB", 1.0)):
             if peer in m:
                 row(f"  against {shown_peer}", m[peer], m["libst"], seconds, at_most=small if nbytes == 4096 else None, multiple=True, peer=peer)
-        row(f"change {shown}: durable by the journal alone, the file follows", m["raw"], m["journal"], seconds, peer="raw")
+        row(f"change {shown}: durable by the journal alone, the file follows", m["raw"], m["journal"], seconds, multiple=True, peer="raw")
         if "sqlite" in m:
             row("  against SQLite, which checkpoints later", m["sqlite"], m["journal"], seconds, multiple=True, peer="sqlite")
         row("  with the st_sync that follows", m["raw"], m["journal"] + m["follow"], seconds, multiple=True, peer="raw")
