@@ -1,6 +1,5 @@
 // Env on Linux: each method is its system call. Beyond that it knows of forks: see fork.h.
 // glibc 2.17 and musl lack wrappers of the newer calls: those go by their numbers.
-#include <dirent.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
 #include <sched.h>
@@ -17,10 +16,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 
 #include "os/env.h"
 #include "os/fork.h"
+#include "os/posix_names.h"
 #ifndef STATX_BASIC_STATS  // by <sys/stat.h>, if this libc knows statx
 #include <linux/stat.h>
 #endif
@@ -148,41 +147,12 @@ class PosixEnv final : public Env {
     return answer(::fsetxattr(fd, name, value, size, 0));
   }
 
-  int realpath(const char *path, std::string *out) override {
-    std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path, nullptr), &std::free);
-    if (!resolved) return -errno;
-    *out = resolved.get();
-    return 0;
-  }
-
-  int readlinkat(int dir, const char *name, std::string *out) override {
-    char target[PATH_MAX];
-    const ssize_t n = ::readlinkat(dir, name, target, sizeof target);
-    if (n < 0) return -errno;
-    if (static_cast<size_t>(n) == sizeof target) return -ENAMETOOLONG;
-    out->assign(target, static_cast<size_t>(n));
-    return 0;
-  }
-
+  int realpath(const char *path, std::string *out) override { return real_path(path, out); }
+  int readlinkat(int dir, const char *name, std::string *out) override { return read_link(dir, name, out); }
   int list(int dir, std::vector<std::string> *out) override {
     // A descriptor of its own: readdir moves the position that dup would share.
     const int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0) return fd;
-    DIR *stream = ::fdopendir(fd);
-    if (!stream) {
-      const int err = errno;
-      ::close(fd);
-      return -err;
-    }
-    struct Close {
-      void operator()(DIR *d) const { ::closedir(d); }
-    };
-    std::unique_ptr<DIR, Close> owner(stream);
-    out->clear();
-    for (errno = 0; const dirent *entry = ::readdir(stream); errno = 0)
-      if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0)
-        out->emplace_back(entry->d_name);
-    return -errno;
+    return fd < 0 ? fd : list_names(fd, out);
   }
 
   int mkdirat(int dir, const char *name, mode_t mode) override {

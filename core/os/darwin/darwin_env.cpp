@@ -1,5 +1,4 @@
 // Env on macOS. Nobody has run it: it is compiled and linked, and no more. So whatever would change a file is refused.
-#include <dirent.h>
 #include <mach/mach.h>
 #include <sys/random.h>
 #include <time.h>
@@ -7,13 +6,12 @@
 
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <memory>
 
 #include "os/env.h"
+#include "os/posix_names.h"
 #include "os/process.h"
 
 // <sys/xattr.h>, which zig's headers lack.
@@ -113,35 +111,12 @@ class DarwinEnv final : public Env {
     return answer(::fsetxattr(fd, name, value, size, 0, 0));
   }
 
-  int realpath(const char *path, std::string *out) override {
-    std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path, nullptr), &std::free);
-    if (!resolved) return -errno;
-    *out = resolved.get();
-    return 0;
-  }
-  int readlinkat(int dir, const char *name, std::string *out) override {
-    char target[PATH_MAX];
-    const ssize_t n = ::readlinkat(dir, name, target, sizeof target);
-    if (n < 0) return -errno;
-    if (static_cast<size_t>(n) == sizeof target) return -ENAMETOOLONG;
-    out->assign(target, static_cast<size_t>(n));
-    return 0;
-  }
+  int realpath(const char *path, std::string *out) override { return real_path(path, out); }
+  int readlinkat(int dir, const char *name, std::string *out) override { return read_link(dir, name, out); }
   int list(int dir, std::vector<std::string> *out) override {
+    // A descriptor of its own: readdir moves the position that dup would share.
     const int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0) return fd;
-    DIR *stream = ::fdopendir(fd);
-    if (!stream) {
-      const int err = errno;
-      ::close(fd);
-      return -err;
-    }
-    const std::unique_ptr<DIR, int (*)(DIR *)> owner(stream, &::closedir);
-    out->clear();
-    for (errno = 0; const dirent *entry = ::readdir(stream); errno = 0)
-      if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0)
-        out->emplace_back(entry->d_name);
-    return -errno;
+    return fd < 0 ? fd : list_names(fd, out);
   }
 
   int mkdirat(int dir, const char *name, mode_t mode) override {

@@ -12,6 +12,8 @@
 
 #include <cstdint>
 
+#include "os/linux_words.h"
+
 #define st_atim st_atimespec
 #define st_mtim st_mtimespec
 #define st_ctim st_ctimespec
@@ -31,21 +33,6 @@
 #define F_OFD_SETLK 90
 #define F_OFD_GETLK 92
 #endif
-
-#define FALLOC_FL_KEEP_SIZE 1
-#define FALLOC_FL_UNSHARE_RANGE 0x40
-#define FIEMAP_EXTENT_SHARED 0x2000
-#define PROC_SUPER_MAGIC 0x9fa0
-
-struct fiemap_extent {
-  uint64_t fe_logical, fe_physical, fe_length;
-  uint32_t fe_flags;
-};
-struct fiemap {
-  uint64_t fm_start, fm_length;
-  uint32_t fm_flags, fm_mapped_extents, fm_extent_count;
-  fiemap_extent fm_extents[1];  // and more
-};
 
 namespace st::os {
 inline constexpr const char *never_in_names = "/";

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "os/linux_words.h"
+
 // Macros that would rename methods of Env.
 #undef stat
 #undef fstat
@@ -68,24 +70,9 @@
 #define F_OFD_GETLK 36
 #define F_OFD_SETLK 37
 
-#define FALLOC_FL_KEEP_SIZE 1
-#define FALLOC_FL_UNSHARE_RANGE 0x40
-#define FIEMAP_EXTENT_SHARED 0x2000
-#define PROC_SUPER_MAGIC 0x9fa0
-
 struct iovec {
   void *iov_base;
   size_t iov_len;
-};
-
-struct fiemap_extent {
-  uint64_t fe_logical, fe_physical, fe_length;
-  uint32_t fe_flags;
-};
-struct fiemap {
-  uint64_t fm_start, fm_length;
-  uint32_t fm_flags, fm_mapped_extents, fm_extent_count;
-  fiemap_extent fm_extents[1];  // and more
 };
 
 // In namespace st, where they are found before those of mingw's headers, whose numbers are too small.
