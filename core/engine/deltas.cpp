@@ -7,12 +7,19 @@
 namespace st::store {
 namespace {
 
+// With its patience, and its progress.
 template <class Options>
-OpenOptions for_reading(const Options &options) {
-  OpenOptions reading;
+OpenOptions open_for(const Options &call) {
+  OpenOptions open;
+  open.lock_timeout_ms = call.lock_timeout_ms;
+  open.progress = call.progress;
+  return open;
+}
+
+template <class Options>
+OpenOptions for_reading(const Options &call) {
+  OpenOptions reading = open_for(call);
   reading.map = read::MapMode::none;
-  reading.lock_timeout_ms = options.lock_timeout_ms;
-  reading.progress = options.progress;
   return reading;
 }
 
@@ -32,9 +39,7 @@ Result<void> diff(os::Env &env, const std::string &from, const std::string &to, 
 }
 
 Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options) {
-  OpenOptions open;
-  open.lock_timeout_ms = options.lock_timeout_ms;
-  open.progress = options.progress;
+  OpenOptions open = open_for(options);
   ST_TRY(auto changes, open_delta(env, delta, open));
   open.writable = true;
   open.map = read::MapMode::none;
@@ -43,10 +48,7 @@ Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::str
 }
 
 Result<DeltaPatched> patch(os::Env &env, Model &base, const std::string &delta, DeltaPatchOptions options) {
-  OpenOptions open;
-  open.lock_timeout_ms = options.lock_timeout_ms;
-  open.progress = options.progress;
-  ST_TRY(auto changes, open_delta(env, delta, std::move(open)));
+  ST_TRY(auto changes, open_delta(env, delta, open_for(options)));
   return patch(env, base, std::move(changes), std::move(options));
 }
 

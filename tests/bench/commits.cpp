@@ -1,9 +1,14 @@
 // What one small durable change costs, beside databases that promise the same.
 //   commits_bench FILE TENSOR ROUNDS FOLDER
-// Prints "<what> <nanoseconds>" a line, all by turns: "raw" by pwrite + fdatasync, "libst" by st_update, "journal" by a
-// transaction with ST_TXN_JOURNAL_ONLY, "follow" by the st_sync after it, "sqlite" by an UPDATE of a blob (WAL,
-// synchronous=FULL), "lmdb" by a put and its commit. A peer that was not there when this was built is left out. The
-// databases lie in FOLDER, with the bytes of the tensor as their only value.
+// Prints "<what> <nanoseconds>" a line, all by turns:
+//   raw      pwrite + fdatasync
+//   libst    st_update
+//   journal  a transaction with ST_TXN_JOURNAL_ONLY
+//   follow   the st_sync after it
+//   sqlite   an UPDATE of a blob (WAL, synchronous=FULL)
+//   lmdb     a put and its commit
+// A peer that was not there when this was built is left out. The databases lie in FOLDER, with the bytes of the tensor
+// as their only value.
 #include <fcntl.h>
 #include <unistd.h>
 
