@@ -60,7 +60,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   write::Findings told() const;
   static uint64_t state_of(const struct stat &index);
   // Status file_changed if the index is no longer the one that was read.
-  Result<void> check_unchanged(const struct stat &read) const;
+  Result<void> check_unchanged(const ReadIndex &read) const;
   // Waits until no writer changes the checkpoint.
   Result<void> await_writers() const;
   // As the index names it.

@@ -143,6 +143,8 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
   auto wrong = [&](const std::string &what) { ledger.complain("when all writers were dead, " + what); };
   if (how == OpenAs::recoverer)
     if (const st_status status = recover_in_the_end(path_of(here)); status != ST_OK) wrong(said("st_recover", status));
+  std::array<std::string, shards> journals;
+  for (uint32_t s = 0; s < shards; ++s) journals[s] = journals_beside(shard_of_host(here, s));
   // Shards alone; what they show is judged through the index, once each of them was finished so.
   st_status status;
   for (uint32_t s = 0; how == OpenAs::lone && s < shards; ++s)
@@ -161,9 +163,9 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
     if (!version) {
       wrong("tensor " + std::to_string(t) + " is no whole value");
       const uint32_t s = shard_of(t);
-      std::cerr << diagnosis(file.get(), ledger,
-                             {layout_, t, std::nullopt, name_of(how), shard_of_host(here, s),
-                              shard_of_host(here + 1, s), journals_beside(shard_of_host(here, s))});
+      std::cerr << diagnosis(
+          file.get(), ledger,
+          {layout_, t, std::nullopt, name_of(how), shard_of_host(here, s), shard_of_host(here + 1, s), journals[s]});
     }
     if (st_get(file.get(), layout_.name(t), ST_NTS, &found) != ST_OK || found.shard != shard_of(t))
       wrong("tensor " + std::to_string(t) + " is not in its shard");

@@ -150,6 +150,27 @@ TEST_F(ShardsTest, AnIndexThatIsReplacedIsNoticedBeforeAShardIsOpened) {
   EXPECT_EQ(bytes(*c, "c"), pattern(5000, 3));
 }
 
+// A server may tell late when the index was written (MooseFS), and anybody may touch it.
+TEST_F(ShardsTest, AnIndexOfAnotherTimeIsTheSameAsLongAsItsBytesAre) {
+  const auto age = [&] {
+    std::filesystem::last_write_time(index, std::filesystem::last_write_time(index) - std::chrono::hours(1));
+  };
+  const std::string same =
+      R"({"metadata":{"total_size":9100,"by":"me"},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})";
+  const std::string other =
+      R"({"metadata":{"total_size":9100,"by":"us"},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})";
+  const auto model = open();
+  age();
+  EXPECT_EQ(bytes(*model, "a"), pattern(4000, 1));
+  put_index(other);
+  age();
+  const auto place = model->catalogue().find("c");
+  ASSERT_FALSE(place);
+  EXPECT_EQ(place.error().status, Status::file_changed);
+  put_index(same);
+  EXPECT_EQ(bytes(*model, "c"), pattern(5000, 3));
+}
+
 TEST_F(ShardsTest, BulkReadsGoAcrossShards) {
   auto c = open();
   std::string a(4000, 0), cc(5000, 0);
