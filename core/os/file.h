@@ -100,8 +100,8 @@ class File {
  private:
   Failure ends_at(uint64_t offset) const;
   Failure cannot_read(int err, uint64_t offset) const;
-  int open_direct() const;
-  int direct() const;
+  Result<int> open_direct() const;
+  Result<int> direct() const;
   Result<size_t> read_stored(void *buffer, size_t n, uint64_t offset) const;
   Result<size_t> read_remembered(void *buffer, size_t n, uint64_t offset) const;
   void swap(File &other) noexcept {

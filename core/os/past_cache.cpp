@@ -1,6 +1,7 @@
 // Reads that ask the storage. O_DIRECT does so on every network filesystem that was tried, also where pages of the file
 // are mapped: POSIX_FADV_DONTNEED leaves mapped pages as they are, and statx drops none (tests/storage/README.md).
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -24,17 +25,19 @@ struct Aligned {
 
 }  // namespace
 
-// A descriptor of its own, as this one is also written through. Any thread.
-int File::open_direct() const {
+// A descriptor of its own, as this one is also written through. `refused` where the filesystem does not have it; want
+// of descriptors or memory is an error, as the cache must not answer for that. Any thread.
+Result<int> File::open_direct() const {
   const std::string itself = text("/proc/self/fd/", fd_);
   const int opened = repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), O_RDONLY | O_DIRECT, 0); });
+  if (opened == -EMFILE || opened == -ENFILE || opened == -ENOMEM) return Failure(error(-opened, "read"));
   return opened < 0 ? refused : opened;
 }
 
-int File::direct() const {
+Result<int> File::direct() const {
   int known = direct_.load(std::memory_order_acquire);
   if (known != not_tried) return known;
-  const int opened = open_direct();
+  ST_TRY(const int opened, open_direct());
   if (direct_.compare_exchange_strong(known, opened, std::memory_order_acq_rel)) return opened;
   if (opened >= 0) env_->close(opened);
   return known;
@@ -43,7 +46,7 @@ int File::direct() const {
 Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const {
   if (n == 0) return size_t{0};
   const bool anew = past_cache_ == PastCache::anew;
-  int fd = anew ? open_direct() : direct();
+  ST_TRY(int fd, anew ? open_direct() : direct());
   struct CloseOwn {
     ~CloseOwn() {
       if (anew && fd >= 0) env.close(fd);
@@ -68,7 +71,8 @@ Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const 
         if (std::exchange(looked, true) || static_cast<uint64_t>(s.st_size) <= at) return done;
         if (anew) {
           env_->close(std::exchange(fd, -1));
-          if (fd = open_direct(); fd < 0) break;
+          ST_TRY(fd, open_direct());
+          if (fd < 0) break;
         }
         continue;
       }

@@ -56,6 +56,25 @@ TEST_F(FileTest, WhatTheStorageSaysOfAFileIsAskedOfTheKernelWhereStatxIsMissing)
   EXPECT_TRUE(fails_with(Status::io, file.stat()));
 }
 
+TEST_F(FileTest, WithoutADescriptorForItNoCacheAnswersForTheStorage) {
+  put_bytes(path, "abc");
+  for (const PastCache how : {PastCache::by_one, PastCache::anew}) {
+    File file = open();
+    file.read_past_cache(how);
+    char byte = 0;
+    for (const int missing : {EMFILE, ENFILE, ENOMEM}) {
+      env.before = [&](Call call) { return call == Call::openat ? -missing : 0; };
+      const auto read = file.read(&byte, 1, 1);
+      ASSERT_FALSE(read);
+      EXPECT_EQ(read.error().os_errno, missing);
+    }
+    env.before = [](Call call) { return call == Call::openat ? -EINVAL : 0; };  // no O_DIRECT
+    EXPECT_TRUE(is_ok(file.read(&byte, 1, 1)));
+    EXPECT_EQ(byte, 'b');
+    env.before = nullptr;
+  }
+}
+
 TEST_F(FileTest, ASystemThatOnlyReadsSaysWhy) {
   struct OnlyReads : ReadOnlyEnv {
     using ReadOnlyEnv::ReadOnlyEnv;
