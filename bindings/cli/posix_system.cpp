@@ -97,6 +97,14 @@ size_t page_size() {
   return static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
+bool is_terminal(int fd) {
+  return isatty(fd) != 0;
+}
+
+bool obeys_escapes(int fd) {
+  return is_terminal(fd);
+}
+
 size_t terminal_columns() {
   struct winsize size = {};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;

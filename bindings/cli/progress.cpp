@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "interrupt.h"
+#include "system.h"
 #include "text.h"
 
 namespace stctl {
@@ -23,7 +24,7 @@ void write_stderr(std::string_view text) {
 }  // namespace
 
 Progress::Progress(bool quiet, std::string label, uint64_t total)
-    : shown_(!quiet && isatty(STDERR_FILENO) != 0),
+    : shown_(!quiet && obeys_escapes(STDERR_FILENO)),
       label_(std::move(label)),
       total_(total),
       start_(Clock::now()),

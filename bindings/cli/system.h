@@ -45,6 +45,8 @@ bool make_temporary_folder(std::string *path);
 void remove_folder(const std::string &path);
 
 size_t page_size();
-size_t terminal_columns();  // of standard output; 0 if it is no terminal
+bool is_terminal(int fd);
+bool obeys_escapes(int fd);  // a terminal that takes sequences for colours and for wiping a line
+size_t terminal_columns();   // of standard output; 0 if it is no terminal
 
 }  // namespace stctl

@@ -17,7 +17,7 @@ size_t output_columns() {
 
 bool output_has_colour() {
   const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
-  return isatty(STDOUT_FILENO) && !(none && *none) && !(term && strcmp(term, "dumb") == 0);
+  return !(none && *none) && !(term && strcmp(term, "dumb") == 0) && obeys_escapes(STDOUT_FILENO);
 }
 
 }  // namespace stctl

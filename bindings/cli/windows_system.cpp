@@ -19,6 +19,22 @@ namespace {
 
 constexpr int own_bytes = O_BINARY | O_NOINHERIT;
 
+HANDLE handle_of(int fd) {
+  return reinterpret_cast<HANDLE>(_get_osfhandle(fd));
+}
+
+void (*on_signal)(int) = nullptr;
+
+// In a thread of the system's. When this answers that a window closes or a person logs off, the process ends. So it
+// does not answer, and the process ends when its command has.
+BOOL WINAPI on_event(DWORD event) {
+  constexpr int hangup = 1;
+  const bool is_key = event == CTRL_C_EVENT || event == CTRL_BREAK_EVENT;
+  on_signal(is_key ? SIGINT : hangup);
+  if (!is_key) Sleep(INFINITE);
+  return TRUE;
+}
+
 }  // namespace
 
 void prepare_standard_descriptors() {
@@ -26,9 +42,10 @@ void prepare_standard_descriptors() {
   SetConsoleOutputCP(CP_UTF8);
 }
 
-// The system takes each handler away at its first signal, so the second ends the process.
+// Not by signal(), which takes the handler away at the first one.
 void handle_signals(void (*handler)(int)) {
-  for (int number : {SIGINT, SIGTERM, SIGBREAK}) signal(number, handler);
+  on_signal = handler;
+  SetConsoleCtrlHandler(on_event, TRUE);
 }
 
 int open_to_read(const std::string &path) {
@@ -53,8 +70,7 @@ ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset) {
 }
 
 void *map_file(int fd, size_t n) {
-  const HANDLE file = reinterpret_cast<HANDLE>(_get_osfhandle(fd));
-  const HANDLE section = CreateFileMappingW(file, nullptr, PAGE_READONLY, 0, 0, nullptr);
+  const HANDLE section = CreateFileMappingW(handle_of(fd), nullptr, PAGE_READONLY, 0, 0, nullptr);
   if (!section) return nullptr;
   void *mapping = MapViewOfFile(section, FILE_MAP_READ, 0, 0, n);
   CloseHandle(section);
@@ -110,6 +126,18 @@ size_t page_size() {
   SYSTEM_INFO info;
   GetSystemInfo(&info);
   return info.dwPageSize;
+}
+
+// isatty takes NUL for a terminal.
+bool is_terminal(int fd) {
+  DWORD mode = 0;
+  return GetConsoleMode(handle_of(fd), &mode);
+}
+
+bool obeys_escapes(int fd) {
+  DWORD mode = 0;
+  return GetConsoleMode(handle_of(fd), &mode) &&
+         SetConsoleMode(handle_of(fd), mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
 }
 
 size_t terminal_columns() {

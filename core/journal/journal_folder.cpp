@@ -209,7 +209,9 @@ void JournalFolder::give_back(Taken taken) noexcept {
     parked_.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
-  if (!folder_) remove_if_empty();  // close_idle() came between
+  // An open folder without a journal would be in the way of others: Windows may remove it only when all have closed it.
+  if (parked_.empty() && taken.folder == folder_) folder_.reset();
+  if (!folder_) remove_if_empty();  // or close_idle() came between
 }
 
 }  // namespace st::write

@@ -54,6 +54,36 @@ TEST_F(Replace, ViewsOfAFileThatWasReplacedStayAsTheyWere) {
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"model.safetensors"});
 }
 
+// Its journal is too long to be kept for the next change. A folder that it kept open would stay until it is closed.
+TEST_F(Replace, AnIdleHandleIsInNobodysWayAfterALargeChange) {
+  constexpr size_t nbytes = size_t{257} << 20;
+  std::string header = R"({"w":{"dtype":"U8","shape":[)" + std::to_string(nbytes) + R"(],"data_offsets":[0,)" +
+                       std::to_string(nbytes) + "]}}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = header.size();
+  put_bytes(path, std::string(reinterpret_cast<const char *>(&length), sizeof length) + header);
+  std::filesystem::resize_file(path, sizeof length + header.size() + nbytes);
+  const std::string bytes(nbytes, '7');
+  st_tensor t = value(0, bytes);
+  const uint64_t shape = nbytes;
+  t.shape = &shape;
+  const auto names = [&] { return names_in(dir.path()); };
+  const std::vector<std::string> files = {"model.safetensors"};
+
+  st_file *idle = open();
+  EXPECT_ST(ST_OK, st_update(idle, "w", ST_NTS, &t));
+  EXPECT_EQ(names(), files);
+  for (int i = 0; i < 2; ++i) {
+    st_file *other = open();
+    EXPECT_ST(ST_OK, st_update(other, "w", ST_NTS, &t));
+    st_close(other);
+    EXPECT_EQ(names(), files);
+  }
+  EXPECT_ST(ST_OK, st_update(idle, "w", ST_NTS, &t));
+  st_close(idle);
+  EXPECT_EQ(names(), files);
+}
+
 TEST_F(Replace, ItHasTheNameAtOnceAndIsTheSameFile) {
   const os::File old_one = std::move(*os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path));
   put_bytes(dir / tmp, "new");

@@ -15,6 +15,10 @@ export LC_ALL=C.UTF-8 WINEPREFIX=$BUILD/windows/wine WINEDEBUG=-all WINEDLLOVERR
 scratch=$(mktemp -d /dev/shm/libst-windows-XXXXXX)   # where a sync costs nothing
 trap 'wineserver -k || true; rm -rf "$scratch"' EXIT # its processes outlive the programs
 wineboot --init
+# The services of wine begin with the first program and end with the last, and complain on its standard error.
+mkfifo "$scratch/never"
+exec 7<>"$scratch/never"
+/usr/lib/wine/wine64 cmd <&7 >"$BUILD/windows/services.log" 2>&1 &
 for temp in "$WINEPREFIX"/drive_c/users/*/Temp; do rm -rf "$temp" && ln -s "$scratch" "$temp"; done
 status=0
 run_meson "$tree" || status=$?

@@ -9,6 +9,7 @@
 #include "../interrupt.h"
 #include "../progress.h"
 #include "../sized.h"
+#include "../system.h"
 #include "../text.h"
 
 namespace stctl {
@@ -37,7 +38,7 @@ void make(const Session &session, const Diff &options, const std::string &path) 
 int run(Session &session, const Diff &options) {
   if (options.to_stdout()) {
     if (session.json) throw UsageFailure("--json and the delta can't both be standard output: use -o FILE");
-    if (isatty(STDOUT_FILENO)) throw UsageFailure("a delta is not for a terminal: use -o FILE, or > FILE");
+    if (is_terminal(STDOUT_FILENO)) throw UsageFailure("a delta is not for a terminal: use -o FILE, or > FILE");
     const TemporaryDelta temporary;
     make(session, options, temporary.path());
     temporary.copy_to(session.out);

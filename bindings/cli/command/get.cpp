@@ -12,6 +12,7 @@
 #include "../npy.h"
 #include "../progress.h"
 #include "../slice.h"
+#include "../system.h"
 #include "../text.h"
 
 namespace stctl {
@@ -115,7 +116,7 @@ int run(Session &session, const Get &options) {
   if (options.to_stdout() && format != Format::text) {
     if (format == Format::safetensors) throw UsageFailure("a safetensors file is written to a file: use -o FILE");
     if (session.json) throw UsageFailure("--json and raw bytes can't both be standard output: use -o FILE");
-    if (isatty(STDOUT_FILENO)) throw UsageFailure("raw bytes are not for a terminal: use -o FILE, or a pipe");
+    if (is_terminal(STDOUT_FILENO)) throw UsageFailure("raw bytes are not for a terminal: use -o FILE, or a pipe");
   }
   if (!options.to_stdout() && same_file(options.output, options.file)) {
     throw UsageFailure(fmt::format("-o '{}' would replace the file that is read", escape(options.output)));
