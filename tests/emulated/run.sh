@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Programs for machines that we have not: a big-endian one (s390x), two of 32 bits (i686, armhf), and aarch64. This
-# processor runs i686 as it is, qemu-user the others.
+# processor runs i686 as it is, qemu-user the others. Each runs the programs of unit/, c/ and crash/, and the comparison with
+# stock, differential/.
 #   run.sh JUNIT-XML      from tests/run.sh
 #   ST_MACHINES="armhf aarch64" bash tests/run.sh emulated      only these
 set -euo pipefail
@@ -11,32 +12,29 @@ export ST_TEST_BOUND=small
 machines=${ST_MACHINES:-s390x i686 armhf aarch64}
 status=0
 
-# on MACHINE FILTER SUITE... -- TARGET...: build the targets, and run these tests of Meson's.
+units=(base format os read newfile journal file shards delta engine capi capi_memory)
+crashes=(crash_enumeration failing_calls save_crash layout_crash delta_crash shards_crash journal_gone second_writer cluster)
+tests=("${units[@]/#/unit_}" "lifecycle in C99" "${crashes[@]//_/ }")
+targets=("${units[@]/#/tests/unit/unit_}" tests/c/lifecycle "${crashes[@]/#/tests/crash/}" tests/differential/answers)
+
+# on MACHINE FILTER: build its programs, and run them; then the comparison with stock, which is a program of this machine and
+# asks one of that machine.
 on() {
-  local machine=$1 filter=$2 tests=() tree=$BUILD/emulated/$1
-  shift 2
+  local machine=$1 filter=$2 tree=$BUILD/emulated/$1 cross=$ROOT/tests/emulated/$1.ini emulator
   [[ " $machines " == *" $machine "* ]] || return 0
-  while [[ $1 != -- ]]; do tests+=("$1"); shift; done
-  shift
   printf '%s\n' "$machine"
-  configure "$tree" --cross-file "$ROOT/tests/emulated/$machine.ini" --wrap-mode=forcefallback --buildtype=release \
-    -Doptimization=1 -Dtests=true -Dcli=false
-  build "$tree" "$@"
+  configure "$tree" --cross-file "$cross" --wrap-mode=forcefallback --buildtype=release -Doptimization=1 -Dtests=true -Dcli=false
+  build "$tree" "${targets[@]}"
   GTEST_FILTER=$filter run_meson "$tree" --timeout-multiplier 3 "${tests[@]}" || status=$?
+  emulator=$(sed -n "s/^exe_wrapper = \[\(.*\)\]$/\1/p" "$cross" | tr -d "',")
+  LIBST_ANSWERS="$emulator $tree/tests/differential/answers" LIBST_TEST_MUTATIONS=2000 \
+    run_pytest tests/differential "$tree/differential.xml" || status=$?
 }
+
+on i686 "*"
 
 # By qemu-user some tests take minutes, by headers of 100 MB; and the last needs process_vm_readv, which it lacks.
 not_by_qemu='-HostileHeader.*Hundred*:TwoReaders.*:SpellHeader.RefusesOneThatIsLongerThanTheFormatAllows:*.MemoryThatCannotBeRead*'
-
-# These hold to the bytes of the format and of journals.
-bytes=(unit_base unit_format unit_journal)
-on s390x "$not_by_qemu:HostileHeader.*" "${bytes[@]}" -- "${bytes[@]/#/tests/unit/}"
-
-units=(base format os read newfile journal file shards delta engine capi capi_memory)
-crashes=(crash_enumeration failing_calls save_crash layout_crash delta_crash shards_crash journal_gone second_writer cluster)
-on i686 "*" "${units[@]/#/unit_}" "lifecycle in C99" "${crashes[@]//_/ }" -- \
-  "${units[@]/#/tests/unit/unit_}" tests/c/lifecycle "${crashes[@]/#/tests/crash/}"
-
 # It also answers 0 to MADV_POPULATE_READ and MADV_POPULATE_WRITE without doing it. And it takes minutes where a test makes
 # a thread for each of thousands of trials, or stops a call thousands of times.
 not_by_qemu+=':*ViewsAsPayloads.Swap/*CopyOnWriteHandle:*ViewsAsPayloads.Swap/*CopyOnWriteOtherHandle'
@@ -48,11 +46,13 @@ for name in CapiCalls.AHandleForWritableViewsIsHadBesideAnyOther CapiLifetime.Vi
   Slices.ShowInNoWritableViewOfThisProcess; do
   not_by_qemu+=:$name
 done
-for machine in armhf aarch64; do
-  on $machine "$not_by_qemu" "${units[@]/#/unit_}" "lifecycle in C99" -- "${units[@]/#/tests/unit/unit_}" tests/c/lifecycle
-done
+for machine in armhf aarch64; do on $machine "$not_by_qemu"; done
+# /proc/self/pagemap is this machine's there, and has its numbers as this machine has them.
+on s390x "$not_by_qemu:HostileHeader.*:MappingTest.WhatIsWrittenCopyOnWriteIsCountedAndNotInTheFile"
 
 reports=()
-for machine in $machines; do reports+=("$BUILD/emulated/$machine/meson-logs/testlog.junit.xml"); done
+for machine in $machines; do
+  reports+=("$BUILD/emulated/$machine/meson-logs/testlog.junit.xml" "$BUILD/emulated/$machine/differential.xml")
+done
 python3 "$ROOT/tests/join_junit.py" "$report" "${reports[@]}"
 exit "$status"
