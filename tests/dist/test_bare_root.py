@@ -1,7 +1,7 @@
 """The Python suite on the oldest Debian that its mirror has, on which there is nothing but Python.
 
-It has no compiler, no pip, and none of the libraries that libst is built with. With ST_DIST=all the same on aarch64, which
-qemu-user emulates.
+It has no compiler, no pip, and none of the libraries that libst is built with. With ST_DIST=all the same on
+aarch64, which qemu-user emulates.
 """
 
 from __future__ import annotations
