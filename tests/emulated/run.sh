@@ -64,7 +64,7 @@ if [[ " $machines " == *" aarch64_64k "* ]]; then
   build "$tree" "${rooms[@]/#/tests/unit/unit_}"
   no_mincore=ContentTest.LocalStorageIsMappedShared:ColdTest.TheFirstLoadGoesPastThePageCacheAndTheNextFillsIt
   no_mincore+=:ColdTest.WhatIsInMemoryInPartIsReadThroughIt
-  GTEST_FILTER=$not_by_qemu:HostileHeader.*:MappingTest.WhatIsWrittenCopyOnWriteIsCountedAndNotInTheFile:$no_mincore \
+  GTEST_FILTER="$not_by_qemu:HostileHeader.*:MappingTest.WhatIsWrittenCopyOnWriteIsCountedAndNotInTheFile:$no_mincore" \
     run_meson "$tree" --timeout-multiplier 3 "${rooms[@]/#/unit_}" || status=$?
 fi
 
