@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/little_endian.h"
 #include "scene.h"
 
 namespace st {
@@ -194,8 +195,9 @@ TEST_F(CapiCalls, NamesComeInTheOrderOfTheDataWhereverTheHeaderHasThem) {
   const std::string json = R"({"last":{"dtype":"U8","shape":[1],"data_offsets":[2,3]},)"
                            R"("first":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"__metadata__":{"k":"v"},)"
                            R"("next":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})";
-  const uint64_t length = json.size();
-  const std::string bytes = std::string(reinterpret_cast<const char *>(&length), sizeof length) + json + "123";
+  std::string bytes(8, 0);
+  store_u64le(bytes.data(), json.size());
+  bytes += json + "123";
   st_file *memory;
   ASSERT_ST(ST_OK, st_open_memory(bytes.data(), bytes.size(), &memory));
   const std::string wanted("first\0next\0last\0", 16);

@@ -2,8 +2,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/little_endian.h"
 #include "engine/verify.h"
 #include "store_scene.h"
 
@@ -108,8 +108,7 @@ TEST_F(VerifyTest, EveryByteIsReadAndOnlyRead) {
     uint64_t bytes = 0;
   } meter(env);
   ASSERT_TRUE(is_ok(check(meter)));
-  uint64_t header = 0;
-  std::memcpy(&header, old.data(), sizeof header);
+  const uint64_t header = load_u64le(old.data());
   const uint64_t data = old.size() - sizeof header - header;
   EXPECT_GE(meter.bytes, data + std::min<uint64_t>(old.size(), 16384));  // what is read at first may have data in it
   for (testing::Call call : meter.calls)
