@@ -47,7 +47,7 @@ for name in CapiCalls.AHandleForWritableViewsIsHadBesideAnyOther CapiLifetime.Vi
   Slices.ShowInNoWritableViewOfThisProcess; do
   not_by_qemu+=:$name
 done
-# Of crashes a share: what qemu takes twenty times as long for goes the same ways with one operation as with three.
+# The crash enumeration runs with one operation: two and three go the same ways, and take qemu far too long.
 not_by_qemu+=':*CrashEnumeration.EveryCutOfT*'
 for machine in armhf aarch64; do on $machine "$not_by_qemu"; done
 # /proc/self/pagemap is this machine's there, and has its numbers as this machine has them.
