@@ -36,6 +36,10 @@ struct SectorTable {
 // file may read the journal too, and can tell whether the file is whole.
 void open_to_readers(const os::File &made, const struct stat &data);
 
+// The caller's memory may be gone (a mapped file that was truncated), which is an
+// error, and no signal, wherever the system can tell.
+Result<void> copy_from_caller(os::Env &env, const std::byte *from, uint64_t n, std::byte *to);
+
 class OldBytes;
 
 class Journal {
@@ -132,8 +136,8 @@ class Journal {
   // next sync of anybody makes them durable.
   Result<void> retire();
 
-  // Staged bytes, read back.
-  Result<void> read(void *to, uint64_t n, uint64_t offset) const { return file_.read(to, n, offset); }
+  // Staged bytes, read back. Nobody else writes any behind the first page, also where other hosts write.
+  Result<void> read(void *to, uint64_t n, uint64_t offset) const { return file_.read_own(to, n, offset); }
 
  private:
   Result<void> reserve(uint64_t end);

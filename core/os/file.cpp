@@ -66,6 +66,14 @@ Result<void> File::read(void *buffer, size_t n, uint64_t offset) const {
   return {};
 }
 
+// A client that keeps what was read through a descriptor is asked anew, as it hears of changes late.
+Result<void> File::read_own(void *buffer, size_t n, uint64_t offset) const {
+  if (past_cache_ == PastCache::anew) return read(buffer, n, offset);
+  ST_TRY(auto got, read_remembered(buffer, n, offset));
+  if (got < n) return ends_at(offset + got);
+  return {};
+}
+
 Failure File::cannot_read(int err, uint64_t offset) const {
   Error e = error(err, "read");
   if (std::string why = env_->why(); !why.empty()) e.message = std::move(why);

@@ -83,7 +83,9 @@ class File {
   Result<size_t> read_up_to(void *buffer, size_t n, uint64_t offset) const;
   // All n bytes; a file that ends before is ST_E_FILE_CHANGED.
   Result<void> read(void *buffer, size_t n, uint64_t offset) const;
-  // The same into several pieces of memory; `parts` is used up.
+  // All n bytes, which were written by this descriptor, and by nobody else: the cache of this kernel has them right.
+  Result<void> read_own(void *buffer, size_t n, uint64_t offset) const;
+  // The same as read() into several pieces of memory; `parts` is used up.
   Result<void> read_parts(std::span<struct iovec> parts, uint64_t offset) const;
   Result<void> write(const void *buffer, size_t n, uint64_t offset) const;
   // n bytes become those of `source`, without a copy: whole blocks, on one filesystem.

@@ -12,8 +12,8 @@
 namespace st::os {
 namespace {
 
-constexpr uint64_t alignment = 4096;                  // of offset, length and memory
-constexpr uint64_t most_at_once = uint64_t{4} << 20;  // through memory of our own
+constexpr uint64_t alignment = 4096;                                // of offset, length and memory
+constexpr uint64_t most_at_once = (uint64_t{4} << 20) + alignment;  // through memory of our own: 4 MiB from anywhere
 
 struct Aligned {
   explicit Aligned(size_t n) : bytes(static_cast<char *>(::operator new (n, std::align_val_t{alignment}))) {}

@@ -4,12 +4,17 @@
    not his own, he gives it another name, and then reads it once more. A writer asks for its journal by its name: right
    before its record, again right before its data, before a rename, and before it uses the journal again.
    A transaction is a patch, or a publish, which is also a save: another file takes the name. Locks belong to a file, and
-   journals to a name. README.md says what remains. */
+   journals to a name. README.md says what remains.
+   With CUTS the server's power may be cut, which ends both hosts. What was written stays, but for entries of the journal
+   folder: of those that were changed and not synced, an old one may be back. */
 #ifndef KILLS
 #define KILLS 1
 #endif
 #ifndef LOSSES
 #define LOSSES 1
+#endif
+#ifndef CUTS
+#define CUTS 0
 #endif
 #ifndef PUBLISHES
 #define PUBLISHES 0
@@ -29,6 +34,13 @@ bool cached[2];              /* has the host a copy of the page? */
 byte cache[4];               /* host, tensor */
 bool record[2];              /* of each host's journal, on the server */
 byte name[2], names;         /* of the journal in the folder, or NOBODY; no name is given twice */
+#if CUTS
+bool dropped[2];             /* it is called NAME.gone */
+byte may[2] = 1;             /* the set of what the folder may have of it after a cut */
+byte cuts = CUTS;
+bool up = true, judging;
+bool passed[2];              /* since it noted the old bytes, somebody has had them locked, and found nothing */
+#endif
 bool knows[2], was[2];       /* what a host's cache says of the other's record */
 byte tensor_of[2], value[2], old[2], made_for[2]; /* what the journal says */
 bool all_of[2];              /* a publish */
@@ -48,7 +60,31 @@ bool open[2], is_new[2];
 #else
 #define PLACE(t) 0
 #endif
+#if CUTS
+#define IN_FOLDER(k) (name[k] != NOBODY && !dropped[k])
+#define ABSENT 0
+#define NAMED 1
+#define DROPPED 2
+#define bit(x) (1 << (x))
+#define ENTRY(k) (name[k] == NOBODY -> ABSENT : (dropped[k] -> DROPPED : NAMED))
+#define NOTE(k) may[k] = may[k] | bit(ENTRY(k))
+#define SYNC_FOLDER may[0] = bit(ENTRY(0)); may[1] = bit(ENTRY(1))
+#define MAY_BE_FOUND(k) (IN_FOLDER(k) || ((may[k] & bit(NAMED)) && !passed[k]))
+#define UNTIL_A_CUT {
+#define CUT_OFF } unless { !up }
+#else
 #define IN_FOLDER(k) (name[k] != NOBODY)
+#define NOTE(k) skip
+#define SYNC_FOLDER skip
+#define MAY_BE_FOUND(k) IN_FOLDER(k)
+#define UNTIL_A_CUT
+#define CUT_OFF
+#endif
+#ifdef GONE_LOOKED_AT
+#define LOOKED_AT(k) (name[k] != NOBODY)
+#else
+#define LOOKED_AT(k) IN_FOLDER(k)
+#endif
 #define RENAMED(k, from) (name[k] != from) /* or removed: by somebody who acts on it */
 #ifdef NO_FENCE
 #define FENCED false
@@ -77,6 +113,9 @@ bool open[2], is_new[2];
 inline resolve(set) {
   d_step {
     for (k : 0 .. 1) {
+#if CUTS
+      if :: (set) & (1 << PLACE(tensor_of[k])) -> passed[k] = true :: else fi;
+#endif
       if
       :: open[k] && ((set) & (1 << PLACE(tensor_of[k]))) ->
         is_new[k] = HELD(current, tensor_of[k]) == value[k];
@@ -111,9 +150,21 @@ inline claim(k) {
 #endif
 }
 
+/* Of a journal that was another's. Its writer may have lost its locks, and write a record yet. So the name that a cut may
+   bring back is one that nobody looks at. */
+inline drop_for_good(j) {
+#if CUTS && !defined(UNLINKED_AT_ONCE)
+  atomic { may_die; if :: !RENAMED(j, claimed) -> dropped[j] = true; NOTE(j); printf("journal %d is gone\n", j) :: else fi }
+#ifndef GONE_UNSYNCED
+  atomic { may_die; if :: !RENAMED(j, claimed) -> SYNC_FOLDER :: else fi }
+#endif
+#endif
+  atomic { may_die; if :: !RENAMED(j, claimed) -> name[j] = NOBODY; NOTE(j) :: else fi }
+}
+
 /* Drops a journal that had no record, and that nobody holds. `hot`: it has a record by the time that it is claimed. */
 inline settle_idle(j) {
-  atomic { may_die; if :: IN_FOLDER(j) && journal_lock[j] == NOBODY -> claim(j) :: else fi }
+  atomic { may_die; if :: LOOKED_AT(j) && journal_lock[j] == NOBODY -> claim(j) :: else fi }
   if
   :: claimed != NOBODY ->
 #ifndef READ_BEFORE
@@ -124,7 +175,8 @@ inline settle_idle(j) {
   if
   :: claimed != NOBODY ->
     atomic { may_die; record[j] = false }
-    atomic { may_die; if :: !RENAMED(j, claimed) -> name[j] = NOBODY :: else fi; claimed = NOBODY }
+    drop_for_good(j);
+    claimed = NOBODY
   :: else
   fi
 }
@@ -150,8 +202,8 @@ inline recover(me) {
   i = 0;
   do
   :: i == 2 -> break
-  :: i < 2 && IN_FOLDER(i) && record[i] ->
-    atomic { may_die; if :: IN_FOLDER(i) -> claim(i) :: else fi }
+  :: i < 2 && LOOKED_AT(i) && record[i] ->
+    atomic { may_die; if :: LOOKED_AT(i) -> claim(i) :: else fi }
     if
     :: claimed != NOBODY && record[i] && file != current -> break
     :: claimed != NOBODY && record[i] && file == current ->
@@ -180,15 +232,15 @@ inline recover(me) {
         if :: me < 2 -> in_flight[me] = false :: else fi
       }
       atomic { may_die; if :: !RENAMED(i, claimed) -> record[i] = false :: else fi }
-      atomic { may_die; if :: !RENAMED(i, claimed) -> name[i] = NOBODY :: else fi }
+      drop_for_good(i)
     :: else
     fi;
     claimed = NOBODY;
     i++
-  :: i < 2 && IN_FOLDER(i) && !record[i] && journal_lock[i] == NOBODY ->
+  :: i < 2 && LOOKED_AT(i) && !record[i] && journal_lock[i] == NOBODY ->
     settle_idle(i);
     if :: hot -> hot = false :: else -> i++ fi
-  :: i < 2 && (!IN_FOLDER(i) || (!record[i] && journal_lock[i] != NOBODY)) -> i++
+  :: i < 2 && (!LOOKED_AT(i) || (!record[i] && journal_lock[i] != NOBODY)) -> i++
   od;
   atomic { claimed = NOBODY; if :: whole[file] == me + 1 && file == current -> resolve(3) :: else fi };
   i = 0;
@@ -198,6 +250,7 @@ inline recover(me) {
 proctype host(byte me; byte txns) {
   byte i, k, mine, claimed, other = 1 - me, file;
   bool hot, idle;
+  UNTIL_A_CUT
   do
   :: txns == 0 -> break
   :: txns > 0 ->
@@ -211,7 +264,7 @@ proctype host(byte me; byte txns) {
       if :: all_of[me] = false :: publishes > 0 -> publishes--; all_of[me] = true fi;
       if :: tensor_of[me] = 0 :: tensor_of[me] = 1 fi;
       if :: value[me] = 1 + me :: me == 1 -> value[me] = 0 fi;
-      if :: mine == NOBODY -> names++; name[me] = names; mine = names :: else fi;
+      if :: mine == NOBODY -> names++; name[me] = names; mine = names; NOTE(me) :: else fi;
       record[me] = false; journal_lock[me] = me + 1
     }
 again:
@@ -230,15 +283,15 @@ again:
       may_die;
 #ifdef STALE_LOOK
       if :: !knows[me] -> knows[me] = true; was[me] = record[other] :: else fi;
-      hot = IN_FOLDER(other) && was[me];
+      hot = LOOKED_AT(other) && was[me];
 #else
-      hot = IN_FOLDER(other) && record[other];
+      hot = LOOKED_AT(other) && record[other];
 #endif
       if
       :: hot && (all_of[me] || journal_lock[other] == NOBODY || PLACE(tensor_of[other]) == PLACE(tensor_of[me])) -> skip
       :: else -> hot = false
       fi;
-      idle = IN_FOLDER(other) && !record[other] && journal_lock[other] == NOBODY
+      idle = LOOKED_AT(other) && !record[other] && journal_lock[other] == NOBODY
     }
     if :: idle -> settle_idle(other); idle = false :: else fi;
     if
@@ -261,7 +314,11 @@ again:
       cache[2 * me] = HELD(file, 0); cache[2 * me + 1] = HELD(file, 1);
 #endif
       old[me] = cache[2 * me + tensor_of[me]];
-      made_for[me] = file
+      made_for[me] = file;
+#if CUTS
+      passed[me] = false;
+#endif
+      SYNC_FOLDER /* 4. */
     }
     if
     :: all_of[me] -> /* another file, and the last question before it takes the name */
@@ -286,7 +343,7 @@ again:
     fi;
     atomic { may_die; if :: FENCED -> goto fenced :: else fi }
     /* 5. and 6. the record, durable: into a file that may have no name by now */
-    atomic { may_die; if :: REFUSED(me) -> goto fenced :: else -> record[me] = true; open[me] = IN_FOLDER(me) && !IS_VOID(me); printf("host %d writes its record; in the folder: %d\n", me, IN_FOLDER(me)) fi }
+    atomic { may_die; if :: REFUSED(me) -> goto fenced :: else -> record[me] = true; open[me] = MAY_BE_FOUND(me) && !IS_VOID(me); printf("host %d writes its record; in the folder: %d\n", me, IN_FOLDER(me)) fi }
 #ifndef NO_CHECK_AFTER
     atomic {
       may_die;
@@ -332,7 +389,8 @@ dead:
   release(me);
   journal_lock[me] = NOBODY;
 gone: /* close */
-  atomic { if :: mine != NOBODY && journal_lock[me] == me + 1 -> journal_lock[me] = NOBODY; if :: !RENAMED(me, mine) -> name[me] = NOBODY :: else fi :: else fi }
+  atomic { if :: mine != NOBODY && journal_lock[me] == me + 1 -> journal_lock[me] = NOBODY; if :: !RENAMED(me, mine) -> name[me] = NOBODY; NOTE(me) :: else fi :: else fi }
+  CUT_OFF;
   atomic { in_flight[me] = false; i = 0; k = 0; claimed = 0; mine = 0; file = 0; hot = false; idle = false; finished++ }
 }
 
@@ -360,10 +418,35 @@ end:
   }
 }
 
+#if CUTS
+proctype power() {
+  byte k;
+end:
+  atomic {
+    cuts > 0 && !judging -> cuts--; up = false;
+    for (k : 0 .. 1) {
+      if
+      :: may[k] & bit(ABSENT) -> name[k] = NOBODY
+      :: may[k] & bit(NAMED) -> names++; name[k] = names; dropped[k] = false
+      :: may[k] & bit(DROPPED) -> names++; name[k] = names; dropped[k] = true
+      fi;
+      may[k] = bit(ENTRY(k));
+      journal_lock[k] = NOBODY; owner[k] = NOBODY;
+      printf("power cut; journal %d: %d, its record %d\n", k, ENTRY(k), record[k])
+    };
+    k = 0; whole[0] = NOBODY
+  }
+}
+#endif
+
 proctype judge() {
   byte i, k, claimed, file;
   bool hot;
+#if CUTS
+  atomic { finished == 2 -> judging = true; up = true; kills = 0 };
+#else
   finished == 2 -> kills = 0;
+#endif
   recover(JUDGE);
 dead: skip
 }
@@ -371,6 +454,9 @@ dead: skip
 init {
   atomic {
     run host(0, 1); run host(1, 2); run judge(); run server_timer();
+#if CUTS
+    run power();
+#endif
 #ifdef STOCK_SAVE
     run stock_program()
 #endif

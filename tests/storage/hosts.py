@@ -144,6 +144,7 @@ class Hosts:
 
 class GlusterFs(Hosts):
     PORT = 24007
+    layers = ()  # of a client, above the one that speaks to the brick; with their options
 
     def client(self, name):
         return ["glusterfs", "-N", "-f", self.folder / "client.vol", "-l", self.folder / f"{name}-client.log", "MOUNT"]
@@ -184,9 +185,43 @@ class GlusterFs(Hosts):
                 remote_subvolume="locks",
                 ping_timeout=self.life,
             )
+            + self._layers()
         )
         command = ["glusterfsd", "-N", "-f", self.folder / "server.vol", "-l", self.folder / "brick.log"]
         self._serve(command, "glusterfsd", self.PORT)
+
+    def _layers(self):
+        made, below = "", "client"
+        for kind, options in self.layers:
+            name = kind.split("/")[1]
+            made += _volume(name, kind, [below], **options)
+            below = name
+        return made
+
+
+class GlusterVolume(GlusterFs):
+    """Its clients are as `gluster volume create` of 10.3 writes them into VOLUME.tcp-fuse.vol, but for two layers that
+    remember what other hosts have changed since: names and sizes for a second, and the bytes of files up to 64 KiB."""
+
+    remembers = ("performance/quick-read", "performance/md-cache")
+    layers = (
+        ("cluster/distribute", {"force_migration": "off", "lock_migration": "off"}),
+        ("features/utime", {"noatime": "on"}),
+        ("performance/write-behind", {}),
+        ("performance/open-behind", {}),
+        ("performance/io-threads", {}),
+        ("debug/io-stats", {"threads": 16}),
+    )
+
+
+class GlusterDefaults(GlusterVolume):
+    """With them, where `gluster volume create` has them."""
+
+    layers = (
+        *GlusterVolume.layers[:4],
+        *((kind, {}) for kind in GlusterVolume.remembers),
+        *GlusterVolume.layers[4:],
+    )
 
 
 class MooseFs(Hosts):
@@ -288,12 +323,16 @@ class CephFs(Hosts):
 RIGS = {
     "glusterfs": (GlusterFs, []),
     "glusterfs-fresh-opens": (GlusterFs, ["--fopen-keep-cache=off"]),
+    "glusterfs-volume": (GlusterVolume, []),
+    "glusterfs-defaults": (GlusterDefaults, []),
     "moosefs": (MooseFs, []),
     "cephfs": (CephFs, []),
 }
 NEEDS = {
     "glusterfs": ["glusterfs", "glusterfsd", "nsenter", "ip"],
     "glusterfs-fresh-opens": ["glusterfs", "glusterfsd", "nsenter", "ip"],
+    "glusterfs-volume": ["glusterfs", "glusterfsd", "nsenter", "ip"],
+    "glusterfs-defaults": ["glusterfs", "glusterfsd", "nsenter", "ip"],
     "moosefs": ["mfsmaster", "mfschunkserver", "mfsmount", "nsenter", "ip"],
     "cephfs": ["ceph", "ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "nsenter", "ip"],
 }

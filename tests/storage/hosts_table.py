@@ -29,6 +29,7 @@ SAID = {
     "none, ": "no other hosts",
     "read only: ": "no",
     "read and write: ": "yes",
+    "read and write, if the volume ": "yes, with two options of the volume off",
     "read, and write if ": "if it locks",
 }
 NOT_TRIED = "if it locks, else refused"
@@ -44,7 +45,7 @@ class Row(NamedTuple):
 
     def cells(self):
         here = {True: "yes", False: "no", None: "not tried" if self.says == "read only: " else NOT_TRIED}
-        elsewhere = "yes" if self.locks_elsewhere else SAID[self.says]
+        elsewhere = "yes" if self.locks_elsewhere and "if the" not in self.says else SAID[self.says]
         return self.filesystems, here[self.locks_here], elsewhere, self.libst, self.stock
 
 
@@ -53,9 +54,14 @@ OLD = "old bytes, perhaps for ever: its clients keep pages over a new open"
 EITHER = "old or new bytes: its clients may keep pages over a new open"
 ROWS = {
     "disk": Row("ext4, xfs, btrfs, tmpfs", "none, ", True),
-    "glusterfs": Row("GlusterFS", "read and write: ", True, True, f"{REFRESH}, or a new open", OLD),
+    "glusterfs": Row("GlusterFS", "read and write, if the volume ", True, True, f"{REFRESH}, or a new open", OLD),
     "glusterfs-fresh-opens": Row(
-        "GlusterFS with `--fopen-keep-cache=off`", "read and write: ", True, True, f"{REFRESH}, or a new open", OPEN
+        "GlusterFS with `--fopen-keep-cache=off`",
+        "read and write, if the volume ",
+        True,
+        True,
+        f"{REFRESH}, or a new open",
+        OPEN,
     ),
     # The kernel calls its mounts "fuse", as those of many others.
     "moosefs": Row("MooseFS", "read, and write if ", True, True, REFRESH, OPEN),

@@ -5,6 +5,7 @@ began before it was killed, another one finishes. On real clients of real server
 """
 
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -28,7 +29,8 @@ STORM = st_abi.BUILD / "tests" / "storm" / "storm"
 EXIT_CRASHED = 9
 
 
-@pytest.fixture(scope="module", params=hosts.RIGS)
+# On the last one nothing holds: test_a_gluster_volume_remembers.
+@pytest.fixture(scope="module", params=[kind for kind in hosts.RIGS if kind != "glusterfs-defaults"])
 def rig(request, module_scratch):
     if why := clients.lacking(*hosts.NEEDS[request.param]):
         pytest.skip(why)
@@ -156,11 +158,46 @@ def _storms(count, kills, seed, *words):
 def test_storm(rig, scene, bound, tell):
     """Four workers on two hosts, on the same tensors and on others, by patches and publishes; on shards by deltas, too.
     They are killed at any moment, and any host recovers."""
+    if scene and rig.kind == "glusterfs-volume" and not bound.full:
+        pytest.skip("shards on the plain client of GlusterFS; here with --full")
     slow = isinstance(rig, hosts.MooseFs | hosts.CephFs)  # they take up to a second to let a killed process go
     where = ["--dir", rig.mounts[0], "--other-host", rig.mounts[1]]
     at_once = bound(1, 8 if slow else 1)  # most of their time is waiting
     kills = _storms(at_once, bound(6 if slow else 12, 2000), bound.seed, *scene, *where)
     tell(kills, "kills of workers on two hosts")
+
+
+def test_a_gluster_volume_remembers(scratch):
+    """With the layers that `gluster volume create` gives a client, it answers for a second what it remembers of small
+    files, also to O_DIRECT, and of sizes. Nothing can be asked past that: so `stctl io` says which two are to go."""
+    if why := clients.lacking(*hosts.NEEDS["glusterfs-defaults"]):
+        pytest.skip(why)
+    with hosts.make("glusterfs-defaults", scratch / "rig") as made:
+        here, there = (mount / "small" for mount in made.mounts)
+        old, new = bytes(4096), b"\1" * 4096
+        here.write_bytes(old)
+        stale = 0
+        for _ in range(5):
+            before, after = (old, new) if here.read_bytes() == old else (new, old)
+            disk.wait_until(lambda was=before: there.read_bytes() == was, "the other host to see it")
+            with _open_directly(there) as direct, open(here, "rb+", buffering=0) as file:
+                assert _read_directly(direct) == before
+                file.write(after)
+                os.fsync(file.fileno())
+                stale += _read_directly(direct) == before
+        assert stale, "it remembers nothing by now: then hosts.GlusterDefaults can be a rig like the others"
+        said = _other_hosts(model.put_model(made.mounts[0]))
+        assert "performance.stat-prefetch" in said and "performance.quick-read" in said
+
+
+def _open_directly(path):
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_DIRECT), "rb", buffering=0)
+
+
+def _read_directly(file):
+    page = mmap.mmap(-1, mmap.PAGESIZE)
+    os.preadv(file.fileno(), [page], 0)
+    return bytes(page)
 
 
 # Seconds until a server of the rigs below gives a host up. CephFS takes no less.
@@ -285,8 +322,9 @@ def _agrees(row, path):
 def test_the_table_says_what_a_rig_can(rig, two):
     """Who is kept out by a lock, and from when on a reader elsewhere sees a commit."""
     here, there = two
-    row = hosts_table.ROWS[rig.kind]
-    assert _agrees(rig.kind, here)
+    kind = "glusterfs" if rig.kind == "glusterfs-volume" else rig.kind
+    row = hosts_table.ROWS[kind]
+    assert _agrees(kind, here)
     at_once = st_abi.st_h.ST_TIMEOUT_NONE
     for path, excluded in ((here, row.locks_here), (there, row.locks_elsewhere)):
         with st_abi.File(path, lock_timeout_ms=at_once) as other, _lock_begin(here, 2), st_abi.refused("ST_E_BUSY"):

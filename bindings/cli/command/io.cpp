@@ -50,7 +50,11 @@ std::string other_hosts_sentence(const st_io_info &io) {
     return "read only: an object store has no locks that hosts share, so change the file from one host";
   if (type == "fuse.sshfs" || type == "fuse.rclone")
     return "read only: its locks exclude nobody on another host, so change the file from one host";
-  if (type == "fuse.glusterfs" || type == "fuse.ceph-fuse")
+  if (type == "fuse.glusterfs")
+    return "read and write, if the volume has performance.stat-prefetch and performance.quick-read off: else its "
+           "clients answer for a second what they remember; its locks exclude other hosts; all is read past this "
+           "host's cache";
+  if (type == "fuse.ceph-fuse")
     return "read and write: its locks exclude other hosts; all is read past this host's cache, which may be out of "
            "date";
   return "read, and write if its locks exclude other hosts, which cannot be tried from here; "
