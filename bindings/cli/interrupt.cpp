@@ -50,6 +50,7 @@ Interruptible::Interruptible(st_file *file) : outer_file_(to_interrupt.load()), 
 Interruptible::~Interruptible() {
   polite.store(outer_);
   to_interrupt.store(outer_file_);
+  await_handler();
 }
 
 // The order matters: a signal before the store is seen by the look after it, one after the store does

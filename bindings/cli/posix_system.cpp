@@ -21,6 +21,8 @@ void prepare_standard_descriptors() {
   if (fd > STDERR_FILENO) close(fd);
 }
 
+void await_handler() {}
+
 void handle_signals(void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;  // without SA_RESTART: a blocked read or write returns EINTR

@@ -17,6 +17,8 @@ void prepare_standard_descriptors();
 // Interruptions of a person or the system come to `handler`, but for those that were ignored; a write to a reader that
 // left answers EPIPE.
 void handle_signals(void (*handler)(int));
+// Until no call of the handler is under way that another thread may make.
+void await_handler();
 
 int open_to_read(const std::string &path);
 // Not the file that a link leads to, and without waiting for a pipe's other side.

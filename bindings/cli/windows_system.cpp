@@ -12,6 +12,8 @@
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 
+#include <mutex>
+
 #include "system.h"
 
 namespace stctl {
@@ -25,12 +27,18 @@ HANDLE handle_of(int fd) {
 
 void (*on_signal)(int) = nullptr;
 
-// In a thread of the system's. When this answers that a window closes or a person logs off, the process ends. So it
-// does not answer, and the process ends when its command has.
+std::mutex handling;
+
+// In a thread of the system's. When this answers that a window closes or the system ends, the process ends. So it does
+// not answer, and the process ends when its command has. That somebody logs off is told to services alone, of any user.
 BOOL WINAPI on_event(DWORD event) {
   constexpr int hangup = 1;
+  if (event == CTRL_LOGOFF_EVENT) return TRUE;
   const bool is_key = event == CTRL_C_EVENT || event == CTRL_BREAK_EVENT;
-  on_signal(is_key ? SIGINT : hangup);
+  {
+    const std::lock_guard lock(handling);
+    on_signal(is_key ? SIGINT : hangup);
+  }
   if (!is_key) Sleep(INFINITE);
   return TRUE;
 }
@@ -46,6 +54,10 @@ void prepare_standard_descriptors() {
 void handle_signals(void (*handler)(int)) {
   on_signal = handler;
   SetConsoleCtrlHandler(on_event, TRUE);
+}
+
+void await_handler() {
+  const std::lock_guard lock(handling);
 }
 
 int open_to_read(const std::string &path) {

@@ -36,10 +36,6 @@ struct SectorTable {
 // file may read the journal too, and can tell whether the file is whole.
 void open_to_readers(const os::File &made, const struct stat &data);
 
-// The caller's memory may be gone (a mapped file that was truncated), which is an
-// error, and no signal, wherever the system can tell.
-Result<void> copy_from_caller(os::Env &env, const std::byte *from, uint64_t n, std::byte *to);
-
 class OldBytes;
 
 class Journal {

@@ -188,6 +188,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
     } else if (auto created = Journal::create(folder_->dir(), data_)) {
       journal = std::move(*created);
     } else if (!is_gone(created.error())) {
+      close_unused();
       return Failure(std::move(created.error()));
     }
     Taken taken{std::move(journal), folder_};
@@ -209,9 +210,15 @@ void JournalFolder::give_back(Taken taken) noexcept {
     parked_.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
-  // An open folder without a journal would be in the way of others: Windows may remove it only when all have closed it.
-  if (parked_.empty() && taken.folder == folder_) folder_.reset();
-  if (!folder_) remove_if_empty();  // or close_idle() came between
+  taken.folder.reset();
+  close_unused();
+}
+
+// An open folder without a journal would be in the way of others: Windows may remove it only when all have closed it.
+// A transaction that is under way has it open, too; or none is open, as close_idle() came between.
+void JournalFolder::close_unused() noexcept {
+  if (parked_.empty() && folder_.use_count() == 1) folder_.reset();
+  if (!folder_) remove_if_empty();
 }
 
 }  // namespace st::write

@@ -88,6 +88,7 @@ class JournalFolder {
  private:
   void forget_if_forked();
   void remove_if_empty() noexcept;
+  void close_unused() noexcept;
 
   os::Env &env_;
   const os::Location file_, beside_;  // and the folder

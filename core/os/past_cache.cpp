@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -12,8 +13,8 @@
 namespace st::os {
 namespace {
 
-constexpr uint64_t alignment = 4096;                                // of offset, length and memory
-constexpr uint64_t most_at_once = (uint64_t{4} << 20) + alignment;  // through memory of our own: 4 MiB from anywhere
+constexpr uint64_t alignment = 4096;                  // of offset, length and memory
+constexpr uint64_t most_at_once = uint64_t{4} << 20;  // through memory of our own; from amid a page, a page more
 
 struct Aligned {
   explicit Aligned(size_t n) : bytes(static_cast<char *>(::operator new (n, std::align_val_t{alignment}))) {}
@@ -25,13 +26,15 @@ struct Aligned {
 
 }  // namespace
 
-// A descriptor of its own, as this one is also written through. `refused` where the filesystem does not have it; want
-// of descriptors or memory is an error, as the cache must not answer for that. Any thread.
+// A descriptor of its own, as this one is also written through. `refused` where there is no O_DIRECT, or no /proc to
+// open it by. What else fails is an error: the cache must not answer for a storage that fails. Any thread.
 Result<int> File::open_direct() const {
   const std::string itself = text("/proc/self/fd/", fd_);
   const int opened = repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), O_RDONLY | O_DIRECT, 0); });
-  if (opened == -EMFILE || opened == -ENFILE || opened == -ENOMEM) return Failure(error(-opened, "read"));
-  return opened < 0 ? refused : opened;
+  if (opened >= 0) return opened;
+  constexpr int lacks[] = {EINVAL, EOPNOTSUPP, ENOSYS, ENOENT, ENOTDIR, EACCES, EPERM};
+  if (std::find(std::begin(lacks), std::end(lacks), -opened) == std::end(lacks)) return Failure(error(-opened, "read"));
+  return refused;
 }
 
 Result<int> File::direct() const {
@@ -58,13 +61,15 @@ Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const 
   size_t done = 0;
   if (fd >= 0) {
     const uint64_t span = round_up(offset + n, alignment) - round_down(offset, alignment);
-    const Aligned memory(std::min(span, most_at_once));
+    const Aligned memory(std::min(span, most_at_once + alignment));
     bool looked = false;
     while (done < n) {
       const uint64_t at = offset + done, from = round_down(at, alignment);
-      const uint64_t length = std::min(round_up(offset + n, alignment) - from, most_at_once);
+      const uint64_t most = most_at_once + (at == from ? 0 : alignment);
+      const uint64_t length = std::min(round_up(offset + n, alignment) - from, most);
       const ssize_t got = repeat_interrupted([&] { return env_->pread(fd, memory.bytes, length, from); });
-      if (got < 0) break;  // a filesystem with larger borders
+      if (got == -EINVAL) break;  // a filesystem with larger borders
+      if (got < 0) return cannot_read(static_cast<int>(-got), at);
       if (from + static_cast<uint64_t>(got) <= at) {
         // The end; but some kernels go by the size that they remember.
         ST_TRY(auto s, stat());

@@ -16,7 +16,7 @@ ShardCatalogue::ShardCatalogue(const Shards &owner, ReadIndex read, Members memb
 }
 
 Result<void> ShardCatalogue::check_unchanged() const {
-  return owner_.check_unchanged(read_);
+  return owner_.check_unchanged(read_, same_as_);
 }
 
 bool ShardCatalogue::is_of(const struct stat &index) const {

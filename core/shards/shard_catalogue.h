@@ -3,6 +3,7 @@
 // the index says. Any thread.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -73,6 +74,7 @@ class ShardCatalogue final : public Merged {
 
   const Shards &owner_;
   const ReadIndex read_;
+  mutable std::atomic<uint64_t> same_as_ = 0;  // see Shards::check_unchanged
   const Members members_;
   std::vector<size_t> first_;                           // index of each shard's first tensor
   mutable std::vector<Versions<Snapshot>::Once> pins_;  // held

@@ -166,7 +166,7 @@ Result<void> Shards::rename_index(const os::File &replaced, write::TemporaryFile
   return {};
 }
 
-Result<void> Shards::check_unchanged(const ReadIndex &read) const {
+Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as) const {
   if (sources_) return {};
   uint64_t own = own_index_, before = own_before_;
   for (;;) {
@@ -174,14 +174,19 @@ Result<void> Shards::check_unchanged(const ReadIndex &read) const {
     const int r = at_.stat(&by_path);
     if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", at_.path()));
     const uint64_t now = r == 0 ? state_of(by_path) : 0;
-    if (r == 0 && (now == state_of(read.identity) || now == own || now == before)) return {};
+    if (r == 0 && (now == state_of(read.identity) || now == same_as || now == own || now == before)) return {};
     // Commits of ours may have come in between.
     const uint64_t own_then = std::exchange(own, own_index_), before_then = std::exchange(before, own_before_);
     if (own == own_then && before == before_then) break;
   }
   // MooseFS tells other hosts a second late when a file was written; and anybody may touch one. Then the bytes decide.
   const auto again = read_index(at_);
-  if (again && os::same_inode(again->identity, read.identity) && again->hash == read.hash) return {};
+  if (again && os::same_inode(again->identity, read.identity) && again->hash == read.hash) {
+    same_as = state_of(again->identity);
+    return {};
+  }
+  if (!again && (again.error().status == Status::io || again.error().status == Status::nomem))
+    return Failure(again.error());
   return fail(Status::file_changed, "the index of shards ", in_quotes(path_),
               " was replaced since it was read; refresh the handle, or open it anew");
 }

@@ -59,8 +59,9 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
   static uint64_t state_of(const struct stat &index);
-  // Status file_changed if the index is no longer the one that was read.
-  Result<void> check_unchanged(const ReadIndex &read) const;
+  // Status file_changed if the index is no longer the one that was read. `same_as` is a later state of it that was
+  // found to have the same bytes; 0: none.
+  Result<void> check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as) const;
   // Waits until no writer changes the checkpoint.
   Result<void> await_writers() const;
   // As the index names it.

@@ -156,8 +156,6 @@ MUTANTS = [
            "  if (locked == os::Locked::exclusive && found.file.reads_past_cache()) ST_TRY(read_state(found));\n", ""),
     Mutant("hosts: an empty journal is taken though its maker is about to lock it", HOT_JOURNAL,
            "    ST_TRY(auto locked, lock_empty(found, &held, &lock));\n", "    const bool locked = lock_empty != nullptr;\n"),
-    Mutant("hosts: a journal that another has dropped may come back", HOT_JOURNAL,
-           "  if (!folder.dir().reads_past_cache()) return drop(folder, name), Result<void>();\n", "  if (folder.dir().fd() >= 0) return drop(folder, name), Result<void>();\n"),
     Mutant("hosts: a journal is unlinked before its last name is durable", HOT_JOURNAL,
            "  ST_TRY(folder.dir().sync());\n  drop(folder, gone);\n", "  drop(folder, gone);\n", rule="GONE_UNSYNCED"),
     Mutant("hosts: what is dropped is unlinked by the name that is looked at", HOT_JOURNAL,

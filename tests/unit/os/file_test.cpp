@@ -56,13 +56,13 @@ TEST_F(FileTest, WhatTheStorageSaysOfAFileIsAskedOfTheKernelWhereStatxIsMissing)
   EXPECT_TRUE(fails_with(Status::io, file.stat()));
 }
 
-TEST_F(FileTest, WithoutADescriptorForItNoCacheAnswersForTheStorage) {
+TEST_F(FileTest, WhereTheStorageFailsNoCacheAnswersForIt) {
   put_bytes(path, "abc");
   for (const PastCache how : {PastCache::by_one, PastCache::anew}) {
     File file = open();
     file.read_past_cache(how);
     char byte = 0;
-    for (const int missing : {EMFILE, ENFILE, ENOMEM}) {
+    for (const int missing : {EMFILE, ENOMEM, EIO}) {
       env.before = [&](Call call) { return call == Call::openat ? -missing : 0; };
       const auto read = file.read(&byte, 1, 1);
       ASSERT_FALSE(read);
@@ -71,6 +71,13 @@ TEST_F(FileTest, WithoutADescriptorForItNoCacheAnswersForTheStorage) {
     env.before = [](Call call) { return call == Call::openat ? -EINVAL : 0; };  // no O_DIRECT
     EXPECT_TRUE(is_ok(file.read(&byte, 1, 1)));
     EXPECT_EQ(byte, 'b');
+    env.before = nullptr;
+    File second = open();
+    second.read_past_cache(how);
+    env.before = [](Call call) { return call == Call::pread ? -EIO : 0; };
+    const auto read = second.read(&byte, 1, 1);
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().os_errno, EIO);
     env.before = nullptr;
   }
 }

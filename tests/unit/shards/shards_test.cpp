@@ -9,6 +9,7 @@
 #include "engine/open.h"
 #include "engine/reshape.h"
 #include "engine/verify.h"
+#include "fault_env.h"
 #include "file/transaction.h"
 #include "format/shard_index.h"
 #include "shards/shards.h"
@@ -151,6 +152,22 @@ TEST_F(ShardsTest, AnIndexThatIsReplacedIsNoticedBeforeAShardIsOpened) {
 }
 
 // A server may tell late when the index was written (MooseFS), and anybody may touch it.
+TEST_F(ShardsTest, AnIndexOfAnotherTimeThatCannotBeReadIsNotTakenForAnother) {
+  for (int before_it = 0;; ++before_it) {
+    FaultEnv env(os::Env::posix());
+    auto model = store::open_path(env, index, {});
+    ASSERT_TRUE(model);
+    std::filesystem::last_write_time(index, std::filesystem::last_write_time(index) - std::chrono::hours(1));
+    env.before = [left = before_it](Call call) mutable { return call == Call::pread && left-- == 0 ? -EIO : 0; };
+    const auto place = (*model)->catalogue().find("c");
+    if (place) {
+      EXPECT_GT(before_it, 1);  // the index, and the shard's header
+      return;
+    }
+    EXPECT_EQ(place.error().status, Status::io);
+  }
+}
+
 TEST_F(ShardsTest, AnIndexOfAnotherTimeIsTheSameAsLongAsItsBytesAre) {
   const auto age = [&] {
     std::filesystem::last_write_time(index, std::filesystem::last_write_time(index) - std::chrono::hours(1));
@@ -169,6 +186,9 @@ TEST_F(ShardsTest, AnIndexOfAnotherTimeIsTheSameAsLongAsItsBytesAre) {
   EXPECT_EQ(place.error().status, Status::file_changed);
   put_index(same);
   EXPECT_EQ(bytes(*model, "c"), pattern(5000, 3));
+  const auto second = open();
+  testing::replace_by(index, same);  // by whoever may have changed the shards, too
+  EXPECT_FALSE(second->catalogue().find("c"));
 }
 
 TEST_F(ShardsTest, BulkReadsGoAcrossShards) {
