@@ -1,6 +1,6 @@
 """libst_abi, with libst on another machine: LIBST_ANSWERS is how answers.c is run there, by an emulator.
 
-Of libst_abi this has what the tests use. One file is open at a time.
+This has what the tests use of libst_abi. One file is open at a time.
 """
 
 from __future__ import annotations

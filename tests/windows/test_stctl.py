@@ -154,7 +154,7 @@ def test_it_gives_each_file_of_the_corpus_its_verdict(stctl: Path, tmp_path: Pat
 
 
 def sparse(path: Path, nbytes: int) -> Path:
-    """Of two tensors: v, of 4 bytes, and w, of all the rest."""
+    """Has two tensors: v, of 4 bytes, and w, of all the rest."""
     header = json.dumps({
         "v": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]},
         "w": {"dtype": "U8", "shape": [nbytes - 4], "data_offsets": [4, nbytes]},
@@ -271,7 +271,8 @@ def test_ctrl_c_stops_a_change_with_nothing_changed(
         assert list(tmp_path.iterdir()) == [path]
         assert [path.stat().st_ino, path.stat().st_mtime_ns] == [before.st_ino, before.st_mtime_ns]
     if command[0] != "get":
-        assert said[1] == said[0]
+        # Which of two statuses it is depends on who comes first: the key, or the next look at it.
+        assert [re.sub(r"ST_E_\w+", "", sentence) for _, sentence in said] == 2 * [re.sub(r"ST_E_\w+", "", said[0][1])]
     for status, sentence in said:
         assert status == 130
         # Libst stops the reading, or stctl does between two pieces.
