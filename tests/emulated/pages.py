@@ -1,7 +1,7 @@
 """Run a static program of aarch64 with pages of 64 KiB, by qemu-user.
 
-It pretends such pages, and a program with its own loader (ld-linux-aarch64.so.1) breaks by it. Its mincore tells of pages
-of 4 KiB, past the end of what the program has for them: so a filter takes mincore away, as a container does.
+It pretends such pages, and a program with its own loader (ld-linux-aarch64.so.1) breaks by it. Its mincore tells of
+pages of 4 KiB, past the end of what the program has for them: so a filter takes mincore away, as a container does.
 """
 
 import errno
