@@ -17,16 +17,6 @@ namespace {
 
 constexpr os::LockRange unrecorded = os::whole_file(false), recorded = os::whole_file(true);
 
-// False where the system cannot; then `to` may have some of it.
-bool system_copies(os::Env &env, const std::byte *from, uint64_t n, std::byte *to) {
-  for (uint64_t done = 0; done < n;) {
-    const ssize_t took = os::repeat_interrupted([&] { return env.copy_memory(to + done, from + done, n - done); });
-    if (took <= 0) return false;
-    done += static_cast<uint64_t>(took);
-  }
-  return true;
-}
-
 }  // namespace
 
 void open_to_readers(const os::File &made, const struct stat &data) {
@@ -104,8 +94,7 @@ Result<void> Journal::reserve(uint64_t end) {
 
 // What is hashed is read back: another thread, or a commit that shows through a
 // mapping, may change the caller's memory between two looks at it. And memory that
-// cannot be read is an error of write(), not a signal. Where reading asks a server, it takes as long as writing: so
-// there a copy is hashed and written, if the system makes one.
+// cannot be read is an error of write(), not a signal.
 Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control) {
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, n));
   Hasher hasher;
@@ -114,12 +103,8 @@ Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t o
     ST_TRY(control.check(done, n));
     const uint64_t take = std::min(write_chunk_bytes, n - done);
     const auto *from = static_cast<const std::byte *>(bytes) + done;
-    if (file_.reads_past_cache() && system_copies(file_.env(), from, take, buffer.get())) {
-      ST_TRY(file_.write(buffer.get(), take, offset + done));
-    } else {
-      ST_TRY(file_.write(from, take, offset + done));
-      ST_TRY(read(buffer.get(), take, offset + done));
-    }
+    ST_TRY(file_.write(from, take, offset + done));
+    ST_TRY(read(buffer.get(), take, offset + done));
     hasher.add(buffer.get(), take);
     done += take;
     ST_TRY(note_loss(out.reached(offset + done, [] { return Result<void>(); })));

@@ -17,8 +17,8 @@ namespace {
 // Is this, or was it before it was emptied, the record of a transaction on bytes that
 // we have locked? Then its writer is dead: the kernel releases a killed process's
 // locks file by file, and the journal's may be released last. If the manifest is
-// damaged, assume that the writer is alive, or leave it to recovery.
-Result<bool> is_on(const Found &found, std::span<const Piece> locked) {
+// unreadable, assume that the writer is alive, or leave it to recovery.
+bool is_on(const Found &found, std::span<const Piece> locked) {
   if (found.state != JournalState::committed && !found.has_last) return false;
   // A new file for the whole of the old one, or a decision on all parts: its writer had locked the whole file.
   if (found.record.is_super() || (found.record.is_part() && found.record.ranges == 0)) return !locked.empty();
@@ -29,7 +29,6 @@ Result<bool> is_on(const Found &found, std::span<const Piece> locked) {
     meets |= piece != locked.end() && piece->offset < range.offset + range.length;
     return Result<Verdict>(Verdict::good());
   });
-  if (!read && read.error().os_errno != 0 && !is_gone(read.error())) return Failure(read.error());
   return read && read->is_good() && meets;
 }
 
@@ -52,11 +51,7 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
       const bool rests = held == Holder::parked && !found.waits();
       // Another asker has locked it, and removes it or dies: see lock_empty.
       const bool is_asked = held == Holder::writer && found.size == 0 && found.file.reads_past_cache();
-      if (held != Holder::nobody && !is_asked) {
-        if (rests) continue;
-        ST_TRY(const bool on_ours, is_on(found, query.locked));
-        if (!on_ours) continue;
-      }
+      if (held != Holder::nobody && !is_asked && (rests || !is_on(found, query.locked))) continue;
       // Its writer may have finished since we read: look again, now that nobody
       // writes to it.
       if (found.waits()) ST_TRY(read_state(found));
@@ -79,10 +74,8 @@ Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, 
     // It waits only now: its writer is at it, or has lost its locks.
     if (looked->waits() && (!folder.dir().reads_past_cache() || !looked->file)) continue;
     ST_TRY(auto held, who_holds(*looked));
-    bool on_ours = false;
-    if (looked->file.reads_past_cache() && (held == Holder::writer || looked->waits())) {
-      ST_TRY(on_ours, is_on(*looked, query.locked));
-    }
+    const bool on_ours =
+        looked->file.reads_past_cache() && (held == Holder::writer || looked->waits()) && is_on(*looked, query.locked);
     if (looked->waits()) {
       if (held == Holder::nobody || on_ours) return false;
       continue;

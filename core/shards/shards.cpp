@@ -22,8 +22,10 @@ uint64_t Shards::state_of(const struct stat &s) {
 }
 
 Result<ReadIndex> Shards::read_index(const os::Location &index_at) {
-  ST_TRY(auto file, open_regular(index_at, O_RDONLY));
-  return read_index(file);
+  return os::while_stale([&]() -> Result<ReadIndex> {
+    ST_TRY(auto file, open_regular(index_at, O_RDONLY));
+    return read_index(file);
+  });
 }
 
 Result<ReadIndex> Shards::read_index(const os::File &file) {

@@ -46,18 +46,6 @@ TEST_P(Hosts, ARefreshShowsWhatAnotherHostHasCommitted) {
   }
 }
 
-// Then the kernel's write reads it, and what it wrote is read back.
-TEST_P(Hosts, NewBytesAreTakenAlsoWhereTheSystemCopiesNone) {
-  auto writer = open(here);
-  for (const int answer : {-ENOSYS, -EPERM, -EFAULT}) {
-    const std::string now = pattern(10007, 90 - answer);
-    here.before = [&](Call call) { return call == Call::copy_memory ? answer : 0; };
-    EXPECT_TRUE(is_ok(update(*writer, "b", now)));
-    here.before = nullptr;
-    EXPECT_TRUE(same_bytes(seen(*open(there), "b"), now));
-  }
-}
-
 TEST_P(Hosts, AChangeGoesToTheFileThatAnotherHostHasPublished) {
   auto writer = open(here), other = open(there);
   seen(*other, "b");
