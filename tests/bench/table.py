@@ -73,9 +73,9 @@ def heading(text: str) -> None:
     print(f"{'':58} {'peer':>6} {'the peer':>11} {'libst':>11} {'ratio':>9} {'target':>9}")
 
 
-def row(what: str, other: float, ours: float, show, *, at_least: float | None = None, at_most: float | None = None, peer: str = "stock", multiple: bool = False, rate: bool = False) -> None:
-    """A line: how many times as good as the peer, or (at_most, multiple) what multiple of the peer's. Of a `rate` more is better. An indented name belongs to the last full one."""
-    ratio = ours / other if at_most or multiple or rate else other / ours
+def row(what: str, other: float, ours: float, show, *, at_least: float | None = None, at_most: float | None = None, peer: str = "stock", multiple: bool = False) -> None:
+    """A line: how many times as good as the peer, or (at_most, multiple) what multiple of the peer's. An indented name belongs to the last full one."""
+    ratio = ours / other if at_most or multiple else other / ours
     target = f">= {at_least:g}x" if at_least else f"<= {at_most:.3g}x" if at_most else "-"
     met = "" if target == "-" else "met" if (ratio >= at_least if at_least else ratio <= at_most) else "MISSED"
     group = rows[-1]["group"] if what.startswith(" ") else what.split(":")[0]

@@ -10,7 +10,7 @@ import shlex
 import subprocess
 from contextlib import contextmanager
 
-from libst_abi import MAP_AUTO, MAP_NONE, Refused, Tensor, st_h
+from libst_abi import MAP_AUTO, MAP_NONE, Closes, Refused, Tensor, st_h
 
 COMMAND = os.environ.get("LIBST_ANSWERS", "")
 
@@ -49,7 +49,7 @@ def _check() -> None:
         raise Refused(status, message)
 
 
-class File:
+class File(Closes):
     def __init__(
         self,
         path: str | os.PathLike | None = None,
@@ -70,12 +70,6 @@ class File:
 
     def close(self) -> None:
         _ask("close")
-
-    def __enter__(self) -> File:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def tensors(self, *, data: bool = True) -> dict[str, Tensor]:
         _ask("tensors" if data else "descriptions")

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path(os.environ.get("LIBST_LIBRARY", ROOT / "build/capi/libst.so.2"))
@@ -57,7 +58,17 @@ def _check(status: int) -> None:
         raise Refused(status_name(status), lib().st_last_error().decode("utf-8", "replace"))
 
 
-class File:
+class Closes:
+    """What `with` closes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class File(Closes):
     """An open handle. `File(path)` or `File(memory=bytes)`; close it, or use `with`."""
 
     def __init__(
@@ -80,12 +91,6 @@ class File:
     def close(self) -> None:
         handle, self._handle = self._handle, None
         lib().st_close(handle)
-
-    def __enter__(self) -> File:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def tensors(self, *, data: bool = True) -> dict[str, Tensor]:
         """Everything in the file, in the order of offsets. Also checks that st_find agrees with the order."""

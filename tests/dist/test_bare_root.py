@@ -13,7 +13,7 @@ import pytest
 from conftest import long, run, wheel
 from roots import OLDEST, OLDEST_ARM
 
-pytestmark = pytest.mark.timeout(3000)  # a whole suite, and the making of the root
+pytestmark = pytest.mark.timeout(1500)  # a whole suite, and the making of the root
 
 # The last stock safetensors for that Python. The three at the end pip would add if it ran there.
 SUITE_NEEDS = [
@@ -21,7 +21,10 @@ SUITE_NEEDS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["manylinux2014_x86_64", pytest.param("manylinux2014_aarch64", marks=long)])
+@pytest.fixture(
+    scope="module",
+    params=["manylinux2014_x86_64", pytest.param("manylinux2014_aarch64", marks=[long, pytest.mark.timeout(3000)])],
+)
 def platform(request):
     return request.param
 

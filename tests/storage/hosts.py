@@ -329,10 +329,7 @@ RIGS = {
     "cephfs": (CephFs, []),
 }
 NEEDS = {
-    "glusterfs": ["glusterfs", "glusterfsd", "nsenter", "ip"],
-    "glusterfs-fresh-opens": ["glusterfs", "glusterfsd", "nsenter", "ip"],
-    "glusterfs-volume": ["glusterfs", "glusterfsd", "nsenter", "ip"],
-    "glusterfs-defaults": ["glusterfs", "glusterfsd", "nsenter", "ip"],
+    **{kind: ["glusterfs", "glusterfsd", "nsenter", "ip"] for kind in RIGS if kind.startswith("glusterfs")},
     "moosefs": ["mfsmaster", "mfschunkserver", "mfsmount", "nsenter", "ip"],
     "cephfs": ["ceph", "ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "nsenter", "ip"],
 }

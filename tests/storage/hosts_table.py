@@ -45,7 +45,9 @@ class Row(NamedTuple):
 
     def cells(self):
         here = {True: "yes", False: "no", None: "not tried" if self.says == "read only: " else NOT_TRIED}
-        elsewhere = "yes" if self.locks_elsewhere and "if the" not in self.says else SAID[self.says]
+        elsewhere = SAID[self.says]
+        if elsewhere == "if it locks" and self.locks_elsewhere:
+            elsewhere = "yes"
         return self.filesystems, here[self.locks_here], elsewhere, self.libst, self.stock
 
 

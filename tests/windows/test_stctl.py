@@ -271,7 +271,7 @@ def test_ctrl_c_stops_a_change_with_nothing_changed(
         assert list(tmp_path.iterdir()) == [path]
         assert [path.stat().st_ino, path.stat().st_mtime_ns] == [before.st_ino, before.st_mtime_ns]
     if command[0] != "get":
-        # Which of two statuses it is depends on who comes first: the key, or the next look at it.
+        # Two statuses are right: it depends on whether the key or the next look at it comes first.
         assert [re.sub(r"ST_E_\w+", "", sentence) for _, sentence in said] == 2 * [re.sub(r"ST_E_\w+", "", said[0][1])]
     for status, sentence in said:
         assert status == 130
