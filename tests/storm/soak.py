@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KIB = 1024
 MIB = 1024 * KIB
 WARM = 30  # steps of a process before it is measured: buffers, pools and caches fill
+PATIENCE = 300  # seconds in which a process ends that was told to: its last step may wait for a host that went away
 
 
 class Curve(NamedTuple):
@@ -242,6 +243,15 @@ class Result(NamedTuple):
     wrong: list
 
 
+def ended(worker, seconds):
+    """What it said, or None if it goes on: then it is killed."""
+    try:
+        return worker.communicate(timeout=max(0, seconds))[0]
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        return None
+
+
 def soak(folders, seconds, processes=4):
     """On the same folder as each host sees it. Every process must end well."""
     import libst
@@ -263,8 +273,10 @@ def soak(folders, seconds, processes=4):
             time.sleep(min(5, seconds / 60))
         for worker in workers:
             worker.terminate()
-        said = [worker.communicate()[0] for worker in workers]
-    wrong = [f"process {w} ended with {worker.returncode}" for w, worker in enumerate(workers) if worker.returncode]
+        told = time.monotonic()
+        said = [ended(worker, told + PATIENCE - time.monotonic()) for worker in workers]
+    wrong = [f"process {w} did not end when it was told to" for w, text in enumerate(said) if text is None]
+    wrong += [f"process {w} ended with {worker.returncode}" for w, worker in enumerate(workers) if worker.returncode]
     count = sum((Counter(json.loads(text)) for text in said if text), Counter())
     if not wrong:
         wrong = judged(samples) + [str(finding) for finding in libst.verify(paths[0])]
