@@ -11,12 +11,6 @@ Failure too_small_for_names(size_t need, size_t room) {
 
 }  // namespace
 
-Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out) {
-  ST_TRY(auto model, std::move(opened));
-  *out = new st_file(std::move(model));
-  return {};
-}
-
 Result<store::OpenOptions> open_options_of(const st_open_options *given) {
   ST_TRY(auto o, read_options(given));
   if (o.flags & ~ST_OPEN_READ_WRITE)
@@ -46,26 +40,6 @@ Result<store::OpenOptions> open_options_of(const st_open_options *given) {
       fn(user, static_cast<uint32_t>(level), message.c_str());
     };
   return options;
-}
-
-Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
-  constexpr int32_t ordinary = 10000;
-  switch (lock_timeout_ms) {
-    case ST_TIMEOUT_DEFAULT: return ordinary;
-    case ST_TIMEOUT_FOREVER: return -1;
-    case ST_TIMEOUT_NONE: return 0;
-    default: break;
-  }
-  if (lock_timeout_ms < 0)
-    return fail(Status::invalid_argument, "lock_timeout_ms is ", lock_timeout_ms,
-                "; it takes milliseconds or ST_TIMEOUT_...");
-  return lock_timeout_ms;
-}
-
-Result<void> describe_with_view(const store::Place &place, st_tensor *out) {
-  ST_TRY(auto data, place.member->view(*place.snapshot, place.index));
-  describe(place, data, out);
-  return {};
 }
 
 }  // namespace st::capi

@@ -21,7 +21,7 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
   options.publish = o.flags & ST_TXN_PUBLISH;
   options.break_links = o.flags & ST_TXN_BREAK_LINKS;
   options.new_names = o.flags & ST_TXN_NEW_NAMES;
-  options.shard_grace_s = o.shard_grace_s == ST_GRACE_DEFAULT ? 3600
+  options.shard_grace_s = o.shard_grace_s == ST_GRACE_DEFAULT ? store::default_shard_grace_s
                           : o.shard_grace_s == ST_GRACE_NONE  ? 0
                                                               : o.shard_grace_s;
   options.layout = static_cast<write::Layout>(o.layout);

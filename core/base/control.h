@@ -13,6 +13,9 @@ using Progress = std::function<bool(uint64_t done, uint64_t total)>;  // false: 
 enum class LogLevel : uint32_t { info = 1, warning = 2 };
 using Log = std::function<void(LogLevel, const std::string &)>;
 
+// How long a call waits for locks that others hold, unless it is told.
+inline constexpr int32_t default_lock_timeout_ms = 10000;
+
 class Control {
  public:
   Control() = default;

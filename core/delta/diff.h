@@ -12,7 +12,7 @@ namespace st::store {
 
 struct DiffOptions {
   uint64_t alignment = 0;  // of the delta's first data byte; 0: 64
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = default_lock_timeout_ms;
   Progress progress = {};
 };
 

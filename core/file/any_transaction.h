@@ -27,7 +27,7 @@ inline constexpr uint32_t default_shard_grace_s = 3600;
 
 struct TransactionOptions {
   bool copy = false;  // payloads are not kept by the caller until commit
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = default_lock_timeout_ms;
   Progress progress = {};
   bool journal_only = false;  // a patch answers ok when its journal is durable, where two flushes are enough
   bool publish = false;       // also what could be patched: no reader sees a mix

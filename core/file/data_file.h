@@ -28,7 +28,7 @@ struct OpenOptions {
   uint32_t worker_index = 0;  // of a group of worker_count that shares the warming of the file
   uint32_t worker_count = 1;
   uint64_t memory_limit = 0;  // bytes of page cache that bulk reads may leave behind; 0: any
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = default_lock_timeout_ms;
   Progress progress = {};
   Log log = {};
   std::vector<std::string> deltas = {};  // paths, of a Model; a DataFile knows none

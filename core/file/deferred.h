@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "journal/journal_folder.h"
-#include "os/exclusive.h"
+#include "os/named_lock.h"
 
 namespace st::store {
 

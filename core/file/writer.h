@@ -43,7 +43,7 @@ struct SaveOptions {
   bool align = false;      // the kept layout, where it is not aligned
   uint64_t alignment = 0;  // of the first data byte; 0: 64, or 8 for the stock layout
   uint64_t reserve = 0;    // spare bytes in the header
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = default_lock_timeout_ms;
   Progress progress = {};
   Log log = {};
 };

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "os/exclusive.h"
+#include "os/named_lock.h"
 
 namespace st::write {
 

@@ -9,7 +9,7 @@
 #include "journal/move_aside.h"
 #include "journal/super_recover.h"
 #include "newfile/temporary_file.h"
-#include "os/exclusive.h"
+#include "os/named_lock.h"
 
 namespace st::write {
 namespace {

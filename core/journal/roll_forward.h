@@ -10,7 +10,7 @@
 
 #include "journal/hot_journal.h"
 #include "journal/super_journal.h"
-#include "os/exclusive.h"
+#include "os/named_lock.h"
 
 namespace st::write {
 

@@ -6,7 +6,7 @@
 #include "newfile/copy_attributes.h"
 #include "newfile/names.h"
 #include "newfile/temporary_file.h"
-#include "os/exclusive.h"
+#include "os/named_lock.h"
 #include "shards/shards.h"
 
 namespace st::store {

@@ -8,7 +8,7 @@
 #include "base/huge_memory.h"
 #include "format/header.h"
 #include "journal/super_recover.h"
-#include "os/exclusive.h"
+#include "os/named_lock.h"
 #include "os/random.h"
 #include "shards/shard_transaction.h"
 

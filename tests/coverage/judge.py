@@ -24,7 +24,7 @@ WRITE_PATH = (
         for f in ("patch_commit", "rewrite_commit", "participant", "replace_file", "slices", "slice_map", "writer")
     ),
     *(f"core/shards/{f}" for f in ("shard_transaction", "old_list")),
-    "core/os/exclusive",
+    "core/os/named_lock",
 )
 # Name, files, floor of branches in percent: raised when more is measured, never lowered. The aim of both parts is 95.
 PARTS = (

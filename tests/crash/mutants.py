@@ -61,7 +61,7 @@ class Mutant:
 JOURNAL = "core/journal/journal.cpp"
 RECOVER = "core/journal/recover.cpp"
 HOT_JOURNAL = "core/journal/hot_journal.cpp"
-EXCLUSIVE = "core/os/exclusive.cpp"
+NAMED_LOCK = "core/os/named_lock.cpp"
 RANGE_LOCK_H = "core/os/range_lock.h"
 TURNSTILE = "core/os/turnstile.cpp"
 SHARDS = "core/shards/shard_transaction.cpp"
@@ -147,7 +147,7 @@ MUTANTS = [
            "    if (taken.journal && check_beside(taken)) return taken;\n", "    if (taken.journal) return taken;\n", rule="REUSED_BLINDLY"),
     Mutant("hosts: a size is believed from the cache", "core/os/file.cpp", "reads_past_cache() ? env_->fstat_synced(fd_, &s)", "reads_past_cache() ? env_->fstat(fd_, &s)"),
     Mutant("hosts: a folder of journals is believed from the cache", FOLDER, "  if (how != os::PastCache::no) at.renew();\n", ""),
-    Mutant("hosts: what leads elsewhere by now is not looked at again", EXCLUSIVE, "    if (!replaced) return locked;\n", "    static_cast<void>(replaced);\n    return locked;\n"),
+    Mutant("hosts: what leads elsewhere by now is not looked at again", NAMED_LOCK, "    if (!replaced) return locked;\n", "    static_cast<void>(replaced);\n    return locked;\n"),
     Mutant("hosts: a journal does not tell before its record whose bytes it is on", JOURNAL,
            "  if (file_.reads_past_cache()) ST_TRY(announce());\n", ""),
     Mutant("hosts: a journal that was locked once more is left to its writer", HOT_JOURNAL,
@@ -319,7 +319,7 @@ MUTANTS = [
     Mutant("shards: a list that names a file twice is believed", "core/journal/super_journal.cpp",
            "if (names_one_twice(list))", "if (names_one_twice(list) && false)"),
     # locks
-    Mutant("nothing is locked", EXCLUSIVE,
+    Mutant("nothing is locked", NAMED_LOCK,
            "    auto had = turnstile.lock(locked->file, std::move(pages), wait, &locked->lock);", "    Result<bool> had = true;"),
     Mutant("a dying writer's journal is synced, but not made dirty", HOT_JOURNAL,
            " ST_TRY(found.file.write(&zero, 1, sector_bytes - 1));\n", " static_cast<void>(zero);\n"),
@@ -374,7 +374,7 @@ MUTANTS = [
            "    auto settled = settle_deferred({wanted_ms < 0 ? most_ms : std::min(wanted_ms, most_ms), nullptr, nullptr});",
            "    Result<bool> settled = wanted_ms == most_ms && false;"),
     Mutant("a transaction does not look for journals", COMMIT_LOCK, "  if (!settled) return write::Look::hot;\n", ""),
-    Mutant("nobody looks whether what is locked was replaced", EXCLUSIVE, "    if (!replaced) return locked;\n", "    return locked;\n"),
+    Mutant("nobody looks whether what is locked was replaced", NAMED_LOCK, "    if (!replaced) return locked;\n", "    return locked;\n"),
     Mutant("a transaction does not look whether the header was rewritten", COMMIT_LOCK, "  if (*identity != known) {", "  if (false) {"),
     # a journal folder that goes
     Mutant("what was staged in a folder that is gone is not staged anew", PATCH_COMMIT,

@@ -13,7 +13,7 @@
 #include "located.h"
 #include "newfile/copy_attributes.h"
 #include "newfile/temporary_file.h"
-#include "os/exclusive.h"
+#include "os/named_lock.h"
 
 namespace st::write {
 namespace {

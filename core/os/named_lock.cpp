@@ -1,4 +1,4 @@
-#include "os/exclusive.h"
+#include "os/named_lock.h"
 
 #include <cerrno>
 

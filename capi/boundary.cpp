@@ -1,0 +1,30 @@
+#include "boundary.h"
+
+namespace st::capi {
+
+Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
+  switch (lock_timeout_ms) {
+    case ST_TIMEOUT_DEFAULT: return default_lock_timeout_ms;
+    case ST_TIMEOUT_FOREVER: return -1;
+    case ST_TIMEOUT_NONE: return 0;
+    default: break;
+  }
+  if (lock_timeout_ms < 0)
+    return fail(Status::invalid_argument, "lock_timeout_ms is ", lock_timeout_ms,
+                "; it takes milliseconds or ST_TIMEOUT_...");
+  return lock_timeout_ms;
+}
+
+Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out) {
+  ST_TRY(auto model, std::move(opened));
+  *out = new st_file(std::move(model));
+  return {};
+}
+
+Result<void> describe_with_view(const store::Place &place, st_tensor *out) {
+  ST_TRY(auto data, place.member->view(*place.snapshot, place.index));
+  describe(place, data, out);
+  return {};
+}
+
+}  // namespace st::capi
