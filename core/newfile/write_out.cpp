@@ -1,5 +1,6 @@
 #include "newfile/write_out.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "os/missing_call.h"
@@ -7,13 +8,20 @@
 namespace st::write {
 
 Result<bool> WriteOut::start_slice() {
+  constexpr uint64_t quick_ms = 10, slow_ms = 50;
   os::Env &env = file_.env();
-  env.sync_range(file_.fd(), started_, slice);
-  started_ += slice;
-  if (started_ - done_ <= ahead) return false;
-  const int r = env.wait_range(file_.fd(), done_, slice);
+  const uint64_t before = started_;
+  env.sync_range(file_.fd(), before, slice_);
+  started_ += slice_;
+  if (done_ == before) return false;  // it is the first
+  const uint64_t began = env.monotonic_ms();
+  const int r = env.wait_range(file_.fd(), done_, before - done_);
   if (r < 0 && !os::is_missing(r) && r != -ESPIPE) return Failure(file_.error(-r, "sync"));
-  done_ += slice;
+  done_ = before;
+  const uint64_t took = env.monotonic_ms() - began;
+  if (took < quick_ms) slice_ *= 2;
+  if (took > slow_ms) slice_ /= 2;
+  slice_ = std::clamp(slice_, least, most);
   return true;
 }
 

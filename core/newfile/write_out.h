@@ -1,7 +1,7 @@
-// Written bytes on their way to the disk, slice by slice, as more are written or before a sync. At no time is much on
-// its way. So a sync that follows is short, and a call can be stopped between two slices, when it has little to wait
-// for. Nothing of it is durable before that sync. But a failure here is that sync's own, which would not tell it again:
-// the caller must take the sync for failed.
+// Written bytes on their way to the disk, slice by slice, as more are written or before a sync. At most two slices are
+// on their way, and a slice is what the disk takes in some 10 ms. So a sync that follows is short, and a call can be
+// stopped between two slices, when it has little to wait for. Nothing of it is durable before that sync. But a failure
+// here is that sync's own, which would not tell it again: the caller must take the sync for failed.
 #pragma once
 
 #include "base/control.h"
@@ -16,7 +16,7 @@ class WriteOut {
   // All before `end` is written. `go_on` is asked after each slice that the disk has.
   template <class GoOn>
   Result<void> reached(uint64_t end, const GoOn &go_on) {
-    while (end - started_ >= slice) {
+    while (end - started_ >= slice_) {
       ST_TRY(auto waited, start_slice());
       if (!waited) continue;
       ST_TRY(go_on());
@@ -25,15 +25,15 @@ class WriteOut {
   }
 
  private:
-  static constexpr uint64_t slice = uint64_t{1} << 20, ahead = slice;
+  static constexpr uint64_t least = uint64_t{1} << 20, most = uint64_t{16} << 20;
 
-  Result<bool> start_slice();  // has it waited for one?
+  Result<bool> start_slice();  // has it waited for the one before?
 
   const os::File &file_;
-  uint64_t started_, done_;
+  uint64_t started_, done_, slice_ = least;
 };
 
-// All of [begin, end) but for the last two MiB.
+// All of [begin, end) but for the last two slices.
 Result<void> write_out(const os::File &file, uint64_t begin, uint64_t end, const Control &control);
 
 }  // namespace st::write

@@ -25,6 +25,7 @@ class SlowDisk : public SharingEnv {
   int sync_range(int, uint64_t, uint64_t) override { return 0; }
   int wait_range(int fd, uint64_t, uint64_t) override {
     if (unknown) return -ENOSYS;
+    waited_ms += slice_ms;
     if (++waits != failing_wait) return 0;
     failed_in_place = is_data(fd);
     return -EIO;
@@ -40,8 +41,10 @@ class SlowDisk : public SharingEnv {
     EXPECT_LE(n, size_t{2} << 20);
     return 0;
   }
+  uint64_t monotonic_ms() override { return SharingEnv::monotonic_ms() + waited_ms; }
   int fsync(int) override { return 0; }
   int fdatasync(int) override { return 0; }
+  uint64_t slice_ms = 100, waited_ms = 0;
   size_t waits = 0, failing_wait = 0;
   size_t reads = 0;  // of many bytes
   size_t unshared = 0;

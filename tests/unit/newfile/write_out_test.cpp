@@ -1,0 +1,59 @@
+// How much is on its way to a disk at once.
+#include "newfile/write_out.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "fault_env.h"
+#include "test_files.h"
+
+namespace st::write {
+namespace {
+
+constexpr uint64_t MiB = uint64_t{1} << 20;
+
+// Takes `ms` for each slice, and tells how many bytes were waited for.
+class Disk : public testing::FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int sync_range(int, uint64_t, uint64_t n) override { return started += n, 0; }
+  int wait_range(int, uint64_t offset, uint64_t n) override {
+    EXPECT_EQ(offset, taken);
+    taken += n;
+    now += ms;
+    slices.push_back(n / MiB);
+    return 0;
+  }
+  uint64_t monotonic_ms() override { return now; }
+  uint64_t ms = 0, now = 0, started = 0, taken = 0;
+  std::vector<uint64_t> slices;
+};
+
+TEST(WriteOutTest, SlicesGrowWhileTheDiskIsQuickAndShrinkWhenItIsSlow) {
+  const testing::TempDir dir;
+  Disk disk(os::Env::posix());
+  const std::string path = dir / "new";
+  testing::put_bytes(path, "");
+  auto file = os::File::open(disk, AT_FDCWD, path, O_RDWR, 0, path);
+  ASSERT_TRUE(is_ok(file));
+  WriteOut out(*file, 0);
+  uint64_t end = 0;
+  const auto slices_of = [&](uint64_t ms, size_t n) {
+    disk.ms = ms;
+    disk.slices.clear();
+    while (disk.slices.size() < n) {
+      EXPECT_TRUE(out.reached(++end * MiB, [] { return Result<void>(); }));
+      EXPECT_LE(disk.started - disk.taken, 32 * MiB);
+    }
+    return disk.slices;
+  };
+  using Sizes = std::vector<uint64_t>;
+  EXPECT_EQ(slices_of(1, 8), (Sizes{1, 1, 2, 4, 8, 16, 16, 16}));
+  EXPECT_EQ(slices_of(30, 2), (Sizes{16, 16}));
+  EXPECT_EQ(slices_of(200, 8), (Sizes{16, 16, 8, 4, 2, 1, 1, 1}));
+  EXPECT_EQ(slices_of(1, 3), (Sizes{1, 1, 2}));
+}
+
+}  // namespace
+}  // namespace st::write
