@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Mapping
 
 import crash
 import libst
@@ -13,6 +14,7 @@ import pytest
 import safetensors
 from conftest import TENSORS, refused
 from libst import dtypes
+from libst.compat.numpy import save_file as compat_save
 from safetensors.numpy import load_file, save_file
 
 UNICODE = {
@@ -253,6 +255,48 @@ def test_declared_tensors_are_written_in_pieces_and_any_order(tmp_path):
     same(
         tmp_path / "m", {"a": np.frombuffer(b"x" * 400 + b"y" * 600, np.uint8), "b": np.full(1000, ord("B"), np.uint8)}
     )
+
+
+class MadeWhenAsked(Mapping):
+    """As numpy.load gives the members of an archive: each look makes a new array."""
+
+    def __init__(self, tensors):
+        self.tensors = tensors
+
+    def __len__(self):
+        return len(self.tensors)
+
+    def __iter__(self):
+        return iter(self.tensors)
+
+    def __getitem__(self, name):
+        return self.tensors[name].copy()
+
+
+@pytest.mark.parametrize(
+    "save", [libst.save, lambda path, tensors: compat_save(tensors, path)], ids=["libst", "compat"]
+)
+def test_arrays_that_a_mapping_makes_when_asked_are_saved(tmp_path, save):
+    tensors = {f"t{i}": np.full(1000, i, np.float32) for i in range(9)}
+    save(tmp_path / "m", MadeWhenAsked(tensors))
+    same(tmp_path / "m", tensors)
+
+
+def test_an_array_may_be_replaced_in_its_dict_while_it_is_saved(tmp_path):
+    tensors = {f"t{i}": np.full(1 << 20, i, np.uint8) for i in range(8)}
+
+    def train(_done, _total):
+        for name in tensors:
+            tensors[name] = np.full(1 << 20, 255, np.uint8)
+
+    libst.save(tmp_path / "m", tensors, progress=train)
+    same(tmp_path / "m", {f"t{i}": np.full(1 << 20, i, np.uint8) for i in range(8)})
+
+
+def test_packed_elements_may_be_given_as_bytes(tmp_path):
+    given = {f"t{i}": bytes([i + 1]) * 1000 for i in range(9)}
+    libst.save(tmp_path / "m", {name: libst.Packed("F4", (2000,), data) for name, data in given.items()})
+    assert {name: array.tobytes() for name, array in libst.load(tmp_path / "m").items()} == given
 
 
 def test_a_save_leaves_nothing_at_the_arrays(tmp_path):

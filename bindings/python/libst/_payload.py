@@ -3,7 +3,7 @@
 import ctypes
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -42,7 +42,8 @@ def form_of(value: Any) -> Form:
         if value.dtype not in _BY_NAME:
             raise refusal(Status.DTYPE_MISMATCH, f"the format has no element type named {value.dtype!r}")
         data = np.asarray(value.data)
-        return _BY_NAME[value.dtype], tuple(value.shape), data.nbytes, data.flags.c_contiguous
+        ready = isinstance(value.data, np.ndarray) and data.flags.c_contiguous
+        return _BY_NAME[value.dtype], tuple(value.shape), data.nbytes, ready
     if _is_torch(value):
         name, shape, nbytes = told_form(value)
         return _BY_NAME[name], shape, nbytes, is_ready(value)
@@ -65,15 +66,22 @@ def payload(value: Any) -> tuple[_abi.Tensor, Any]:
     return tensor, array
 
 
-def columns_of(tensors: Mapping[str, Any]) -> tuple[Columns, bool]:
-    """What many values will be in a file, and whether all of them are `ready`. If not, addresses are no use."""
+def columns_of(tensors: Mapping[str, Any]) -> tuple[Columns, Optional[list[Any]]]:
+    """What many values will be in a file. And the values, if all of them are `ready`; else None, and addresses are no
+    use.
+
+    Keep the values for as long as C uses the addresses: a mapping may make each value anew when it is asked, and other
+    threads may put others in a dict."""
     columns = Columns(len(tensors))
-    all_ready = True
+    kept: Optional[list[Any]] = []
     for value in tensors.values():
         dtype, shape, nbytes, ready = form_of(value)
-        all_ready = all_ready and ready
+        if not ready:
+            kept = None
+        if kept is not None:
+            kept.append(value)
         columns.add(dtype, shape, nbytes, address_of(value) if ready else 0)
-    return columns, all_ready
+    return columns, kept
 
 
 def address_of(value: Any) -> int:

@@ -49,8 +49,8 @@ def save(
     A file that is replaced hands on its mode, owner, ACL and attributes. Raises FormatError (nobody could read
     it), BusyError, StorageError (no space, no such folder, forbidden): nothing changed.
     """
-    columns, ready = columns_of(tensors)
-    sizes = None if ready else columns.sizes
+    columns, kept = columns_of(tensors)
+    sizes = None if kept is not None else columns.sizes
     given = _Given(tensors, columns, metadata)
     steps = _Steps(progress, sum(sizes or ()))
     callbacks = callbacks_for(steps if sizes and progress else progress)
@@ -59,6 +59,7 @@ def save(
     warn_of_blob(raw, stacklevel=2)
     if sizes is None:
         check(callbacks.call(_abi.st_save, raw, *given.arguments, options))
+        del kept  # until here
         return
     with Writer._open(raw, given, options, callbacks) as w:
         for (name, value), nbytes in zip(tensors.items(), sizes):

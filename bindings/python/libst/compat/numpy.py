@@ -33,7 +33,9 @@ def save_file(
         serialize_file(_flatten(tensor_dict, kept), filename, metadata=metadata)
         return
     check_metadata(metadata)
-    write_columns(tensor_dict, columns_of(tensor_dict)[0], filename, metadata)
+    columns, kept = columns_of(tensor_dict)
+    write_columns(tensor_dict, columns, filename, metadata)
+    del kept  # until here
 
 
 def load(data: bytes) -> dict[str, Array]:
