@@ -374,6 +374,18 @@ def test_values_and_not_views_of_them_are_written(tmp_path):
         assert f["conjugate"].tolist() == [1 - 2j, 3 + 4j] and f["negative"].tolist() == [-2, 4]
 
 
+class Outside(torch.Tensor):
+    """A tensor that others compute, as a DTensor is: it has no memory here."""
+
+    @staticmethod
+    def __new__(cls, shape):
+        return torch.Tensor._make_wrapper_subclass(cls, shape)
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        return cls(args[0].shape)
+
+
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize(
     ("tensor", "status", "says"),
@@ -382,8 +394,9 @@ def test_values_and_not_views_of_them_are_written(tmp_path):
         (torch.quantize_per_tensor(torch.zeros(3), 1.0, 0, torch.qint8), "DTYPE_MISMATCH", "qint8"),
         (torch.eye(3).to_sparse(), "UNSUPPORTED", "sparse"),
         (torch.zeros(3, device="meta"), "UNSUPPORTED", "meta"),
+        (Outside((3,)), "UNSUPPORTED", "Outside without memory"),
     ],
-    ids=["complex128", "quantised", "sparse", "meta"],
+    ids=["complex128", "quantised", "sparse", "meta", "outside"],
 )
 def test_what_cannot_be_written_is_told(tmp_path, way, tensor, status, says):
     form = "F32", list(tensor.shape), 4 * tensor.nelement()
