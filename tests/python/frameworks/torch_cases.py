@@ -374,6 +374,13 @@ def test_values_and_not_views_of_them_are_written(tmp_path):
         assert f["conjugate"].tolist() == [1 - 2j, 3 + 4j] and f["negative"].tolist() == [-2, 4]
 
 
+def test_values_and_not_views_of_them_are_written_in_place_of_stock(tmp_path):
+    tensors = {"conjugate": torch.tensor([1 + 2j, 3 - 4j]).conj(), "negative": torch.tensor([1 + 2j]).conj().imag}
+    compat.save_file(tensors, tmp_path / "ours")
+    for loaded in stock.load_file(tmp_path / "ours"), stock.load(compat.save(tensors)):
+        assert loaded["conjugate"].tolist() == [1 - 2j, 3 + 4j] and loaded["negative"].tolist() == [-2]
+
+
 class Outside(torch.Tensor):
     """A tensor that others compute, as a DTensor is: it has no memory here."""
 

@@ -258,6 +258,8 @@ def _flatten_as_ptr(tensors: Tensors, keep_alive_buffer: list[Any]) -> dict[str,
             )
         if tensor.device.type != "cpu":
             tensor = tensor.to("cpu")
+        if tensor.is_conj() or tensor.is_neg():  # a view, whose values are not what lies in memory
+            tensor = tensor.resolve_conj().resolve_neg()
         nbytes = tensor.nelement() * _SIZE[tensor.dtype]  # KeyError where the format has no such type, as of stock
         keep_alive_buffer.append(tensor)
         specs[name] = TensorSpec(
