@@ -176,6 +176,9 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
 
 Result<void> join(os::Env &env, const std::string &from, const std::string &to, const write::SaveOptions &options) {
   ST_TRY(auto source, Source::open(env, from, options));
+  if (!source.model().file()) {  // which may be made anew; shards would be left without one of them
+    ST_TRY(source.whole().must_not_be(env, to));
+  }
   const auto &metadata = source.whole().metadata();
   ST_TRY(auto target, write::find_destination(env, to));
   return source.write_file(std::move(target), source.whole().places(), {metadata.begin(), metadata.end()}, options);

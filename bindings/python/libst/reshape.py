@@ -46,7 +46,8 @@ def join(
     lock_timeout: Optional[float] = 10.0,
     progress: Optional[Progress] = None,
 ) -> None:
-    """Write a checkpoint, sharded or not, as one file. Arguments and errors as `libst.save`."""
+    """Write a checkpoint, sharded or not, as one file. Arguments and errors as `libst.save`; `ValueError`
+    (`Status.INVALID_ARGUMENT`) if `path` is a shard or the index of the source."""
     callbacks = callbacks_for(progress)
     options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     raw, to = fs_path(source), fs_path(path)

@@ -1134,7 +1134,8 @@ st_status st_reshard(const char *from, const char *to_folder,
 /* Write a checkpoint as one file, in the same way: with the metadata of the
  * index but its totals, and those of the first shard that the index does not
  * have.
- * Statuses: as st_open and st_save. Any thread. */
+ * Statuses: as st_open and st_save; ST_E_INVALID_ARGUMENT (`to` is a shard of
+ * `from`, or its index). Any thread. */
 st_status st_join(const char *from, const char *to,
                   const st_save_options *opts);
 
