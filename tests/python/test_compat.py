@@ -580,6 +580,35 @@ def test_programs_start_as_python_starts_them(start, stdin, argv, flags):
     assert str(argv or [""]) in ours.stdout
 
 
+TELLING = """
+import atexit, os, pickle, sys, threading
+class Kept: pass
+me = __file__
+def tell():
+    import helper
+    print(type(pickle.loads(pickle.dumps(Kept()))) is Kept, me, helper.__file__, sys.argv[1:], sys.path[0])
+os.chdir("/")
+if sys.argv[1] == "now":
+    tell()
+else:
+    atexit.register(tell)
+print(__name__, __spec__ and __spec__.name, __package__, type(__loader__).__name__)
+"""
+
+
+@pytest.mark.parametrize(("name", "when"), [("program.py", "now"), ("program.py", "at exit"), ("folder", "now")])
+def test_a_program_may_change_its_folder(tmp_path, name, when):
+    (tmp_path / "folder").mkdir()
+    for program in tmp_path / "program.py", tmp_path / "folder" / "__main__.py":
+        program.write_text(TELLING)
+        (program.parent / "helper.py").touch()
+    by_python, by_libst = (
+        subprocess.run([sys.executable, *start, name, when], cwd=tmp_path, check=True, capture_output=True, text=True)
+        for start in ([], ["-m", "libst.compat"])
+    )
+    assert by_libst.stdout == by_python.stdout
+
+
 def test_what_such_a_program_starts_gets_libst_too():
     command = [sys.executable, "-m", "libst.compat", "-c", AGAIN, WHO]
     assert subprocess.run(command, check=True, capture_output=True).stdout.startswith(b"libst.compat._open ")

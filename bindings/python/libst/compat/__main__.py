@@ -4,10 +4,14 @@ As python itself it takes `-m module`, `-c code`, `-`, and a program on stdin. P
 libst, too: by PYTHONPATH, and those that ignore that (`-E`) by the switch in libst-compat.pth, where that is installed.
 """
 
+import io
 import os
+import pkgutil
 import runpy
 import sys
+from importlib.machinery import SourceFileLoader
 from types import ModuleType
+from typing import Any, Union
 
 from ._install import SHADOW, install
 
@@ -41,13 +45,20 @@ def main() -> None:
         _run(arguments[1] if takes_one else sys.stdin.read(), "<string>" if takes_one else "<stdin>")
     else:
         sys.argv = arguments
-        sys.path[0] = os.path.dirname(os.path.abspath(first))
-        runpy.run_path(first, run_name="__main__")
+        path = os.path.abspath(first)  # as python: the program may change its folder
+        sys.path[0] = os.path.dirname(path)
+        if pkgutil.get_importer(path) is not None or path.endswith(".pyc"):  # a folder or an archive
+            runpy.run_path(path, run_name="__main__")
+            return
+        with io.open_code(path) as file:
+            code = file.read()
+        _run(code, path, __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
 
 
-def _run(code: str, name: str) -> None:
-    """As the main module, in the place of this one."""
+def _run(code: Union[str, bytes], name: str, **attributes: Any) -> None:
+    """As the main module, in the place of this one, for good: threads and exit handlers may come after its end."""
     module = ModuleType("__main__")
+    module.__dict__.update(attributes)
     sys.modules["__main__"] = module
     exec(compile(code, name, "exec", dont_inherit=True), module.__dict__)
 
