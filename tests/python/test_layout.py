@@ -61,6 +61,7 @@ def test_refusals_leave_the_transaction_as_it_was(model):
                 (lambda: t.rename("none", "x"), libst.NotFoundError),
                 (lambda: t.rename("w", "b"), libst.FormatError),
                 (lambda: t.metadata("none", None), libst.NotFoundError),
+                (lambda: t.metadata("epoch", 3), TypeError),
                 (lambda: t.put("__metadata__", np.ones(1)), ValueError),
                 (lambda: t.rename("w", "__metadata__"), ValueError),
                 (lambda: t.put("p", libst.Packed("F4", (3,), np.ones(1, np.uint8))), libst.FormatError),

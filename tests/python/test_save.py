@@ -257,6 +257,14 @@ def test_declared_tensors_are_written_in_pieces_and_any_order(tmp_path):
     )
 
 
+@pytest.mark.parametrize("number", [-8, 2**32 + 64, np.int64(-8)], ids=str)
+def test_a_number_is_not_cut_to_what_c_has_room_for(tmp_path, number):
+    with pytest.raises(ValueError, match="alignment is a number from 0 to 4294967295"):
+        libst.save(tmp_path / "m", {}, alignment=number)
+    with pytest.raises(ValueError, match="header_reserve is a number from 0"):
+        libst.save(tmp_path / "m", {}, header_reserve=number - 2**64 if number > 0 else number)
+
+
 class MadeWhenAsked(Mapping):
     """As numpy.load gives the members of an archive: each look makes a new array."""
 

@@ -163,6 +163,12 @@ def test_reshard_and_join(sharded, tmp_path):
         np.testing.assert_array_equal(joined[name], array)
     with refused("INVALID_ARGUMENT", match="already"):
         libst.reshard(one, many, 500)
+    with refused("INVALID_ARGUMENT", match="is read for it"):
+        libst.join(many, many / names[0])
+    for size, error in (-1, ValueError), (2**64, ValueError), ("5GB", TypeError), (5e9, TypeError):
+        with pytest.raises(error):
+            libst.reshard(one, tmp_path / "other", size)
+    assert not (tmp_path / "other").exists()
 
 
 def test_who_has_read_the_old_index_finds_all_of_it_after_a_change_under_new_names(sharded):

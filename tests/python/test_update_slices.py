@@ -169,6 +169,19 @@ def test_packed_elements(raw):
             f.update("f4", np.array([0xAA], np.uint8), at=np.s_[1, 1:3])
 
 
+def test_packed_elements_under_a_name_that_the_transaction_gave_them(raw):
+    path = raw([("f4", "F4", [4], b"\x11\x22"), ("w", "U8", [2], b"\x33\x44")])
+    with libst.open(path, "r+") as f:
+        with f.transaction() as t:
+            t.rename("f4", "old")
+            t.put("f4", libst.Packed("F4", (2, 2), np.zeros(2, np.uint8)))
+            t.rename("w", "new")
+            for name, byte in ("old", 0x55), ("f4", 0x66), ("new", 0x77):
+                t.update(name, np.full(2, byte, np.uint8))
+        assert {name: f[name].tobytes() for name in f} == {"old": b"UU", "f4": b"ff", "new": b"ww"}
+        assert [f.info(name).shape for name in ("old", "f4", "new")] == [(4,), (2, 2), (2,)]
+
+
 def test_rows_of_one_tensor_are_changed_side_by_side(tmp_path):
     path = tmp_path / "model.safetensors"
     table = np.arange(64 * 1024, dtype=np.float32).reshape(64, 1024)

@@ -9,7 +9,6 @@ import numpy as np
 
 from . import _abi
 from ._index import Part
-from ._names import Description
 from ._rows import Columns, address
 from ._torch import bytes_of, is_ready, told_form
 from .dtypes import BYTES, NAMES, NUMBERS, PACKED
@@ -100,10 +99,10 @@ def may_be_packed(value: Any, tensor: _abi.Tensor) -> bool:
     return tensor.dtype == NUMBERS[BYTES] and tensor.rank == 1 and not isinstance(value, Packed)
 
 
-def take_form(tensor: _abi.Tensor, wanted: Description) -> None:
-    """Let flat bytes be elements as the file has them, if it has such."""
-    if wanted.dtype in PACKED:
-        _set_form(tensor, wanted.dtype, wanted.shape)
+def take_form(tensor: _abi.Tensor, wanted: tuple[int, tuple[int, ...]]) -> None:
+    """Let flat bytes be elements of the dtype and shape that are wanted, if numpy has no such."""
+    if wanted[0] in PACKED:
+        _set_form(tensor, *wanted)
 
 
 def fit(tensor: _abi.Tensor, value: Any, wanted: tuple[int, tuple[int, ...]], part: Part) -> None:

@@ -1,5 +1,6 @@
 """`libst.reshard` and `libst.join`: a checkpoint as shards, or as one file."""
 
+import operator
 from typing import Optional
 
 from . import _abi
@@ -32,8 +33,10 @@ def reshard(
     """
     callbacks = callbacks_for(progress)
     options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
-    raw, to = fs_path(source), fs_path(folder)
-    check(callbacks.call(_abi.st_reshard, raw, to, max_shard_size, options))
+    raw, to, most = fs_path(source), fs_path(folder), operator.index(max_shard_size)
+    if not 0 <= most < 2**64:
+        raise ValueError(f"max_shard_size is a number from 0 to {2**64 - 1}, not {max_shard_size!r}")
+    check(callbacks.call(_abi.st_reshard, raw, to, most, options))
 
 
 def join(

@@ -139,9 +139,9 @@ class Transaction(EndsWithBlock):
 
     def _take_form(self, name: str, tensor: _abi.Tensor) -> None:
         try:
-            take_form(tensor, self._live()._pin().describe(name))
+            take_form(tensor, self._form(name))
         except NotFoundError:
-            pass  # perhaps this transaction put it, or gave it that name
+            pass  # C says it
 
     def put(self, name: str, array: Any) -> None:
         """Add a tensor, or replace one by any dtype and shape: given as to `libst.save`.
@@ -172,6 +172,8 @@ class Transaction(EndsWithBlock):
 
     def metadata(self, key: str, value: Optional[str]) -> None:
         """Set a key of the metadata, or with None remove it (NotFoundError)."""
+        if not isinstance(key, str) or not isinstance(value, (str, type(None))):
+            raise TypeError(f"metadata maps str to str; {key!r} maps to {value!r}")
         raw = key.encode()
         text = None if value is None else value.encode()
         self._call(_abi.st_txn_set_metadata, raw, len(raw), text, len(text or b""))
