@@ -33,9 +33,9 @@ def save_file(
         serialize_file(_flatten(tensor_dict, kept), filename, metadata=metadata)
         return
     check_metadata(metadata)
-    columns, kept = columns_of(tensor_dict)
+    columns, arrays = columns_of(tensor_dict)
     write_columns(tensor_dict, columns, filename, metadata)
-    del kept  # until here
+    del arrays  # until here
 
 
 def load(data: bytes) -> dict[str, Array]:
