@@ -38,6 +38,7 @@ def save(
     Args:
         tensors: names to arrays of numpy or tensors of torch, on any device, or to `Packed` for types that these have
             not. What does not lie in memory as the file has it is copied, one tensor at a time.
+            A mapping that makes its arrays when they are looked at has all of them in memory at once; see `writer`.
         metadata: strings to strings.
         layout: "keep", in the order of the dict, or, if a tensor would lie unaligned then, wide elements before narrow
             ones; "canonical", descending dtype then name; "stock", canonical and byte for byte what safetensors 0.8
