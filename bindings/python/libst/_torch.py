@@ -80,6 +80,9 @@ def laid_over(buffer: Any, address: int, offset: int, nbytes: int, dtype: str, s
     """
     kind, size = _kinds.get(dtype) or _kind(dtype)
     if dtype == "F4" and shape:
+        if shape[-1] % 2:
+            text = f"torch has elements of F4 in pairs, and the last dimension of {list(shape)} is odd"
+            raise refusal(Status.UNSUPPORTED, f"{text}; read it with numpy, as packed bytes")
         shape = (*shape[:-1], shape[-1] // 2)
     if not nbytes:
         return _torch.empty(shape, dtype=kind)
@@ -119,7 +122,7 @@ def bytes_of(tensor: Any) -> "np.ndarray[Any, Any]":
         return np.empty(0, np.uint8)
     if not dense.data_ptr():  # numpy would make new memory of it, and nobody has filled that
         text = f"the tensor is a {type(tensor).__name__} without memory of its own; write the plain tensor behind it"
-        raise refusal(Status.UNSUPPORTED, text)
+        raise refusal(Status.UNSUPPORTED, f"{text} (of a DTensor to_local() or full_tensor())")
     memory: Any = (ctypes.c_ubyte * nbytes).from_address(dense.data_ptr())
     memory.owner = dense
     return np.frombuffer(memory, np.uint8)

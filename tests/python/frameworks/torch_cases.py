@@ -19,6 +19,7 @@ import pytest
 import safetensors.torch as stock
 import torch
 from conftest import is_mapped, raw_file, refused
+from libst import _torch
 from libst._torch import TORCH_NAMES
 from libst.compat import SafetensorError, _ahead
 from libst.compat import safe_open as compat_open
@@ -289,6 +290,49 @@ def test_what_this_torch_has_not_is_told(tmp_path):
                 f.torch("a")
             with pytest.raises(SafetensorError, match="F8_E4M3"):
                 compat.load_file(tmp_path / "f8")
+
+
+@pytest.fixture
+def f4(monkeypatch):
+    """As a torch that has it, which sees bytes where this one does."""
+    monkeypatch.setitem(_torch._kinds, "F4", (torch.uint8, 1))
+    return lambda *shape: libst.Packed("F4", shape, np.arange(np.prod(shape) // 2, dtype=np.uint8))
+
+
+BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread"])
+
+
+@BACKENDS
+def test_an_odd_number_of_packed_elements_is_told(tmp_path, f4, backend):
+    path = tmp_path / "model"
+    libst.save(path, {"t": f4(2, 3)})
+    with libst.open(path) as f, refused("UNSUPPORTED", match="odd"):
+        f.torch("t")
+    with refused("UNSUPPORTED", match="odd"):
+        libst.load(path, framework="torch")
+    with compat_open(path, "pt", backend=backend) as f:
+        part = f.get_slice("t")
+        for ask in (
+            lambda: compat.load(path.read_bytes()),
+            lambda: compat.load_file(path, backend=backend),
+            lambda: f.get_tensor("t"),
+            lambda: part[:, 0],
+            lambda: part[None],
+            lambda: f.prefetch().take("t"),
+        ):
+            with pytest.raises(SafetensorError, match="odd"):
+                ask()
+
+
+@BACKENDS
+def test_slices_of_packed_elements_count_pairs(tmp_path, f4, backend):
+    libst.save(tmp_path / "model", {"t": f4(4, 12)})
+    whole = torch.arange(24, dtype=torch.uint8).reshape(4, 6)
+    with compat_open(tmp_path / "model", "pt", backend=backend) as f:
+        for index in (slice(1, 3), 0, ..., (slice(None), 1), (slice(1, 2), slice(1, 4)), slice(0, 0), None):
+            assert f.get_slice("t")[index].equal(whole[index]) and f.get_slice("t")[index].shape == whole[index].shape
+        with f.prefetch({"t": slice(1, 3)}) as loader:
+            assert loader.take("t").equal(whole[1:3])
 
 
 def entries(path):

@@ -248,10 +248,13 @@ class PySafeSlice:
         dtype = NAMES[number]
         check_dtype(dtype, framework)
         if shared:
-            return on_device(file._pin().torch(self._name)[index], device)
-        if framework == "torch" and not _reads(index, shape):
-            array = file.read(self._name)
-            return tensor_of(array, dtype, shape, framework, device)[index]
+            with translated("Error during slicing"):
+                tensor = file._pin().torch(self._name)
+            return on_device(tensor[index], device)
+        if framework == "torch" and (number in PACKED or not _reads(index, shape)):  # torch counts pairs
+            with translated("Error during slicing"):
+                tensor = tensor_of(file.read(self._name), dtype, shape, framework, device)
+            return tensor[index]
         if framework != "torch":
             index = stock_index(index, shape)
         array = self._read(index)

@@ -121,11 +121,13 @@ def start(file: File, framework: str, plan: Optional[PrefetchPlan], device: Devi
 
     def read(name: str) -> Any:
         part = rows and rows[name]
-        dtype = file.info(name).dtype
+        tensor = file.info(name)
+        shape = tensor.shape
         with translated("Error while reading"):
+            if part:
+                shape = part.stop - part.start, *shape[1:]  # not the array's, which is flat where elements are packed
             array = file.slice(name)[part] if part else file.read(name)
-        shape = array.shape if part else file.info(name).shape
-        return tensor_of(array, dtype, shape, framework, device)
+            return tensor_of(array, tensor.dtype, shape, framework, device)
 
     return PrefetchLoader({name: partial(read, name) for name in chosen}, threads)
 
