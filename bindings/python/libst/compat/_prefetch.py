@@ -120,7 +120,7 @@ def start(file: File, framework: str, plan: Optional[PrefetchPlan], device: Devi
         raise SafetensorError("prefetch plan selects no tensors")
 
     def read(name: str) -> Any:
-        part = rows and rows[name]
+        part = None if rows is None else rows[name]
         tensor = file.info(name)
         shape = tensor.shape
         with translated("Error while reading"):
