@@ -295,7 +295,7 @@ def test_what_this_torch_has_not_is_told(tmp_path):
 @pytest.fixture
 def f4(monkeypatch):
     """As a torch that has it, which sees bytes where this one does."""
-    monkeypatch.setitem(_torch._kinds, "F4", (torch.uint8, 1))
+    monkeypatch.setitem(_torch._kinds, "F4", _torch._kind("U8"))
     return lambda *shape: libst.Packed("F4", shape, np.arange(np.prod(shape) // 2, dtype=np.uint8))
 
 
