@@ -102,6 +102,8 @@ class Folder {
   }
   os::Location next(const std::string &name) const { return {inside_, name}; }
   void has(std::string name) { written_.push_back(std::move(name)); }
+  // What is in it is durable under a name that is.
+  Result<void> sync_name() const { return made_ ? at_.folder()->sync() : Result<void>(); }
   void keep() {
     written_.clear();
     made_ = false;
@@ -165,6 +167,7 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   const std::string spelled = index.spell();
   ST_TRY(auto made, write::TemporaryFile::create(folder.next(index_name), 0666));
   ST_TRY(made->file().write(spelled.data(), spelled.size(), 0));
+  ST_TRY(folder.sync_name());
   auto placed = made->rename_into_place({});
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
   folder.keep();

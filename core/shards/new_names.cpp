@@ -12,20 +12,24 @@
 namespace st::store {
 
 std::string ShardCommit::name_after(const std::string &shard) const {
-  return work_.grace_s ? write::with_generation(shard, generation_) : shard;
+  return work_.grace_s ? new_names_.at(shard) : shard;
 }
 
-// One number for all: larger than any before it, and that of no file that is there.
+// One number for all: larger than any before it, and that of no file that is there. Of names that differ in their
+// numbers alone each gets one of its own.
 Result<void> ShardCommit::choose_names() {
   constexpr int attempts = 1000;
   ST_TRY(auto read, Shards::read_index(shards_.location()));
   ST_TRY(old_, OldShards::look(shards_.location(), read.index));
-  generation_ = old_->generation();
-  for (int i = 0; i < attempts; ++i) {
-    ++generation_;
+  for (uint64_t number = old_->generation() + 1, end = number + attempts; number < end; ++number) {
+    std::map<std::string, uint64_t> next;  // of each name without its number
+    new_names_.clear();
     bool is_free = true;
     for (const auto &part : parts_) {
-      const os::Location at = shards_.location().beside(name_after(name_of(*part)));
+      const std::string shard = name_of(*part);
+      uint64_t &own = next.try_emplace(write::with_generation(shard, 0), number).first->second;
+      const os::Location at = shards_.location().beside(write::with_generation(shard, own++));
+      new_names_[shard] = at.name();
       struct stat s;
       const int r = at.stat(&s);
       if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", at.path()));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -90,8 +91,8 @@ class ShardCommit {
   const uint64_t deadline_;
   LockedIndex index_;
   Decision decision_;
-  std::optional<OldShards> old_;  // of a commit under new names, with the number that they get
-  uint64_t generation_ = 0;
+  std::optional<OldShards> old_;                  // of a commit under new names
+  std::map<std::string, std::string> new_names_;  // then: of each part's shard
 };
 
 }  // namespace st::store

@@ -3,6 +3,15 @@
 #include <algorithm>
 
 namespace st::store {
+namespace {
+
+// What a shard's own transaction answers, with its number.
+Result<void> of_shard(uint32_t shard, Result<void> answer) {
+  if (!answer) answer.error().shard = shard;
+  return answer;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards, TransactionOptions options) {
   if (!shards.options().writable)
@@ -19,6 +28,13 @@ Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards
 Result<void> ShardTransaction::may_go_on() const {
   if (failed_)
     return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  return {};
+}
+
+// A part may have failed before it had any work.
+Result<void> ShardTransaction::may_commit() const {
+  ST_TRY(may_go_on());
+  for (const auto &[shard, transaction] : parts_) ST_TRY(of_shard(shard, transaction->staged().may_go_on()));
   return {};
 }
 
@@ -54,16 +70,6 @@ Result<Transaction *> ShardTransaction::part(uint32_t shard) {
   }
   return parts_.emplace(shard, std::move(begun)).first->second.get();
 }
-
-namespace {
-
-// What a shard's own transaction answers, with its number.
-Result<void> of_shard(uint32_t shard, Result<void> answer) {
-  if (!answer) answer.error().shard = shard;
-  return answer;
-}
-
-}  // namespace
 
 Result<void> ShardTransaction::update(std::string_view name, const NewBytes &value) {
   ST_TRY(auto shard, existing(name));
@@ -239,7 +245,7 @@ bool ShardTransaction::renames_shards() const {
 }
 
 Result<CommitPlan> ShardTransaction::plan() {
-  ST_TRY(may_go_on());
+  ST_TRY(may_commit());
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) {
     CommitPlan nothing;
@@ -254,7 +260,7 @@ Result<CommitPlan> ShardTransaction::plan() {
 }
 
 Result<void> ShardTransaction::commit() {
-  ST_TRY(may_go_on());
+  ST_TRY(may_commit());
   if (options_.compact) return commit_each();
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) return approve();

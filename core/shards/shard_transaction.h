@@ -40,6 +40,7 @@ class ShardTransaction final : public AnyTransaction {
     return options;
   }
   Result<void> may_go_on() const;
+  Result<void> may_commit() const;
   std::optional<uint32_t> shard_of(std::string_view name) const;
   Result<uint32_t> existing(std::string_view name) const;
   uint32_t place_for_new() const;

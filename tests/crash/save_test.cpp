@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "cuts.h"
+#include "engine/reshape.h"
 #include "failing_call.h"
 #include "file/writer.h"
 #include "journal/recover.h"
@@ -113,6 +114,17 @@ TEST_F(Saving, EveryCutLeavesTheOldFileOrTheNew) {
     cut(env.disk(), false);
   }
   std::printf("saving: %zu distinct disks after a cut\n", points);
+}
+
+// Syncing what is in a folder does not sync the folder's name.
+TEST_F(Saving, AFolderThatIsMadeForShardsStays) {
+  const Case c{"a new file", false, Way::at_once, write::Layout::keep};
+  SimEnv env = fresh_disk(c, old);
+  ASSERT_TRUE(run(env, c, bytes));
+  ASSERT_TRUE(store::reshard(env, path, "/models/shards", 1000, {}));
+  EXPECT_EQ(env.names("/models/shards").size(), 3u);
+  SimEnv left(after_cut(env.disk(), false));
+  EXPECT_EQ(left.names("/models/shards"), env.names("/models/shards"));
 }
 
 // Somebody changes a tensor of the file that is to be replaced.

@@ -186,6 +186,25 @@ TEST_F(NewNames, CompactGivesEachShardANewName) {
   EXPECT_TRUE(is_ok(verify(env, index, {}, {})));
 }
 
+TEST_F(NewNames, ShardsWhoseNamesDifferInTheirNumbersAloneGetOneEach) {
+  fs::rename(ckpt + "/m-1.safetensors", ckpt + "/m.g1.safetensors");
+  fs::rename(ckpt + "/m-2.safetensors", ckpt + "/m.g2.safetensors");
+  put_bytes(index, R"({"weight_map":{"a":"m.g1.safetensors","b":"m.g1.safetensors","c":"m.g2.safetensors"}})");
+  auto c = open();
+  const std::string a = bytes(*c, "a"), old_c = bytes(*c, "c");
+  auto t = *c->begin(new_names(0));
+  ASSERT_TRUE(is_ok(t->rename("a", "a2")));
+  ASSERT_TRUE(is_ok(t->rename("c", "c2")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(same_bytes(bytes(*c, "a2"), a));
+  EXPECT_TRUE(same_bytes(bytes(*c, "c2"), old_c));
+  EXPECT_TRUE(is_ok(verify(env, index, {}, {})));
+  t.reset();
+  c.reset();
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_THAT(shards(), ElementsAre("m.g3.safetensors", "m.g4.safetensors"));
+}
+
 TEST_F(NewNames, OneFileIsRefused) {
   auto c = open(env, ckpt + "/m-1.safetensors");
   EXPECT_TRUE(fails_with(Status::unsupported, c->begin(new_names())));

@@ -740,6 +740,26 @@ TEST_F(ShardTransactionTest, AFailureOfOneShardNamesIt) {
   EXPECT_TRUE(same_bytes(all(), before));
 }
 
+// Also if nothing is staged in it.
+TEST_F(ShardTransactionTest, AShardThatTookNoPartOfATensorEndsTheWholeTransaction) {
+  FaultEnv env(os::Env::posix());
+  auto c = open(env);
+  const std::string before = all();
+  ASSERT_EQ(bytes(*c, "c").size(), 5000u);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  env.before = [](Call call) { return call == Call::openat ? -EIO : 0; };
+  const Range first[] = {{0, 10, 1}};
+  EXPECT_TRUE(fails_with(Status::io, t->update_slice("c", {first}, u8(ten))));
+  env.before = nullptr;
+  const auto planned = t->plan();
+  EXPECT_TRUE(fails_with(Status::txn_failed, planned));
+  const auto committed = t->commit();
+  EXPECT_TRUE(fails_with(Status::txn_failed, committed));
+  EXPECT_EQ(committed.error().shard, 1u);
+  EXPECT_TRUE(same_bytes(all(), before));
+}
+
 // A handle of shards settles nothing, so nothing waits in a shard.
 TEST_F(ShardTransactionTest, NoShardIsSyncedLater) {
   FaultEnv env(os::Env::posix());
