@@ -100,11 +100,12 @@ Result<void> stage_update(Staged &staged, std::string_view name, const NewBytes 
   ST_TRY(check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes));
   if (t.nbytes == 0) return {};
   staged.begin_call();
+  staged.failed = true;         // also if memory runs out
   staged.slices.erase(*index);  // all of it is new
   auto taken = stage_in_place(staged, *index, t, value);
-  if (taken) return taken;
-  staged.failed = true;
-  return Failure(std::move(taken.error()).about_tensor_at_least(name));
+  if (!taken) return Failure(std::move(taken.error()).about_tensor_at_least(name));
+  staged.failed = false;
+  return {};
 }
 
 Result<void> restage_if_gone(Staged &staged) {
@@ -237,9 +238,11 @@ Result<void> make_publish(Staged &staged, const Change *first) {
 
 Result<void> stage_change(Staged &staged, Change change) {
   ST_TRY(staged.may_go_on());
-  ST_TRY(staged.draft ? staged.draft->apply(change) : make_publish(staged, &change));
-  staged.changes.push_back(std::move(change));
-  return {};
+  staged.failed = true;  // if memory runs out
+  auto applied = staged.draft ? staged.draft->apply(change) : make_publish(staged, &change);
+  if (applied) staged.changes.push_back(std::move(change));
+  staged.failed = false;
+  return applied;
 }
 
 Result<void> stage_put(Staged &staged, std::string_view name, const NewBytes &value) {

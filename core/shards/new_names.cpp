@@ -15,8 +15,8 @@ std::string ShardCommit::name_after(const std::string &shard) const {
   return work_.grace_s ? new_names_.at(shard) : shard;
 }
 
-// One number for all: larger than any before it, and that of no file that is there. Of names that differ in their
-// numbers alone each gets one of its own.
+// One number for all: larger than any before it, and that of no file that is there. Names that differ in their numbers
+// alone get one each.
 Result<void> ShardCommit::choose_names() {
   constexpr int attempts = 1000;
   ST_TRY(auto read, Shards::read_index(shards_.location()));

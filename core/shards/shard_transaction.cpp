@@ -111,6 +111,13 @@ Result<void> ShardTransaction::remake(std::string_view name, const Remake &make,
   return of_shard(shard, in->remake(name, make_of_shown, in_journal));
 }
 
+// The shard has staged it. If memory runs out now, the index would say something else.
+void ShardTransaction::note_moved(std::string_view name, std::optional<uint32_t> to) {
+  failed_ = true;
+  moved_[std::string(name)] = to;
+  failed_ = false;
+}
+
 Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
   ST_TRY(may_go_on());
   if (shown_.shards().empty())
@@ -119,7 +126,7 @@ Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value)
   const uint32_t shard = shard_of(name).value_or(place_for_new());
   ST_TRY(auto in, part(shard));
   ST_TRY(of_shard(shard, in->put(name, value)));
-  moved_[std::string(name)] = shard;
+  note_moved(name, shard);
   return {};
 }
 
@@ -127,7 +134,7 @@ Result<void> ShardTransaction::remove(std::string_view name) {
   ST_TRY(auto shard, existing(name));
   ST_TRY(auto in, part(shard));
   ST_TRY(of_shard(shard, in->remove(name)));
-  moved_[std::string(name)] = std::nullopt;
+  note_moved(name, std::nullopt);
   return {};
 }
 
@@ -140,8 +147,8 @@ Result<void> ShardTransaction::rename(std::string_view from, std::string_view to
                        .about_tensor(to));
   ST_TRY(auto in, part(shard));
   ST_TRY(of_shard(shard, in->rename(from, to)));
-  moved_[std::string(from)] = std::nullopt;
-  moved_[std::string(to)] = shard;
+  note_moved(from, std::nullopt);
+  note_moved(to, shard);
   return {};
 }
 

@@ -43,6 +43,7 @@ class ShardTransaction final : public AnyTransaction {
   Result<void> may_commit() const;
   std::optional<uint32_t> shard_of(std::string_view name) const;
   Result<uint32_t> existing(std::string_view name) const;
+  void note_moved(std::string_view name, std::optional<uint32_t> to);
   uint32_t place_for_new() const;
   // The first one that will hold a tensor, by what is staged; none if none will.
   std::optional<uint32_t> first_shard() const;

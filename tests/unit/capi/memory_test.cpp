@@ -359,6 +359,94 @@ TEST_F(OutOfMemory, CommitOfCopies) {
   }
 }
 
+// What ends in the middle of staging ends the transaction, or has staged nothing.
+TEST_F(OutOfMemory, StagingAndCommitAfterwards) {
+  const st_tensor a = value(0, new_a), b = value(1, new_b), small = value(0, new_a);
+  const st_range first_row = {0, 10, 1};
+  const uint64_t ten = 10;
+  st_tensor ten_bytes = value(0, new_a);
+  ten_bytes.shape = &ten;
+  ten_bytes.nbytes = 10;
+  const std::pair<const char *, std::function<st_status(st_txn *)>> calls[] = {
+      {"update", [&](st_txn *t) { return st_txn_update(t, "b", ST_NTS, &b); }},
+      {"update_slice",
+       [&](st_txn *t) { return st_txn_update_slice(t, "b", ST_NTS, &first_row, 1, nullptr, 0, &ten_bytes); }},
+      {"update_slice over a whole",
+       [&](st_txn *t) { return st_txn_update_slice(t, "a", ST_NTS, &first_row, 1, nullptr, 0, &ten_bytes); }},
+      {"put", [&](st_txn *t) { return st_txn_put(t, "new", ST_NTS, &small); }},
+      {"put again", [&](st_txn *t) { return st_txn_put(t, "b", ST_NTS, &small); }},
+      {"delete", [&](st_txn *t) { return st_txn_delete(t, "b", ST_NTS); }},
+      {"rename", [&](st_txn *t) { return st_txn_rename(t, "b", ST_NTS, "a longer name than that", ST_NTS); }},
+      {"metadata", [&](st_txn *t) { return st_txn_set_metadata(t, "a new key of it", ST_NTS, "v", ST_NTS); }},
+  };
+  for (const uint32_t flags : {0u, ST_TXN_PUBLISH | ST_TXN_COPY})
+    for (const auto &[name, call] : calls) {
+      auto options = sized<st_txn_options>();
+      options.flags = flags;
+      // What the file is after a transaction of the first update, and so many calls.
+      const auto run = [&](long starved, int more, st_status *answer) {
+        put_bytes(path, old);
+        st_file *file = open();
+        st_txn *txn = nullptr;
+        EXPECT_ST(ST_OK, st_txn_begin(file, &options, &txn));
+        EXPECT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &a));
+        if (starved >= 0) *answer = starve(starved, [&] { return call(txn); });
+        for (int i = 0; i < more; ++i) call(txn);
+        const st_status committed = st_txn_commit(txn);
+        st_txn_free(txn);
+        st_close(file);
+        if (committed != ST_OK) {
+          EXPECT_STREQ(st_status_name(committed), "ST_E_TXN_FAILED") << st_last_error();
+          EXPECT_TRUE(same_bytes(bytes_of(path), old));
+        }
+        return bytes_of(path);
+      };
+      const std::string without = run(-1, 0, nullptr), whole = run(-1, 1, nullptr);
+      for (const int again : {0, 1})
+        for (long n = 0; n < 5000; ++n) {
+          st_status answer = ST_OK;
+          const std::string found = run(n, again, &answer);
+          if (!failed) break;
+          if (answer == ST_OK) continue;
+          EXPECT_STREQ(st_status_name(answer), "ST_E_NOMEM");
+          if (found == old) continue;
+          EXPECT_TRUE(same_bytes(found, again ? whole : without)) << name << flags << ", allocation " << n << again;
+        }
+    }
+}
+
+// The index says what the shards hold, whatever was staged.
+TEST_F(OutOfMemory, StagingInShardsAndCommitAfterwards) {
+  const std::string index = dir / "m.safetensors.index.json",
+                    shards[] = {dir / "m-1.safetensors", dir / "m-2.safetensors"};
+  const st_tensor a = value(0, new_a);
+  const std::function<st_status(st_txn *)> calls[] = {
+      [&](st_txn *t) { return st_txn_put(t, "a tensor that was not there", ST_NTS, &a); },
+      [&](st_txn *t) { return st_txn_delete(t, "b", ST_NTS); },
+      [&](st_txn *t) { return st_txn_rename(t, "b", ST_NTS, "a longer name than that", ST_NTS); },
+  };
+  for (const auto &call : calls)
+    for (long n = 0; n < 5000; ++n) {
+      put_bytes(shards[0], file_of(std::vector{tensors[0], tensors[1]}));
+      put_bytes(shards[1], file_of(std::vector{u8_tensor("c", 100, 4)}));
+      put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+      auto options = sized<st_open_options>();
+      options.flags = ST_OPEN_READ_WRITE;
+      st_file *file = nullptr;
+      st_txn *txn = nullptr;
+      ASSERT_EQ(st_open(index.c_str(), &options, &file), ST_OK);
+      ASSERT_EQ(st_txn_begin(file, nullptr, &txn), ST_OK);
+      const st_status answer = starve(n, [&] { return call(txn); });
+      const st_status committed = st_txn_commit(txn);
+      EXPECT_TRUE(committed == ST_OK || committed == ST_E_TXN_FAILED) << n << st_last_error();
+      st_txn_free(txn);
+      st_close(file);
+      ASSERT_EQ(st_verify(index.c_str(), nullptr), ST_OK) << n << st_last_error();
+      if (!failed) break;
+      EXPECT_TRUE(answer == ST_OK || answer == ST_E_NOMEM) << n << st_last_error();
+    }
+}
+
 TEST_F(OutOfMemory, Verify) {
   expect_clean(
       10, [&] { return st_verify(path.c_str(), nullptr); }, [](long, st_status) {});
