@@ -163,6 +163,10 @@ Result<void> Writer::put(NewTensor tensor) {
     return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(tensor.name), " has ", n,
                          " bytes; its dtype and shape need ", *nbytes)
                        .about_tensor(tensor.name));
+  if (arranged_)
+    return Failure(error(Status::invalid_argument, "tensor ", in_quotes(tensor.name),
+                         " comes too late: the file is made, and waits for its name; finish the writer again")
+                       .about_tensor(tensor.name));
   ST_TRY(auto slot, append(std::move(tensor)));
   return write(slot, bytes, n);
 }

@@ -242,6 +242,10 @@ TEST_F(CapiOwnership, ABusyWriterMayFinishLater) {
     EXPECT_ST(ST_E_BUSY, st_writer_finish(writer));
   }
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  st_tensor late = x;  // the header is written
+  late.name = "late";
+  late.name_len = ST_NTS;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_writer_put(writer, &late));
   EXPECT_ST(ST_OK, st_writer_finish(writer));
   expect_ended(writer);
   st_writer_free(writer);
