@@ -109,24 +109,34 @@ std::pair<Secret, std::string> hub_token(const Surroundings &from) {
   return {std::move(token), "; it was asked with the token of " + in_quotes(path)};
 }
 
+// Of "@REVISION/FILE". A slash ends the revision, but for the two kinds of it that the Hub's own tools know by their
+// slashes; elsewhere one is written as %2F.
+size_t end_of_revision(std::string_view text) {
+  size_t from = 1;
+  for (const std::string_view kind : {"refs/pr/", "refs/convert/"})
+    if (text.substr(1).starts_with(kind)) from += kind.size();
+  return std::min(text.find('/', from), text.size());
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Site>> http_site(const Url &url, const Surroundings &from) {
   if (url.scheme == "hf") {
     // hf://OWNER/MODEL[@REVISION]/FILE
-    const size_t slash = url.path.find('/');
-    if (slash == url.path.npos || slash + 1 == url.path.size())
+    const size_t at = std::min(url.path.find('@'), url.path.find('/'));
+    const std::string_view after = std::string_view(url.path).substr(std::min(at, url.path.size()));
+    const size_t slash = after.starts_with('@') ? end_of_revision(after) : 0;
+    if (after.size() <= slash + 1)
       return fail(Status::invalid_argument, in_quotes(url.shown), " names no file; a URL is hf://OWNER/MODEL/FILE");
-    const std::string model = url.path.substr(0, slash), file = url.path.substr(slash + 1);
-    const size_t at = model.find('@');
+    const std::string model = url.path.substr(0, at), file(after.substr(slash + 1));
+    const std::string revision = slash == 0 ? "main" : percent_decoded(after.substr(1, slash - 1));
     std::string endpoint = from.variable("HF_ENDPOINT").value_or("https://huggingface.co");
     while (endpoint.ends_with('/')) endpoint.pop_back();
     if (!from.may_be_plain(endpoint)) return fail(Status::unsupported, "HF_ENDPOINT is not encrypted; use https://");
     auto [token, asked_as] = hub_token(from);
     return std::make_shared<HttpSite>(url.shown,
                                       endpoint + "/" + percent_encoded(url.host, true) + "/" +
-                                          percent_encoded(model.substr(0, at), true) + "/resolve/" +
-                                          (at == model.npos ? "main" : percent_encoded(model.substr(at + 1), true)) +
+                                          percent_encoded(model, true) + "/resolve/" + percent_encoded(revision, true) +
                                           "/" + percent_encoded(file, false),
                                       std::move(token), std::move(asked_as), from.ask);
   }

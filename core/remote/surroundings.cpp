@@ -9,12 +9,24 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <iterator>
 
 #include "remote/url.h"
 
 namespace st::remote {
 namespace {
+
+// A folder can be opened, and not read: the container's runtime makes one where a file to mount was not there.
+std::optional<std::string> text_in(const std::string &path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text;
+  for (char part[4096]; in;) {
+    in.read(part, sizeof part);
+    text.append(part, static_cast<size_t>(in.gcount()));
+    OPENSSL_cleanse(part, sizeof part);
+  }
+  if (in.eof()) return text;
+  return std::nullopt;
+}
 
 // Other processes read it at any moment: they find the old file, or the new one.
 bool replace_privately(const std::string &path, const std::string &text) {
@@ -43,11 +55,7 @@ Surroundings Surroundings::of_process() {
             if (!value || !*value) return std::nullopt;
             return value;
           },
-          [](const std::string &path) -> std::optional<std::string> {
-            std::ifstream in(path, std::ios::binary);
-            if (!in) return std::nullopt;
-            return std::string(std::istreambuf_iterator<char>(in), {});
-          },
+          text_in,
           replace_privately,
           run_program,
           {},

@@ -26,7 +26,7 @@ struct Parsed {
 
 std::string host_with_port(const Parsed &url) {
   const std::string port = url.get(CURLUPART_PORT);
-  return url.get(CURLUPART_HOST) + (port.empty() ? "" : ":" + port);
+  return lower(url.get(CURLUPART_HOST)) + (port.empty() ? "" : ":" + port);
 }
 
 // How the URLs of a store are made; empty: it is none.
@@ -77,7 +77,8 @@ Result<Url> parse_url(std::string_view text) {
                 " URLs; it reads https://, http://, s3://, gs://, az:// and hf://");
   const Parsed url;
   if (!url.set(CURLUPART_URL, std::string(text)) || url.get(CURLUPART_HOST).empty())
-    return fail(Status::invalid_argument, in_quotes(out.shown), " is no URL of a file");
+    return fail(Status::invalid_argument, in_quotes(out.shown), " is no URL of a file",
+                out.shown.find(' ') == out.shown.npos ? "" : "; a blank is written as %20");
   out.host = host_with_port(url);
   const std::string query = url.get(CURLUPART_QUERY);
   out.path = url.get(CURLUPART_PATH) + (query.empty() ? "" : "?" + query);

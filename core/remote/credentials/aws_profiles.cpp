@@ -8,10 +8,19 @@ namespace {
 
 using Sections = std::map<std::string, std::map<std::string, std::string>>;
 
-// Sections of an INI file. Indented lines belong to the key before them, and no key that is taken here has such.
+// "profile NAME", as it stands in one of the two files; a name with blanks in it is quoted.
+std::string profile_in(std::string_view section) {
+  const auto words = words_of(section);
+  if (words.size() == 2 && words[0] == "profile") return words[1];
+  return std::string(section.starts_with("profile ") ? trimmed(section.substr(8)) : section);
+}
+
+// Sections of an INI file. Lines that are indented further than the key before them belong to it, and no key that is
+// taken here has such.
 Sections sections_of(const std::string &text) {
   Sections all;
   Sections::mapped_type *now = nullptr;
+  size_t indent_of_key = text.npos;  // npos: none stands in the section so far
   for (size_t from = 0; from < text.size();) {
     const size_t end = std::min(text.find('\n', from), text.size());
     const std::string_view line(text.data() + from, end - from);
@@ -19,14 +28,16 @@ Sections sections_of(const std::string &text) {
     const std::string_view plain = trimmed(line);
     if (plain.empty() || plain[0] == '#' || plain[0] == ';') continue;
     if (plain[0] == '[') {
-      std::string_view name = trimmed(plain.substr(1, plain.find(']') - 1));
-      if (name.starts_with("profile ")) name = trimmed(name.substr(8));
-      now = &all[std::string(name)];
+      now = &all[profile_in(trimmed(plain.substr(1, plain.find(']') - 1)))];
+      indent_of_key = text.npos;
       continue;
     }
+    const size_t indent = line.find_first_not_of(" \t");
+    if (indent_of_key != text.npos && indent > indent_of_key) continue;
+    indent_of_key = indent;
     const size_t equals = plain.find('=');
-    if (!now || equals == plain.npos || line[0] == ' ' || line[0] == '\t') continue;
-    (*now)[std::string(trimmed(plain.substr(0, equals)))] = trimmed(plain.substr(equals + 1));
+    if (!now || equals == plain.npos) continue;
+    (*now)[lower(trimmed(plain.substr(0, equals)))] = trimmed(plain.substr(equals + 1));
   }
   return all;
 }

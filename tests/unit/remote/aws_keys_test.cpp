@@ -54,6 +54,21 @@ TEST(AwsKeysTest, TheEnvironmentGoesBeforeTheFiles) {
   EXPECT_THAT(SimulatedStore::field(two, "authorization"), HasSubstr("TWO/20130524/eu-west-1/s3/"));
 }
 
+// As botocore reads them, which is by Python's configparser.
+TEST(AwsKeysTest, FilesOfProfilesMayBeIndented) {
+  const auto url_of = [](const char *profile, const std::string &config) {
+    const auto from = with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", profile}}, {{"/c", config}});
+    return (*site_of("s3://b/a", from))->request(0, 1, {}, now).url;
+  };
+  EXPECT_EQ(url_of("p",
+                   "  [profile p]\r\n\tENDPOINT_URL = http://localhost:1\r\n"
+                   "\ts3 =\r\n\t\tendpoint_url = http://localhost:2\r\n"),
+            "http://localhost:1/b/a");
+  EXPECT_EQ(url_of("p", "[profile p]\ns3 =\n  x = y\n\n  endpoint_url = http://localhost:2\n"),
+            "https://b.s3.us-east-1.amazonaws.com/a");
+  EXPECT_EQ(url_of("p q", "[profile \t\"p q\"]\nendpoint_url = http://localhost:1\n"), "http://localhost:1/b/a");
+}
+
 TEST(AwsKeysTest, WhatCannotBeRightIsSaid) {
   const auto of = [](const char *config) {
     return asked_by(with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}}, {{"/c", config}}));

@@ -157,18 +157,30 @@ TEST(SiteTest, ABucketIsAHostOrBeneathTheEndpoint) {
 TEST(SiteTest, TheHubsFilesAreItsUrls) {
   EXPECT_EQ(url_asked("hf://owner/model/sub/a.safetensors", with({})),
             "https://huggingface.co/owner/model/resolve/main/sub/a.safetensors");
-  EXPECT_EQ(url_asked("hf://owner/model@refs/pr/1", with({})), "https://huggingface.co/owner/model/resolve/refs/pr/1");
+  EXPECT_EQ(url_asked("hf://owner/model@refs/pr/12/sub/a", with({})),
+            "https://huggingface.co/owner/model/resolve/refs%2Fpr%2F12/sub/a");
+  EXPECT_EQ(url_asked("hf://owner/model@refs/convert/onnx/a", with({})),
+            "https://huggingface.co/owner/model/resolve/refs%2Fconvert%2Fonnx/a");
+  EXPECT_EQ(url_asked("hf://owner/model@users%2Fme%2fx%/sub@2/a", with({})),
+            "https://huggingface.co/owner/model/resolve/users%2Fme%2Fx%25/sub%402/a");
+  EXPECT_EQ(url_asked("hf://owner/model@refs/a", with({})), "https://huggingface.co/owner/model/resolve/refs/a");
   EXPECT_EQ(url_asked("hf://owner/model@v1/a", with({{"HF_ENDPOINT", "http://127.0.0.1:1"}})),
             "http://127.0.0.1:1/owner/model/resolve/v1/a");
 }
 
 TEST(SiteTest, WrongUrlsAreRefusedByName) {
   const std::pair<const char *, Status> cases[] = {
-      {"gopher://host/a", Status::unsupported},      {"s3://bucket", Status::invalid_argument},
-      {"s3://bucket/", Status::invalid_argument},    {"s3://bu:cket@evil/a", Status::invalid_argument},
-      {"https://", Status::invalid_argument},        {"https://user:word@host/a", Status::unsupported},
-      {"http://example.com/a", Status::unsupported}, {"hf://owner/model", Status::invalid_argument},
-      {"gs://bucket", Status::invalid_argument},     {"az://container/a", Status::invalid_argument},
+      {"gopher://host/a", Status::unsupported},
+      {"s3://bucket", Status::invalid_argument},
+      {"s3://bucket/", Status::invalid_argument},
+      {"s3://bu:cket@evil/a", Status::invalid_argument},
+      {"https://", Status::invalid_argument},
+      {"https://user:word@host/a", Status::unsupported},
+      {"http://example.com/a", Status::unsupported},
+      {"hf://owner/model", Status::invalid_argument},
+      {"hf://owner/model@refs/pr/1", Status::invalid_argument},
+      {"gs://bucket", Status::invalid_argument},
+      {"az://container/a", Status::invalid_argument},
   };
   for (const auto &[url, status] : cases) {
     const auto site = site_of(url, with({}));
@@ -178,6 +190,8 @@ TEST(SiteTest, WrongUrlsAreRefusedByName) {
   }
   EXPECT_TRUE(site_of("http://example.com/a", with({{"ST_ALLOW_HTTP", "1"}})));
   EXPECT_TRUE(site_of("http://127.0.0.1:80/a", with({})));
+  EXPECT_TRUE(site_of("http://LocalHost:80/a", with({})));
+  EXPECT_THAT(site_of("https://host/a b", with({})).error().message, HasSubstr("a blank is written as %20"));
   EXPECT_TRUE(site_of("http://localhost/a", with({})));
   EXPECT_FALSE(site_of("http://127.0.0.1.evil.com/a", with({})));
 }
