@@ -1,5 +1,6 @@
 #include "file/data_file.h"
 
+#include "base/heed.h"
 #include "journal/recover.h"
 
 namespace st::store {
@@ -224,6 +225,8 @@ Result<const std::byte *> DataFile::view(const Snapshot &s, size_t i) const {
   if (const std::byte *bytes = try_view(s, i, t)) return bytes;
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()).about_tensor_at_least(t.name));
+  const Control control = this->control();
+  const Heeding waits([&] { return control.check(0, t.nbytes); });
   auto bytes = here->content.view(here->file, i, s.file_offset(t), t.nbytes);
   if (!bytes) return Failure(std::move(bytes.error()).about_tensor_at_least(t.name));
   return bytes;

@@ -71,6 +71,11 @@ struct Account {
   std::atomic<uint64_t> interrupts = 0;
 };
 
+// Of an open.
+inline Control control_of(const OpenOptions &options) {
+  return Control(options.progress, options.account ? &options.account->interrupts : nullptr);
+}
+
 using HeldSnapshot = Versions<Snapshot>::Held;
 
 // A tensor of a bulk read, or a slice of it, and where its bytes go.

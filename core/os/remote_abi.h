@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define ST_REMOTE_VERSION 2u
+#define ST_REMOTE_VERSION 3u
 
 typedef struct st_remote_object st_remote_object;
 
@@ -26,11 +26,15 @@ typedef struct st_remote_range {
   void *to;
 } st_remote_range;
 
+/* Asked ten times a second while a call waits, on the thread of that call: not 0 ends it with an error. */
+typedef int (*st_remote_stops)(void);
+
 /* All by any thread. Calls that can fail answer 0, or another number and an error. */
 typedef struct st_remote_calls {
   uint32_t version;
   /* beside: an object whose connections this one shares; may be NULL. */
-  int32_t (*open)(const char *url, st_remote_object *beside, st_remote_object **out, st_remote_error *error);
+  int32_t (*open)(const char *url, st_remote_object *beside, st_remote_stops stops, st_remote_object **out,
+                  st_remote_error *error);
   uint64_t (*size)(const st_remote_object *object);
   const char *(*name)(const st_remote_object *object); /* the URL, as it may be shown; lives as the object does */
   uint32_t (*most_reads)(const st_remote_object *object);
@@ -38,7 +42,8 @@ typedef struct st_remote_calls {
   /* How it is asked, by what was measured: a part of a sentence, NUL-terminated; at most `n` bytes with the NUL. */
   void (*tell)(const st_remote_object *object, char *out, size_t n);
   /* Fills each range, whole; all lie inside the object. */
-  int32_t (*read)(st_remote_object *object, const st_remote_range *ranges, size_t n, st_remote_error *error);
+  int32_t (*read)(st_remote_object *object, const st_remote_range *ranges, size_t n, st_remote_stops stops,
+                  st_remote_error *error);
   void (*close)(st_remote_object *object);
 } st_remote_calls;
 

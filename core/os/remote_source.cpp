@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/heed.h"
 #include "base/percent.h"
 #include "os/remote_abi.h"
 #include "os/remote_library.h"
@@ -67,6 +68,10 @@ int errno_of(int32_t status) {
   }
 }
 
+int stops() noexcept {
+  return Heed::stops() ? 1 : 0;
+}
+
 class RemoteSource final : public Source {
  public:
   RemoteSource(const st_remote_calls &calls, st_remote_object *object)
@@ -76,7 +81,7 @@ class RemoteSource final : public Source {
   int read(std::span<const Range> ranges) override {
     st_remote_error error = {};
     const auto *given = reinterpret_cast<const st_remote_range *>(ranges.data());
-    if (calls_.read(object_, given, ranges.size(), &error) == 0) return 0;
+    if (calls_.read(object_, given, ranges.size(), stops, &error) == 0) return 0;
     const std::lock_guard lock(mutex_);
     why_ = error.message;
     return errno_of(error.status);
@@ -129,8 +134,10 @@ Result<std::unique_ptr<Source>> open_url(const std::string &url, const Source *b
   const auto *other = dynamic_cast<const RemoteSource *>(beside);
   st_remote_error error = {};
   st_remote_object *object = nullptr;
-  if (calls->open(url.c_str(), other ? other->object() : nullptr, &object, &error) != 0)
+  if (calls->open(url.c_str(), other ? other->object() : nullptr, stops, &object, &error) != 0) {
+    if (auto stopped = Heed::stopped()) return Failure(*std::move(stopped));
     return fail(static_cast<Status>(error.status), error.message);
+  }
   return std::make_unique<RemoteSource>(*calls, object);
 }
 

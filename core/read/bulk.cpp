@@ -4,6 +4,7 @@
 #include <atomic>
 #include <span>
 
+#include "base/heed.h"
 #include "base/round.h"
 #include "read/cold.h"
 #include "read/fresh_memory.h"
@@ -75,6 +76,14 @@ class Reader {
     return due;
   }
 
+  // While it waits for a server. The calling thread may be waiting for this one, and is to look meanwhile.
+  Result<void> go_on() {
+    if (s_.pool.stopped()) return fail(Status::cancelled, "another thread of this read has ended it");
+    if (calling_ || s_.control.interrupted()) return s_.control.check(s_.wanted_done, s_.plan.wanted);
+    s_.pool.tell();
+    return {};
+  }
+
   const Request *take() {
     if (s_.strategy.own_range) {
       const auto mine = s_.shares[number_];
@@ -85,6 +94,7 @@ class Reader {
   }
 
   Result<void> fetch(const os::File &file, const Request &request) {
+    const Heeding waits([&] { return go_on(); });
     s_.memory.expect(s_.plan, request);
     ST_TRY(read_request(file, s_.plan, request, &parts_, &scratch_));
     s_.bytes += request.length;

@@ -41,7 +41,12 @@ int32_t boundary(st_remote_error *error, Body body) noexcept {
   return 1;
 }
 
-int32_t open(const char *url, st_remote_object *beside, st_remote_object **out, st_remote_error *error) noexcept {
+Stops asked_of(st_remote_stops stops) {
+  return [stops] { return stops() != 0; };
+}
+
+int32_t open(const char *url, st_remote_object *beside, st_remote_stops stops, st_remote_object **out,
+             st_remote_error *error) noexcept {
   return boundary(error, [&]() -> Result<void> {
     Surroundings from = Surroundings::of_process();
     const Limits limits = Limits::of(from);
@@ -55,19 +60,20 @@ int32_t open(const char *url, st_remote_object *beside, st_remote_object **out, 
       store = std::make_shared<Store>(transports, limits);
     }
     auto made = std::make_unique<st_remote_object>();
-    ST_TRY(made->object, Object::open(std::move(store), std::move(site)));
+    ST_TRY(made->object, Object::open(std::move(store), std::move(site), asked_of(stops)));
     *out = made.release();
     return {};
   });
 }
 
-int32_t read(st_remote_object *object, const st_remote_range *ranges, size_t n, st_remote_error *error) noexcept {
+int32_t read(st_remote_object *object, const st_remote_range *ranges, size_t n, st_remote_stops stops,
+             st_remote_error *error) noexcept {
   return boundary(error, [&]() -> Result<void> {
     std::vector<Wanted> wanted;
     wanted.reserve(n);
     for (size_t i = 0; i < n; ++i)
       wanted.push_back({ranges[i].offset, ranges[i].nbytes, static_cast<std::byte *>(ranges[i].to)});
-    return object->object->read(wanted);
+    return object->object->read(wanted, asked_of(stops));
   });
 }
 

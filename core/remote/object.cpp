@@ -3,9 +3,16 @@
 #include <cstring>
 
 namespace st::remote {
+namespace {
 
-std::unique_ptr<Transport> Store::take() {
-  pace_.await_place();
+Error stopped() {
+  return error(Status::cancelled, "the call was stopped while it waited for a connection");
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> Store::take(const Stops &stops) {
+  if (!pace_.await_place(stops)) return nullptr;
   try {
     {
       const std::lock_guard lock(mutex_);
@@ -30,13 +37,15 @@ void Store::give_back(std::unique_ptr<Transport> transport) {
   pace_.give_back();
 }
 
-Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::shared_ptr<const Site> site) {
+Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::shared_ptr<const Site> site,
+                                             const Stops &stops) {
   std::unique_ptr<Object> object(new Object(std::move(store), std::move(site)));
   object->begin_.resize(object->store_->limits().first);
   uint64_t received = 0;
-  const Store::Lent transport(*object->store_);
+  const Store::Lent transport(*object->store_, stops);
+  if (!transport) return Failure(stopped());
   ST_TRY(object->version_, pull_first(*transport, &object->site_, object->store_->limits(), object->store_->pace(),
-                                      object->begin_.data(), &received));
+                                      object->begin_.data(), &received, stops));
   object->begin_.resize(received);
   object->begin_.shrink_to_fit();
   if (object->version_.checksum) {
@@ -46,7 +55,7 @@ Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::
   return object;
 }
 
-Result<void> Object::read(std::span<const Wanted> ranges) {
+Result<void> Object::read(std::span<const Wanted> ranges, const Stops &stops) {
   std::vector<Wanted> missing;
   for (Wanted range : ranges) {
     if (range.offset < begin_.size()) {
@@ -58,8 +67,9 @@ Result<void> Object::read(std::span<const Wanted> ranges) {
   }
   if (missing.empty()) return {};
   {
-    const Store::Lent transport(*store_);
-    ST_TRY(pull(*transport, *site_, version_, missing, store_->limits(), store_->pace()));
+    const Store::Lent transport(*store_, stops);
+    if (!transport) return Failure(stopped());
+    ST_TRY(pull(*transport, *site_, version_, missing, store_->limits(), store_->pace(), stops));
   }
   if (!check_) return {};
   for (const Wanted &range : missing) ST_TRY(about(check_->came(range.offset, {range.to, range.n})));

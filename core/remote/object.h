@@ -20,10 +20,13 @@ class Store {
   // waited for a second one, all might.
   class Lent {
    public:
-    explicit Lent(Store &store) : store_(store), transport_(store.take()) {}
-    ~Lent() { store_.give_back(std::move(transport_)); }
+    Lent(Store &store, const Stops &stops) : store_(store), transport_(store.take(stops)) {}
+    ~Lent() {
+      if (transport_) store_.give_back(std::move(transport_));
+    }
     Lent(const Lent &) = delete;
     Lent &operator=(const Lent &) = delete;
+    explicit operator bool() const { return transport_ != nullptr; }  // false: `stops` said so
     Transport &operator*() const { return *transport_; }
 
    private:
@@ -35,7 +38,7 @@ class Store {
   Pace &pace() { return pace_; }
 
  private:
-  std::unique_ptr<Transport> take();
+  std::unique_ptr<Transport> take(const Stops &stops);  // null: it said so
   void give_back(std::unique_ptr<Transport> transport);
 
   const Limits limits_;
@@ -47,7 +50,8 @@ class Store {
 
 class Object {
  public:
-  static Result<std::unique_ptr<Object>> open(std::shared_ptr<Store> store, std::shared_ptr<const Site> site);
+  static Result<std::unique_ptr<Object>> open(std::shared_ptr<Store> store, std::shared_ptr<const Site> site,
+                                              const Stops &stops = {});
 
   uint64_t size() const { return version_.size; }
   const Version &version() const { return version_; }
@@ -55,7 +59,8 @@ class Object {
   const std::string &shown() const { return site_->shown(); }
 
   // Fills each range, whole, with bytes of the version that was opened. Status file_changed: it is there no more.
-  Result<void> read(std::span<const Wanted> ranges);
+  // Status cancelled: `stops` said so.
+  Result<void> read(std::span<const Wanted> ranges, const Stops &stops = {});
 
  private:
   Object(std::shared_ptr<Store> store, std::shared_ptr<const Site> site)

@@ -43,11 +43,18 @@ Pace::Pace(const Limits &limits)
       connections_(std::min(limits.first_connections, limits.connections)),
       tokens_(limits.tokens) {}
 
-void Pace::await_place() {
+bool Pace::await_place(const Stops &stops) {
   std::unique_lock lock(mutex_);
   if (busy_ >= connections_) crowded_ = true;
-  free_.wait(lock, [&] { return busy_ < connections_; });
+  const auto is_free = [&] { return busy_ < connections_; };
+  if (!stops) free_.wait(lock, is_free);
+  while (stops && !free_.wait_for(lock, std::chrono::milliseconds(between_questions_ms), is_free)) {
+    lock.unlock();
+    if (stops()) return false;
+    lock.lock();
+  }
   ++busy_;
+  return true;
 }
 
 bool Pace::take_place() {

@@ -28,8 +28,9 @@ class Pace {
  public:
   explicit Pace(const Limits &limits);
 
-  // Each call has one place, and takes more for requests beside its first. Waits until there is one.
-  void await_place();
+  // Each call has one place, and takes more for requests beside its first. Waits until there is one. False: the caller
+  // wanted no more.
+  bool await_place(const Stops &stops = {});
   bool take_place();  // false: all are taken
   void give_back();
 

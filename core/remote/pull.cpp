@@ -27,6 +27,40 @@ Error about(const Site &site, Error e) {
   return e;
 }
 
+// A transport whose waits end when the caller wants no more.
+class Waits {
+ public:
+  Waits(Transport &transport, const Stops &stops)
+      : transport_(transport), stops_(stops), ask_at_(transport.now_ms() + between_questions_ms) {}
+
+  // As Transport::next().
+  std::optional<Answer> next(uint64_t wait_ms) {
+    if (!stops_) return transport_.next(wait_ms);
+    for (const uint64_t until = transport_.now_ms() + wait_ms;;) {
+      const uint64_t now = transport_.now_ms();
+      if (now >= ask_at_) {
+        stopped_ = stopped_ || stops_();
+        ask_at_ = now + between_questions_ms;
+      }
+      if (stopped_) return std::nullopt;
+      const uint64_t wake = std::min(until, ask_at_);
+      auto answer = transport_.next(wake > now ? wake - now : 0);
+      if (answer || wake == until) return answer;
+    }
+  }
+  bool stopped() const { return stopped_; }
+
+ private:
+  Transport &transport_;
+  const Stops &stops_;
+  uint64_t ask_at_;
+  bool stopped_ = false;
+};
+
+Failure stopped(const Site &site) {
+  return Failure(about(site, error(Status::cancelled, "the call was stopped while it waited")));
+}
+
 // Pieces of equal length, so that the last is not a crumb.
 std::deque<Piece> pieces_of(const std::vector<Wanted> &ranges, uint64_t longest) {
   std::deque<Piece> out;
@@ -53,8 +87,9 @@ struct Flight {
 
 class Pull {
  public:
-  Pull(Transport &transport, const Site &site, const Version &version, const Limits &limits, Pace &pace)
-      : transport_(transport), site_(site), version_(version), limits_(limits), pace_(pace) {}
+  Pull(Transport &transport, const Site &site, const Version &version, const Limits &limits, Pace &pace,
+       const Stops &stops)
+      : transport_(transport), waits_(transport, stops), site_(site), version_(version), limits_(limits), pace_(pace) {}
   ~Pull() {
     // What they would fill is the caller's, and the call ends.
     transport_.drop_all();
@@ -76,7 +111,8 @@ class Pull {
       }
       send_what_may(now);
       hedge_what_is_late(now);
-      if (auto answer = transport_.next(wait_from(now))) ST_TRY(take(*answer));
+      if (auto answer = waits_.next(wait_from(now))) ST_TRY(take(*answer));
+      if (waits_.stopped()) return stopped(site_);
     }
     return {};
   }
@@ -219,6 +255,7 @@ class Pull {
   }
 
   Transport &transport_;
+  Waits waits_;
   const Site &site_;
   const Version &version_;
   const Limits &limits_;
@@ -234,7 +271,8 @@ class Pull {
 }  // namespace
 
 Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
-                           std::byte *into, uint64_t *received) {
+                           std::byte *into, uint64_t *received, const Stops &stops) {
+  Waits waits(transport, stops);
   const uint64_t begun = transport.now_ms();
   uint32_t tries = 0, redirects = 0;
   bool renewed = false;
@@ -246,9 +284,10 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     const uint64_t sent = transport.now_ms();
     transport.get(id, std::move(request));
     const uint64_t spent = sent - begun;
-    auto answer = transport.next(spent < limits.deadline_ms ? limits.deadline_ms - spent : 0);
+    auto answer = waits.next(spent < limits.deadline_ms ? limits.deadline_ms - spent : 0);
     if (!answer) {
       transport.drop_all();
+      if (waits.stopped()) return stopped(**site);
       return Failure(about(**site, error(Status::io, "no answer came for ", limits.deadline_ms / 1000, " seconds")));
     }
     Version version;
@@ -277,13 +316,14 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
       verdict.error.message += text("; it was tried ", tries, " times");
       return Failure(about(**site, std::move(verdict.error)));
     }
-    transport.next(wait);  // nothing was sent: this waits
+    waits.next(wait);  // nothing was sent: this waits
+    if (waits.stopped()) return stopped(**site);
   }
 }
 
 Result<void> pull(Transport &transport, const Site &site, const Version &version, const std::vector<Wanted> &ranges,
-                  const Limits &limits, Pace &pace) {
-  return Pull(transport, site, version, limits, pace).run(pieces_of(ranges, pace.piece()));
+                  const Limits &limits, Pace &pace, const Stops &stops) {
+  return Pull(transport, site, version, limits, pace, stops).run(pieces_of(ranges, pace.piece()));
 }
 
 }  // namespace st::remote

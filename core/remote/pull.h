@@ -16,12 +16,12 @@ struct Wanted {
 };
 
 // The first request: size, version, and the begin of the object into `into`, of limits.first bytes. *site becomes where
-// redirects lead.
+// redirects lead. Both answer the status cancelled where `stops` says so.
 Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
-                           std::byte *into, uint64_t *received);
+                           std::byte *into, uint64_t *received, const Stops &stops = {});
 
 // The caller has a place of `pace`, which is for the first request.
 Result<void> pull(Transport &transport, const Site &site, const Version &version, const std::vector<Wanted> &ranges,
-                  const Limits &limits, Pace &pace);
+                  const Limits &limits, Pace &pace, const Stops &stops = {});
 
 }  // namespace st::remote
