@@ -5,6 +5,7 @@
 #include <ctime>
 #include <memory>
 
+#include "base/heed.h"
 #include "engine/locate.h"
 #include "engine/open.h"
 #include "file/snapshot.h"
@@ -69,6 +70,7 @@ class Verifier {
 };
 
 Result<void> Verifier::tell(Severity severity, Error e) {
+  if (was_stopped(e)) return Failure(std::move(e));
   const Finding finding{severity, e.status, e.offset, e.message};
   if (severity == Severity::error && first_error_.status == Status::ok) first_error_ = std::move(e);
   if (report_ && !report_(finding)) return fail(Status::cancelled, "the report callback stopped the verification");
@@ -148,7 +150,9 @@ Result<void> Verifier::read_all(const Snapshot &snapshot) {
   constexpr uint64_t block = uint64_t{4} << 20;
   const auto buffer = std::make_unique_for_overwrite<char[]>(block);
   const uint64_t begin = snapshot.header.data_offset(), end = snapshot.file_size();
-  for (uint64_t at = begin; at < end; at += block) {
+  uint64_t at = begin;
+  const Heeding waits([&] { return control_.check(at - begin, end - begin); });
+  for (; at < end; at += block) {
     ST_TRY(control_.check(at - begin, end - begin));
     if (auto got = snapshot.file.read(buffer.get(), std::min(block, end - at), at); !got)
       return tell(Severity::error, std::move(got.error()));
@@ -226,6 +230,7 @@ Result<void> Verifier::run_url() {
   auto run = [&]() -> Result<void> {
     OpenOptions reading;
     reading.map = read::MapMode::none;
+    reading.progress = control_.progress();
     auto model = open_path(env_, path_, std::move(reading));
     if (!model) return tell(Severity::error, std::move(model.error()));
     // It opens each shard, and holds it against the index.

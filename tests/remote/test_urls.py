@@ -5,8 +5,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from random import Random
@@ -355,3 +357,64 @@ def test_c_opens_a_url_with_64_kib_of_stack(nginx, tmp_path, monkeypatch):
     subprocess.run([*compiled, f"-Wl,-rpath,{library.parent}"], check=True)
     ran = subprocess.run([tmp_path / "a", f"{nginx.https}/model.safetensors"], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "4"), ran
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.fixture(params=["signal", "interrupt"])
+def stops(request, faults):
+    """A function that makes the call, and stops it when the server has got a request, as it leaves all half answered.
+    `file`: whose call it is; none for an open."""
+
+    def during(call, file=None):
+        before = len(faults.requests)
+
+        def stop():
+            while len(faults.requests) == before:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGUSR1) if request.param == "signal" else file.interrupt()
+
+        def handler(*_):
+            raise Stopped
+
+        as_it_was = signal.signal(signal.SIGUSR1, handler)
+        thread = threading.Thread(target=stop)
+        thread.start()
+        try:
+            with pytest.raises((Stopped, libst.Error)) as told:
+                call()
+        finally:
+            thread.join()
+            signal.signal(signal.SIGUSR1, as_it_was)
+        if request.param == "signal":
+            assert told.type is Stopped
+        else:
+            assert told.value.status == Status.INTERRUPTED
+        asked = [tuple(map(int, re.findall(r"\d+", each))) for each in faults.requests[before:]]
+        assert len({last for _, last in asked}) == len(asked), "it was asked again, for the other half"
+
+    return during
+
+
+@pytest.mark.parametrize("stops", ["signal"], indirect=True)  # there is no handle to interrupt yet
+def test_an_open_that_waits_for_a_server_can_be_stopped(faults, stops):
+    faults.script = ["stall"]
+    stops(lambda: libst.open(faults.url))
+
+
+@pytest.mark.parametrize("call", ["view", "read", "slice", "read_many", "prefetch"])
+def test_a_read_that_waits_for_a_server_can_be_stopped(faults, stops, arrays, call):
+    calls = {
+        "view": lambda f: f["long"],
+        "read": lambda f: f.read("long"),
+        "slice": lambda f: f.slice("long")[10_000_000:10_000_009:3],
+        "read_many": lambda f: f.read_many(["long", "rows"]),
+        "prefetch": lambda f: f.prefetch(),
+    }
+    with libst.open(faults.url) as f:
+        faults.script = [None] + ["stall"] * 8
+        stops(lambda: calls[call](f), f)
+        faults.script = []
+        check({name: f[name] for name in f}, arrays)

@@ -109,5 +109,18 @@ TEST(PaceTest, CallsWaitForAPlace) {
   EXPECT_EQ(pace.busy(), 0u);
 }
 
+TEST(PaceTest, ACallerThatWantsNoMoreWaitsForNoPlace) {
+  Limits limits;
+  limits.connections = 1;
+  Pace pace(limits);
+  uint32_t asked = 0;
+  const auto at_the_second = [&] { return ++asked == 2; };
+  EXPECT_TRUE(pace.await_place(at_the_second));
+  EXPECT_FALSE(pace.await_place(at_the_second));
+  EXPECT_EQ(asked, 2u);
+  pace.give_back();
+  EXPECT_TRUE(pace.await_place(at_the_second));
+}
+
 }  // namespace
 }  // namespace st::remote

@@ -48,9 +48,9 @@ struct PullTest : ::testing::Test {
     out.hedges = 2;
     return out;
   }
-  Result<std::unique_ptr<Object>> open(SimulatedStore &store) {
+  Result<std::unique_ptr<Object>> open(SimulatedStore &store, const Stops &stops = {}) {
     return Object::open(std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits()),
-                        site());
+                        site(), stops);
   }
   // Bytes [50, 50 + n), and what lies behind them is not touched. The bytes that came are right, or it is an error.
   Result<void> read_and_check(Object &object, uint64_t n) {
@@ -91,6 +91,37 @@ TEST_F(PullTest, ACutBodyIsResumedWhereItEnded) {
   const auto object = open(store);
   EXPECT_TRUE(read_and_check(**object, 450));
   EXPECT_EQ(store.seen.back(), "bytes=300-499");
+}
+
+TEST_F(PullTest, TheCallerIsAskedTenTimesASecondAndEndsAWait) {
+  SimulatedStore store(size);
+  store.takes = 1050;
+  uint32_t asked = 0;
+  const auto never = [&] { return ++asked == 0; };
+  const auto at_the_third = [&] { return ++asked == 3; };
+  const auto object = open(store, never);
+  ASSERT_TRUE(object) << object.error().message;
+  EXPECT_EQ(asked, 10u);
+
+  asked = 0;
+  EXPECT_EQ(open(store, at_the_third).error().status, Status::cancelled);
+  EXPECT_EQ(store.now, 1350u);
+
+  std::vector<std::byte> got(4000);
+  const Wanted wanted{200, got.size(), got.data()};
+  asked = 0;
+  EXPECT_EQ((*object)->read({&wanted, 1}, at_the_third).error().status, Status::cancelled);
+  EXPECT_EQ(store.now, 1650u);
+  EXPECT_EQ((*object)->store()->pace().busy(), 0u);
+  EXPECT_TRUE((*object)->read({&wanted, 1}, never));
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], SimulatedStore::byte_of(200 + i));
+
+  // Between two tries nothing is under way.
+  SimulatedStore failing(size);
+  failing.script.assign(100, Fault::error_500);
+  asked = 0;
+  EXPECT_EQ(open(failing, at_the_third).error().status, Status::cancelled);
+  EXPECT_EQ(failing.now, 300u);
 }
 
 // Every sequence of up to three faults (four, with ST_TEST_BOUND=full), on an open and a read of the rest in three
