@@ -554,7 +554,8 @@ MUTANTS = [
     Mutant("remote: hedges have no number", PACE, "hedges_ >= limits_.hedges || !take_token(now_ms)", "!take_token(now_ms)"),
     Mutant("remote: what is late is known at once", PACE, "  if (count_ < enough) return std::nullopt;\n", ""),
     Mutant("remote: connections grow whatever they bring", PACE, "  if (rate < rate_ * worth_growing) {", "  if (false) {"),
-    Mutant("remote: a call does not wait for a place", PACE, "  free_.wait(lock, [&] { return busy_ < connections_; });\n", ""),
+    Mutant("remote: a call does not wait for a place", PACE, "  if (!stops) free_.wait(lock, is_free);\n", ""),
+    Mutant("remote: a caller that waits is not asked", PULL, "        stopped_ = stopped_ || stops_();\n", ""),
     Mutant("remote: the checksum is not compared", CHECKSUM, "  if (crc == expected_.value) return {};\n", "  if (crc == expected_.value || true) return {};\n"),
     Mutant("remote: parts that do not touch are joined", CHECKSUM, "at->first == run.end", "at->first >= run.end"),
 ]
