@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "format/json_document.h"
 #include "format/json_string.h"
 
 namespace st {
@@ -92,8 +93,8 @@ class JsonValue {
   Result<void> walk(Walk walk) {
     if (!text_) return {};
     od::parser parser;
-    od::document document;
-    auto code = parser.iterate(*text_).get(document);
+    JsonDocument document;
+    auto code = document.parse(parser, *text_);
     if (!code) code = walk(document);
     if (code == simdjson::MEMALLOC) return fail(Status::nomem, "no memory to parse the metadata of a delta");
     if (code) return bad(key_, text("is not the JSON that it should be (", simdjson::error_message(code), ")"));

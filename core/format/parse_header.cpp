@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "format/header.h"
 #include "format/ignored_number.h"
+#include "format/json_document.h"
 #include "format/json_token.h"
 #include "format/scan_header.h"
 
@@ -399,9 +400,8 @@ Result<Index> parse_index(const char *json, uint64_t json_bytes, uint64_t hash_s
   IndexBuilder builder(hash_seed, json_bytes);
   if (scan_header({json, static_cast<size_t>(json_bytes)}, builder)) return builder.finish();
   od::parser parser;
-  od::document document;
-  if (auto code = parser.iterate(json, json_bytes, json_bytes + header_padding).get(document))
-    return json_failure(code, "");
+  JsonDocument document;
+  if (auto code = document.parse(parser, json, json_bytes, json_bytes + header_padding)) return json_failure(code, "");
   return HeaderParser(json, json_bytes, hash_seed).parse(document);
 }
 

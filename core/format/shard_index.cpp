@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "format/ignored_number.h"
+#include "format/json_document.h"
 #include "format/json_string.h"
 #include "format/json_token.h"
 
@@ -183,8 +184,8 @@ Result<ShardIndex> ShardIndex::parse(const char *json, uint64_t size, uint64_t h
     if (auto code = whole.parse(reinterpret_cast<const uint8_t *>(json), size, false).get(ignored)) return broken(code);
   }
   od::parser parser;
-  od::document document;
-  if (auto code = parser.iterate(json, size, size + simdjson::SIMDJSON_PADDING).get(document)) return broken(code);
+  JsonDocument document;
+  if (auto code = document.parse(parser, json, size, size + simdjson::SIMDJSON_PADDING)) return broken(code);
   return ShardIndexParser(hash_seed).parse(document);
 }
 

@@ -65,13 +65,25 @@ struct Flight {
   CURL *easy = nullptr;
   curl_slist *fields = nullptr;
   bool head_ended = false;
+  bool no_memory = false;
   char reason[CURL_ERROR_SIZE] = "";
 };
+
+// libcurl is C: nothing is thrown through it. 0 ends the request.
+template <class Take>
+size_t without_throwing(Flight &flight, Take take) noexcept {
+  try {
+    return take();
+  } catch (const std::bad_alloc &) {
+    flight.no_memory = true;
+    return 0;
+  }
+}
 
 size_t on_field(char *data, size_t, size_t n, void *user) {
   auto &flight = *static_cast<Flight *>(user);
   flight.heard_ms = steady_ms();
-  return flight.answer.head.take({data, n}) ? n : 0;
+  return without_throwing(flight, [&] { return flight.answer.head.take({data, n}) ? n : 0; });
 }
 
 void end_head(Flight &flight) {
@@ -83,8 +95,7 @@ void end_head(Flight &flight) {
   flight.answer.fitted = code != 0 && flight.request.fits && flight.request.fits(flight.answer.head);
 }
 
-size_t on_body(char *data, size_t, size_t n, void *user) {
-  auto &flight = *static_cast<Flight *>(user);
+size_t take_body(Flight &flight, const char *data, size_t n) {
   end_head(flight);
   flight.heard_ms = steady_ms();
   *flight.came += n;
@@ -99,6 +110,11 @@ size_t on_body(char *data, size_t, size_t n, void *user) {
   answer.received += taken;
   answer.too_long = taken < n;
   return taken;
+}
+
+size_t on_body(char *data, size_t, size_t n, void *user) {
+  auto &flight = *static_cast<Flight *>(user);
+  return without_throwing(flight, [&] { return take_body(flight, data, n); });
 }
 
 Cut cut_of(CURLcode code) {
@@ -141,8 +157,9 @@ class CurlTransport final : public Transport {
     flight.came = &came_;
     flight.request = std::move(request);
     flight.answer.id = id;
-    flight.easy = take_easy();
+    flight.easy = an_easy();
     flights_.emplace(flight.easy, std::move(made));
+    idle_.pop_back();
     for (const std::string &field : flight.request.fields) {
       curl_slist *longer = curl_slist_append(flight.fields, field.c_str());
       if (!longer) throw std::bad_alloc();
@@ -198,16 +215,20 @@ class CurlTransport final : public Transport {
             })->second;
   }
 
-  CURL *take_easy() {
-    CURL *easy = idle_.empty() ? curl_easy_init() : idle_.back();
-    if (!easy) throw std::bad_alloc();
-    if (!idle_.empty()) idle_.pop_back();
-    return easy;
+  // The last of those that are idle. There is room for all, so that none needs memory to land.
+  CURL *an_easy() {
+    idle_.reserve(idle_.size() + flights_.size() + 1);
+    if (idle_.empty()) {
+      CURL *easy = curl_easy_init();
+      if (!easy) throw std::bad_alloc();
+      idle_.push_back(easy);
+    }
+    return idle_.back();
   }
 
   template <class Value>
   static void set(CURL *easy, CURLoption option, Value value) {
-    curl_easy_setopt(easy, option, value);
+    if (curl_easy_setopt(easy, option, value) == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
   }
 
   void set_up(Flight &flight) const {
@@ -265,6 +286,7 @@ class CurlTransport final : public Transport {
 
   Answer answer_of(CURL *easy, CURLcode code) {
     Flight &flight = *flights_.at(easy);
+    if (flight.no_memory || code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
     end_head(flight);
     curl_off_t head_us = 0;
     curl_easy_getinfo(easy, CURLINFO_STARTTRANSFER_TIME_T, &head_us);

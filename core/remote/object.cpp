@@ -30,9 +30,10 @@ std::unique_ptr<Transport> Store::take(const Stops &stops) {
 }
 
 void Store::give_back(std::unique_ptr<Transport> transport) {
-  {
+  try {
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(transport));
+  } catch (const std::bad_alloc &) {  // then it ends here
   }
   pace_.give_back();
 }

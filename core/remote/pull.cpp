@@ -272,6 +272,11 @@ class Pull {
 
 Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
                            std::byte *into, uint64_t *received, const Stops &stops) {
+  // What a request would fill is the caller's, also where memory ends amid this call.
+  const struct AtTheEnd {
+    Transport &transport;
+    ~AtTheEnd() { transport.drop_all(); }
+  } at_the_end{transport};
   Waits waits(transport, stops);
   const uint64_t begun = transport.now_ms();
   uint32_t tries = 0, redirects = 0;
@@ -286,7 +291,6 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     const uint64_t spent = sent - begun;
     auto answer = waits.next(spent < limits.deadline_ms ? limits.deadline_ms - spent : 0);
     if (!answer) {
-      transport.drop_all();
       if (waits.stopped()) return stopped(**site);
       return Failure(about(**site, error(Status::io, "no answer came for ", limits.deadline_ms / 1000, " seconds")));
     }

@@ -4,21 +4,30 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 
 #include "remote/ascii.h"
 
 namespace st::remote {
 namespace {
 
+// A part that could not be had for want of memory is not an empty one: without its query a URL is another.
 struct Parsed {
   std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> url{curl_url(), curl_url_cleanup};
 
+  Parsed() {
+    if (!url) throw std::bad_alloc();
+  }
+  static bool is_done(CURLUcode code) {
+    if (code == CURLUE_OUT_OF_MEMORY) throw std::bad_alloc();
+    return code == CURLUE_OK;
+  }
   bool set(CURLUPart part, const std::string &text) const {
-    return url && curl_url_set(url.get(), part, text.c_str(), 0) == CURLUE_OK;
+    return is_done(curl_url_set(url.get(), part, text.c_str(), 0));
   }
   std::string get(CURLUPart part) const {
     char *text = nullptr;
-    if (!url || curl_url_get(url.get(), part, &text, 0) != CURLUE_OK) return {};
+    if (!is_done(curl_url_get(url.get(), part, &text, 0))) return {};
     const std::unique_ptr<char, decltype(&curl_free)> owner(text, curl_free);
     return text;
   }

@@ -359,6 +359,17 @@ def test_c_opens_a_url_with_64_kib_of_stack(nginx, tmp_path, monkeypatch):
     assert (ran.returncode, ran.stdout) == (0, "4"), ran
 
 
+def test_without_memory_each_call_says_so(nginx, tmp_path):
+    library = Path(os.environ.get("LIBST_LIBRARY", ROOT / "build" / "capi" / "libst.so.2"))
+    source, made = Path(__file__).with_name("out_of_memory.c"), tmp_path / "a"
+    compiled = ["cc", source, "-o", made, "-I", ROOT / "capi" / "include", library, f"-Wl,-rpath,{library.parent}"]
+    subprocess.run(compiled, check=True)
+    urls = [f"{nginx.http}/model.safetensors?a=b", f"{nginx.http}/shards/"]
+    ran = subprocess.run([made, *urls], capture_output=True, text=True)
+    assert ran.returncode == 0, ran
+    assert int(ran.stdout) > 100, "are allocations counted?"
+
+
 class Stopped(Exception):
     pass
 

@@ -156,6 +156,31 @@ TEST_F(OutOfMemory, OpenOfHeadersForTheFullParser) {
       });
 }
 
+TEST_F(OutOfMemory, OpenOfShardsAndOfADelta) {
+  const std::string index = path + ".index.json", changed = dir / "changed", delta = dir / "delta";
+  put_bytes(index, R"({"metadata":{"k\u0061":"v\n"},"weight_map":{"a":")" + path.substr(path.rfind('/') + 1) + "\"}}");
+  put_bytes(path, testing::raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "x"));
+  put_bytes(changed, testing::raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "y"));
+  ASSERT_EQ(st_delta_create(path.c_str(), changed.c_str(), delta.c_str(), nullptr), ST_OK) << st_last_error();
+  const char *const deltas[] = {delta.c_str()};
+  st_open_options with_delta = {};
+  with_delta.struct_size = sizeof with_delta;
+  with_delta.deltas = deltas;
+  with_delta.delta_count = 1;
+  const std::pair<const std::string &, const st_open_options *> opens[] = {{index, nullptr}, {path, &with_delta}};
+  for (const auto &[what, options] : opens) {
+    st_file *file = nullptr;
+    expect_clean(
+        10, [&] { return st_open(what.c_str(), options, &file); },
+        [&](long, st_status status) {
+          if (status == ST_OK)
+            st_close(std::exchange(file, nullptr));
+          else
+            EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM") << st_last_error();
+        });
+  }
+}
+
 TEST_F(OutOfMemory, OpenOfAFileThatIsRefused) {
   for (const std::string &bad : {testing::raw_file("{]", ""), old + "x", std::string("123")}) {
     put_bytes(path, bad);
