@@ -31,7 +31,7 @@ func run(ctx context.Context, op string, h *hooks, call func() C.st_status) erro
 }
 
 // runHooked is run with callbacks, or with a context that may end while the call runs. The library then learns of it at
-// its next progress callback; where it waits for a lock, within a tenth of a second. Other calls on the same
+// its next progress callback; where it waits for a lock or a server, within a tenth of a second. Other calls on the same
 // file go on, which st_interrupt would stop too.
 func runHooked(ctx context.Context, op string, h *hooks, call func() C.st_status) error {
 	if ctx.Err() != nil {

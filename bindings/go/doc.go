@@ -20,7 +20,8 @@
 //
 // A context ends calls: [File.WithContext] gives one to the calls of a File and of its transactions. Functions that are not
 // about an open file take it in their options. A call that it ends answers [ErrCancelled] and the context's cause. It
-// stops at its next progress step, or within a tenth of a second of waiting for a lock; other calls on the file go on.
+// stops at its next progress step, or within a tenth of a second of waiting for a lock or a server; other calls on the
+// file go on.
 //
 // # Errors
 //
