@@ -36,7 +36,7 @@ Progress::~Progress() {
 
 void Progress::done(uint64_t bytes) {
   part_ = bytes;
-  if (!shown_) return;
+  if (!shown_ || total_ == 0) return;  // 0: not known yet, as while a server or a lock is waited for
   const Clock::time_point now = Clock::now();
   if (now >= next_) draw(now);
 }

@@ -267,7 +267,7 @@ st_status st_last_error_info(st_error_info *out);
 /* Told now and then during long work: bytes of this call done, and in all, or 0
  * if not known. A read of at most 64 KiB in one piece is no long work. Return
  * non-zero to cancel: the call answers ST_E_CANCELLED and has changed nothing.
- * While an open, a read, st_verify, st_join or st_reshard waits for the server
+ * While an open, a read, or a call that reads whole models waits for the server
  * of a URL, it is called ten times a second, also with the same numbers.
  * Called on the thread that called libst; must not call libst with the same
  * handle, but for st_interrupt. */
