@@ -376,14 +376,14 @@ class Stopped(Exception):
 
 @pytest.fixture(params=["signal", "interrupt"])
 def stops(request, faults):
-    """A function that makes the call, and stops it when the server has got a request, as it leaves all half answered.
-    `file`: whose call it is; none for an open."""
+    """A function that makes the call, and stops it when the server has got so many requests, and leaves the last half
+    answered. `file`: whose call it is, if it is a file's."""
 
-    def during(call, file=None):
+    def during(call, file=None, requests=1):
         before = len(faults.requests)
 
         def stop():
-            while len(faults.requests) == before:
+            while len(faults.requests) < before + requests:
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGUSR1) if request.param == "signal" else file.interrupt()
 
@@ -429,3 +429,18 @@ def test_a_read_that_waits_for_a_server_can_be_stopped(faults, stops, arrays, ca
         stops(lambda: calls[call](f), f)
         faults.script = []
         check({name: f[name] for name in f}, arrays)
+
+
+@pytest.mark.parametrize("stops", ["signal"], indirect=True)
+@pytest.mark.parametrize("call", ["verify", "join", "diff", "merge"])
+def test_what_reads_a_whole_model_can_be_stopped(faults, stops, folder, tmp_path, call):
+    to = tmp_path / "to"
+    calls = {
+        "verify": lambda: libst.verify(faults.url),
+        "join": lambda: libst.join(faults.url, to),
+        "diff": lambda: libst.diff(faults.url, folder / "other.safetensors", to),
+        "merge": lambda: libst.merge(faults.url, [folder / "delta.safetensors"], to),
+    }
+    faults.script = [None] + ["stall"] * 8
+    stops(calls[call], requests=2)
+    assert not list(tmp_path.iterdir())
