@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "delta/delta_file.h"
 #include "delta/delta_hash.h"
 #include "delta/spilled.h"
@@ -171,7 +171,7 @@ Result<Comparison::Found> Comparison::compare(const Place &before, const Place &
 }
 
 Result<void> Comparison::compare() {
-  const Heeding waits([this] { return tell(0); });
+  const InterruptScope waits([this] { return tell(0); });
   for (const Place &after : to_.places()) {
     const TensorView is = after.tensor();
     const auto place = from_.find(is.name);
@@ -201,7 +201,7 @@ Result<void> Comparison::compare() {
 }
 
 Result<void> Comparison::write() {
-  const Heeding waits([this] { return tell(0); });
+  const InterruptScope waits([this] { return tell(0); });
   std::vector<HeldTensor> held;
   held.reserve(changed_.size());
   for (const Changed &c : changed_) {

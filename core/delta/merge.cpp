@@ -1,6 +1,6 @@
 #include "delta/merge.h"
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "delta/delta_chain.h"
 #include "delta/stepped.h"
 #include "file/replace_file.h"
@@ -110,7 +110,7 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
   }
   const Control control(options.progress, nullptr);
   const auto tell = [&](uint64_t more) { return control.check(done = std::min(done + more, total), total); };
-  const Heeding waits([&] { return tell(0); });
+  const InterruptScope waits([&] { return tell(0); });
   ST_TRY(check_heads(whole, chained.old));
   ST_TRY(check_old(whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
   for (const DeltaFile &layer : layers) ST_TRY(layer.check_bytes(tell));

@@ -1,6 +1,6 @@
 #include "engine/open.h"
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "delta/overlay.h"
 #include "engine/locate.h"
 #include "model/single_file.h"
@@ -49,7 +49,7 @@ Result<std::unique_ptr<Model>> open_remote_shards(const std::string &url, const 
 Result<std::unique_ptr<Model>> open_remote(os::Env &env, std::string url, OpenOptions options) {
   const std::string path = os::path_of_url(url);
   const Control control = control_of(options);
-  const Heeding waits([&] { return control.check(0, 0); });
+  const InterruptScope waits([&] { return control.check(0, 0); });
   if (options.writable)
     return fail(Status::unsupported, in_quotes(path),
                 " is a URL, and what that names can only be read; save a copy to a file, and change that");
@@ -83,7 +83,7 @@ Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, 
 Result<std::unique_ptr<DataFile>> open_file(os::Env &env, const std::string &path, OpenOptions options) {
   if (!os::is_url(path)) return DataFile::open(env, path, std::move(options));
   const Control control = control_of(options);
-  const Heeding waits([&] { return control.check(0, 0); });
+  const InterruptScope waits([&] { return control.check(0, 0); });
   ST_TRY(const auto source, source_of(path));
   return DataFile::open_source(source, std::move(options));
 }

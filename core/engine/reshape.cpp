@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "engine/open.h"
 #include "format/shard_index.h"
 #include "model/copy_out.h"
@@ -59,7 +59,7 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
 Result<void> Source::write_file(write::Destination to, std::span<const Place> places,
                                 const write::NewMetadata &metadata, const write::SaveOptions &options) {
   const Control control(progress_, nullptr);
-  const Heeding waits([&] { return control.check(done_, total_); });
+  const InterruptScope waits([&] { return control.check(done_, total_); });
   return copy_out(std::move(to), places, metadata, options,
                   [&](uint64_t more) { return control.check(done_ += more, total_); });
 }

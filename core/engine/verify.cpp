@@ -5,7 +5,7 @@
 #include <ctime>
 #include <memory>
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "engine/locate.h"
 #include "engine/open.h"
 #include "file/snapshot.h"
@@ -151,7 +151,7 @@ Result<void> Verifier::read_all(const Snapshot &snapshot) {
   const auto buffer = std::make_unique_for_overwrite<char[]>(block);
   const uint64_t begin = snapshot.header.data_offset(), end = snapshot.file_size();
   uint64_t at = begin;
-  const Heeding waits([&] { return control_.check(at - begin, end - begin); });
+  const InterruptScope waits([&] { return control_.check(at - begin, end - begin); });
   for (; at < end; at += block) {
     ST_TRY(control_.check(at - begin, end - begin));
     if (auto got = snapshot.file.read(buffer.get(), std::min(block, end - at), at); !got)

@@ -1,6 +1,6 @@
 #include "file/data_file.h"
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "journal/recover.h"
 
 namespace st::store {
@@ -226,7 +226,7 @@ Result<const std::byte *> DataFile::view(const Snapshot &s, size_t i) const {
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()).about_tensor_at_least(t.name));
   const Control control = this->control();
-  const Heeding waits([&] { return control.check(0, t.nbytes); });
+  const InterruptScope waits([&] { return control.check(0, t.nbytes); });
   auto bytes = here->content.view(here->file, i, s.file_offset(t), t.nbytes);
   if (!bytes) return Failure(std::move(bytes.error()).about_tensor_at_least(t.name));
   return bytes;

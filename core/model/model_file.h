@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "file/data_file.h"
 
 namespace st::store {
@@ -38,7 +38,7 @@ class Member {
   Result<std::unique_ptr<DataFile>> open_anew(const OpenOptions &options) const {
     if (sources_) {
       const Control control = control_of(options);
-      const Heeding waits([&] { return control.check(0, 0); });
+      const InterruptScope waits([&] { return control.check(0, 0); });
       ST_TRY(const auto source, sources_(name_));
       return DataFile::open_source(source, options);
     }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "os/missing_call.h"
 #include "os/path.h"
 
@@ -76,7 +76,7 @@ Result<void> File::read_own(void *buffer, size_t n, uint64_t offset) const {
 }
 
 Failure File::cannot_read(int err, uint64_t offset) const {
-  if (auto stopped = Heed::stopped()) return Failure(*std::move(stopped));
+  if (auto stopped = InterruptCheck::stopped()) return Failure(*std::move(stopped));
   Error e = error(err, "read");
   if (std::string why = env_->why(); !why.empty()) e.message = std::move(why);
   return Failure(std::move(e).at_offset(offset));

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "base/percent.h"
 #include "os/remote_abi.h"
 #include "os/remote_library.h"
@@ -69,7 +69,7 @@ int errno_of(int32_t status) {
 }
 
 int stops() noexcept {
-  return Heed::stops() ? 1 : 0;
+  return InterruptCheck::stops() ? 1 : 0;
 }
 
 class RemoteSource final : public Source {
@@ -135,7 +135,7 @@ Result<std::unique_ptr<Source>> open_url(const std::string &url, const Source *b
   st_remote_error error = {};
   st_remote_object *object = nullptr;
   if (calls->open(url.c_str(), other ? other->object() : nullptr, stops, &object, &error) != 0) {
-    if (auto stopped = Heed::stopped()) return Failure(*std::move(stopped));
+    if (auto stopped = InterruptCheck::stopped()) return Failure(*std::move(stopped));
     return fail(static_cast<Status>(error.status), error.message);
   }
   return std::make_unique<RemoteSource>(*calls, object);

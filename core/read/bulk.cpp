@@ -4,7 +4,7 @@
 #include <atomic>
 #include <span>
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "base/round.h"
 #include "read/cold.h"
 #include "read/fresh_memory.h"
@@ -94,7 +94,7 @@ class Reader {
   }
 
   Result<void> fetch(const os::File &file, const Request &request) {
-    const Heeding waits([&] { return go_on(); });
+    const InterruptScope waits([&] { return go_on(); });
     s_.memory.expect(s_.plan, request);
     ST_TRY(read_request(file, s_.plan, request, &parts_, &scratch_));
     s_.bytes += request.length;

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <memory>
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 
 namespace st::read {
 namespace {
@@ -24,7 +24,7 @@ Result<void> Source::read(void *to, size_t n, uint64_t offset) const {
 
 Result<void> copy(const Source &source, uint64_t offset, uint64_t n, void *to, const Control &control) {
   uint64_t done = 0;
-  const Heeding waits([&] { return control.check(done, n); });
+  const InterruptScope waits([&] { return control.check(done, n); });
   if (n > 0 && n <= brief) return source.read(to, n, offset);
   for (; done < n; done += std::min(block, n - done)) {
     ST_TRY(control.check(done, n));
@@ -38,7 +38,7 @@ Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePl
   auto *out = static_cast<std::byte *>(to);
   uint64_t bytes_read = 0, bytes_done = 0, next_check = 0;
   std::unique_ptr<std::byte[]> scratch;
-  const Heeding waits([&] { return control.check(bytes_done, plan.nbytes()); });
+  const InterruptScope waits([&] { return control.check(bytes_done, plan.nbytes()); });
 
   if (plan.run_count() == 1 && plan.nbytes() <= brief) {
     const uint64_t begin = offset + SlicePlan::Cursor(plan).source();

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "base/heed.h"
+#include "base/interrupt.h"
 #include "engine/open.h"
 #include "test_files.h"
 
@@ -23,7 +23,7 @@ class Server final : public os::Source {
       : Source("a server", bytes.size(), 4), bytes_(bytes), silent_(silent) {}
   int read(std::span<const Range> ranges) override {
     while (silent_) {
-      if (Heed::stops()) return ECANCELED;
+      if (InterruptCheck::stops()) return ECANCELED;
       std::this_thread::yield();
     }
     for (const Range &r : ranges) std::memcpy(r.to, bytes_.data() + r.offset, r.nbytes);
@@ -102,21 +102,21 @@ TEST_F(WaitsTest, EveryReadIsEndedByItsCaller) {
 
 // Another exception of a callback is a bug of somebody, and goes over no border of C either.
 TEST_F(WaitsTest, NothingIsThrownWhereItIsAsked) {
-  EXPECT_FALSE(Heed::stops());
-  EXPECT_FALSE(Heed::stopped());
+  EXPECT_FALSE(InterruptCheck::stops());
+  EXPECT_FALSE(InterruptCheck::stopped());
   uint32_t asked_here = 0;
-  const Heeding outer([&]() -> Result<void> {
+  const InterruptScope outer([&]() -> Result<void> {
     ++asked_here;
     throw std::runtime_error("");
   });
   {
-    const Heeding inner([]() -> Result<void> { return {}; });
-    EXPECT_FALSE(Heed::stops());
+    const InterruptScope inner([]() -> Result<void> { return {}; });
+    EXPECT_FALSE(InterruptCheck::stops());
   }
-  EXPECT_TRUE(Heed::stops());
-  EXPECT_TRUE(Heed::stops());
+  EXPECT_TRUE(InterruptCheck::stops());
+  EXPECT_TRUE(InterruptCheck::stops());
   EXPECT_EQ(asked_here, 1u);
-  EXPECT_EQ(Heed::stopped()->status, Status::internal);
+  EXPECT_EQ(InterruptCheck::stopped()->status, Status::internal);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Whom a call asks, on its own thread, whether it is to go on while it waits for a server. What waits lies far below
-// what knows the caller, with calls between them that are those of a file; so each thread has one that is asked.
+// While a call waits for a server, its caller is asked whether it is to go on. What waits lies far below what knows the
+// caller, and between them are the calls of a file. So each thread has the innermost InterruptScope that it is in.
 #pragma once
 
 #include <exception>
@@ -11,10 +11,10 @@
 
 namespace st {
 
-class Heed {
+class InterruptCheck {
  public:
-  Heed(const Heed &) = delete;
-  Heed &operator=(const Heed &) = delete;
+  InterruptCheck(const InterruptCheck &) = delete;
+  InterruptCheck &operator=(const InterruptCheck &) = delete;
 
   // The caller wants no more of it. Asks it.
   static bool stops() noexcept { return now_ && now_->asks(); }
@@ -22,8 +22,8 @@ class Heed {
   static std::optional<Error> stopped() { return now_ ? now_->stopped_ : std::nullopt; }
 
  protected:
-  Heed() : before_(std::exchange(now_, this)) {}
-  ~Heed() { now_ = before_; }
+  InterruptCheck() : before_(std::exchange(now_, this)) {}
+  ~InterruptCheck() { now_ = before_; }
   virtual Result<void> go_on() = 0;
 
  private:
@@ -39,17 +39,17 @@ class Heed {
     return stopped_.has_value();
   }
 
-  static constinit inline thread_local Heed *now_ = nullptr;
-  Heed *const before_;
+  static constinit inline thread_local InterruptCheck *now_ = nullptr;
+  InterruptCheck *const before_;
   std::optional<Error> stopped_;
 };
 
 // One that asks `go_on`, until its end.
 template <class GoOn>
-class Heeding final : Heed {
+class InterruptScope final : InterruptCheck {
  public:
-  explicit Heeding(GoOn go_on) : go_on_(std::move(go_on)) {}
-  ~Heeding() = default;
+  explicit InterruptScope(GoOn go_on) : go_on_(std::move(go_on)) {}
+  ~InterruptScope() = default;
 
  private:
   Result<void> go_on() override { return go_on_(); }
