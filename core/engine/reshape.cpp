@@ -152,8 +152,9 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   ShardIndex index = ShardIndex::of(names);
   for (size_t i = 0; i < shards.size(); ++i) {
     ST_TRY(auto to, write::destination_at(folder.next(names[i])));
-    ST_TRY(source.write_file(std::move(to), shards[i], source.header_metadata(), options));
-    folder.has(names[i]);
+    auto written = source.write_file(std::move(to), shards[i], source.header_metadata(), options);
+    if (written || written.error().status == Status::needs_recovery) folder.has(names[i]);
+    if (!written) return written;
     for (const Place &p : shards[i]) index.assign(p.tensor().name, names[i]);
   }
   if (!source.model().file()) {

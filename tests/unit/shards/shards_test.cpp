@@ -376,5 +376,23 @@ TEST_F(ShardsTest, ReshapesWithoutLoss) {
   EXPECT_FALSE(std::filesystem::exists(dir / "none"));
 }
 
+TEST_F(ShardsTest, AReshardThatCannotSyncLeavesNothingOrAll) {
+  const std::string to = dir / "out";
+  for (size_t n = 0;; ++n) {
+    FaultEnv env(os::Env::posix());
+    size_t syncs = 0;
+    env.before = [&](Call call) { return call == Call::fsync && syncs++ == n ? -EIO : 0; };
+    const auto done = store::reshard(env, shard(1), to, 1000, {});
+    if (done) {
+      EXPECT_EQ(n, 7u) << "two shards, the index, and the folder: files and names";
+      return;
+    }
+    if (!std::filesystem::exists(to)) continue;
+    EXPECT_TRUE(fails_with(Status::needs_recovery, done)) << n;
+    EXPECT_EQ(verified(to), Status::ok) << n;
+    std::filesystem::remove_all(to);
+  }
+}
+
 }  // namespace
 }  // namespace st::testing
