@@ -1,20 +1,25 @@
-"""The wheels for macOS: their content is checked, and what the linker wrote. Nothing runs them here."""
+"""The wheels for macOS: their content is checked, and what the linker wrote. Nothing runs them here.
+
+The programs of tests/unit/ are compiled and linked, so that whoever has a Mac finds tests that run.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import zipfile
+from pathlib import Path
 
 import pytest
-from conftest import OF_MACOS, ROOT, long, run, wheel
+from conftest import BUILD, OF_MACOS, ROOT, long, run, wheel
 
 pytestmark = long
 each_platform = pytest.mark.parametrize("platform", OF_MACOS)
 
 LARGEST = 3 << 20
 PROCESSORS = {"arm64": 0x0100000C, "x86_64": 0x01000007}
-MAGIC_64, DYLIB = 0xFEEDFACF, 6
+MAGIC_64, EXECUTE, DYLIB = 0xFEEDFACF, 2, 6
 SYMTAB, LOAD_DYLIB, ID_DYLIB, CODE_SIGNATURE, BUILD_VERSION = 0x2, 0xC, 0xD, 0x1D, 0x32
 MACOS = 1
 EXTERNAL, PRIVATE, TYPE = 0x01, 0x10, 0x0E
@@ -98,3 +103,13 @@ def test_pip_takes_it_on_its_platform(platform, tmp_path):
         wheel(platform),
     )  # fmt: skip
     assert (tmp_path / "libst" / "libst.2.dylib").is_file()
+
+
+def test_the_unit_tests_compile_and_link():
+    environment = {**os.environ, "ROOT": str(ROOT), "BUILD": str(BUILD)}
+    said = run("bash", ROOT / "tests" / "dist" / "macos_tests.sh", env=environment)
+    programs = [Path(line) for line in said.splitlines() if "/tests/unit/unit_" in line]
+    assert {"unit_os", "unit_journal", "unit_capi"} <= {program.name for program in programs}
+    for program in programs:
+        magic, processor, _, kind = struct.unpack("<4I", program.read_bytes()[:16])
+        assert (magic, processor, kind) == (MAGIC_64, PROCESSORS["arm64"], EXECUTE), program

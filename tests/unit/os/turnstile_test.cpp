@@ -1,4 +1,5 @@
 // The turnstile step by step: what each holds while it waits, and which goes first.
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

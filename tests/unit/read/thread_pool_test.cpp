@@ -116,8 +116,8 @@ TEST(ThreadPoolTest, ItsThreadsTakeNoSignalsOfTheProgram) {
       [&](size_t, bool calling) -> Result<void> {
         sigset_t blocked;
         ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
-        EXPECT_EQ(::sigismember(&blocked, SIGINT), calling ? 0 : 1);
-        EXPECT_EQ(::sigismember(&blocked, SIGSEGV), 0);
+        EXPECT_EQ(sigismember(&blocked, SIGINT), calling ? 0 : 1);
+        EXPECT_EQ(sigismember(&blocked, SIGSEGV), 0);
         return {};
       },
       fine)));
