@@ -7,7 +7,7 @@
 configure() {
   local directory=$1
   shift
-  set -- -Dunity=on -Dunity_size=8 "$@"
+  set -- -Dunity=on -Dunity_size=24 "$@"
   # A tree takes from its cross file what that said when it was set up.
   local of="$ROOT" given stamp=$directory/.options wanted now
   for given; do [[ ! -f $given ]] || of+=" $(cksum <"$given")"; done

@@ -13,8 +13,8 @@
 namespace st::os {
 namespace {
 
-constexpr uint64_t alignment = 4096;                  // of offset, length and memory
-constexpr uint64_t most_at_once = uint64_t{4} << 20;  // through memory of our own; from amid a page, a page more
+constexpr uint64_t alignment = 4096;                 // of offset, length and memory
+constexpr uint64_t most_of_own = uint64_t{4} << 20;  // through memory of our own; from amid a page, a page more
 
 struct Aligned {
   explicit Aligned(size_t n) : bytes(static_cast<char *>(::operator new (n, std::align_val_t{alignment}))) {}
@@ -61,11 +61,11 @@ Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const 
   size_t done = 0;
   if (fd >= 0) {
     const uint64_t span = round_up(offset + n, alignment) - round_down(offset, alignment);
-    const Aligned memory(std::min(span, most_at_once + alignment));
+    const Aligned memory(std::min(span, most_of_own + alignment));
     bool looked = false;
     while (done < n) {
       const uint64_t at = offset + done, from = round_down(at, alignment);
-      const uint64_t most = most_at_once + (at == from ? 0 : alignment);
+      const uint64_t most = most_of_own + (at == from ? 0 : alignment);
       const uint64_t length = std::min(round_up(offset + n, alignment) - from, most);
       const ssize_t got = repeat_interrupted([&] { return env_->pread(fd, memory.bytes, length, from); });
       if (got == -EINVAL) break;  // a filesystem with larger borders

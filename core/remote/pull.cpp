@@ -76,7 +76,7 @@ std::deque<Piece> pieces_of(const std::vector<Wanted> &ranges, uint64_t longest)
 
 constexpr uint64_t never = UINT64_MAX;
 
-struct Flight {
+struct InFlight {
   Piece piece;
   uint64_t sent = 0;
   uint64_t late_at = never;               // then it gets a hedge
@@ -128,7 +128,7 @@ class Pull {
       }
       if (!own_place_is_free() && !pace_.take_place()) return;
       waiting_.pop_front();
-      Flight flight{.piece = piece};
+      InFlight flight{.piece = piece};
       if (const auto late = pace_.late_after(piece.n)) flight.late_at = now + *late;
       send(std::move(flight), now);
     }
@@ -137,7 +137,7 @@ class Pull {
   // One of the places that it has is the call's as long as it lasts.
   bool own_place_is_free() const { return flying_.size() == hedges_; }
 
-  uint64_t send(Flight flight, uint64_t now) {
+  uint64_t send(InFlight flight, uint64_t now) {
     flight.piece.keys = site_.keys();
     const Piece piece = flight.piece;
     const uint64_t id = ++last_id_;
@@ -158,7 +158,7 @@ class Pull {
       const uint64_t have = transport_.received(id), n = flight.piece.n - have;
       if (n == 0 || !pace_.begin_hedge(now)) continue;
       ++hedges_;
-      Flight second{.piece = {flight.piece.offset + have, n, nullptr}, .hedge_of = id};
+      InFlight second{.piece = {flight.piece.offset + have, n, nullptr}, .hedge_of = id};
       second.own = std::make_unique_for_overwrite<std::byte[]>(n);
       second.piece.to = second.own.get();
       flight.hedge = send(std::move(second), now);
@@ -176,9 +176,9 @@ class Pull {
   }
 
   // It is over; its places and memory go back.
-  Flight land(uint64_t id) {
+  InFlight land(uint64_t id) {
     const auto found = flying_.find(id);
-    Flight flight = std::move(found->second);
+    InFlight flight = std::move(found->second);
     flying_.erase(found);
     if (flight.hedge_of) {
       pace_.end_hedge();
@@ -195,7 +195,7 @@ class Pull {
   }
 
   Result<void> take(const Answer &answer) {
-    Flight flight = land(answer.id);
+    InFlight flight = land(answer.id);
     const Piece &piece = flight.piece;
     Verdict verdict = judge(answer, {piece.offset, piece.n, version_}, site_);
     if (verdict.next != Next::take && verdict.next != Next::again)
@@ -206,7 +206,7 @@ class Pull {
       pace_.came(piece.n, answer.head_ms, now - flight.sent, now);
     }
     if (flight.hedge_of) {
-      Flight &first = flying_.at(flight.hedge_of);
+      InFlight &first = flying_.at(flight.hedge_of);
       first.hedge = 0;
       if (verdict.next == Next::again) return {};
       const Piece filled = first.piece;
@@ -219,7 +219,7 @@ class Pull {
   }
 
   // Newer keys may do: it is asked once more, if there are any.
-  Result<void> renew(Flight flight, const Answer &answer, Error refusal) {
+  Result<void> renew(InFlight flight, const Answer &answer, Error refusal) {
     Piece &piece = flight.piece;
     if (piece.renewed || !site_.renew(piece.keys, answer, transport_.unix_time()))
       return Failure(about(site_, std::move(refusal)));
@@ -261,7 +261,7 @@ class Pull {
   const Limits &limits_;
   Pace &pace_;
   std::deque<Piece> waiting_;
-  std::map<uint64_t, Flight> flying_;
+  std::map<uint64_t, InFlight> flying_;
   size_t hedges_ = 0;  // of flying_
   uint64_t last_id_ = 0;
   uint64_t last_came_ = 0, came_ = 0;  // when, and how many bytes by then

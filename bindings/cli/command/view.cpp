@@ -22,7 +22,7 @@ struct View {
   uint32_t depth = 2;
 };
 
-struct Kind {  // the tensors of one dtype
+struct OfDtype {  // the tensors of one dtype
   uint64_t tensors = 0;
   uint64_t nbytes = 0;
 };
@@ -39,7 +39,7 @@ struct Extent {
 
 // What a row says of a module, in the order of the file.
 struct Facts {
-  std::map<st_dtype, Kind> dtypes;
+  std::map<st_dtype, OfDtype> dtypes;
   uint64_t nbytes = 0;
   std::map<uint32_t, Extent> places;  // by the number of the file
 };
@@ -78,7 +78,7 @@ Facts facts_of(const Scene &scene, const Module &module) {
   Facts facts;
   for (size_t i : module.tensors) {
     const st_tensor &t = scene.tensors[i];
-    Kind &kind = facts.dtypes[t.dtype];
+    OfDtype &kind = facts.dtypes[t.dtype];
     kind.tensors += 1;
     kind.nbytes += t.nbytes;
     facts.nbytes += t.nbytes;
@@ -286,7 +286,7 @@ void write_modules(Json &json, const File &file, const Scene &scene, const Modul
   json.end_array();
 }
 
-void write_json(Session &session, const File &file, const Scene &scene, const Module &root) {
+void write_tree(Session &session, const File &file, const Scene &scene, const Module &root) {
   Json json(session.out);
   json.begin_object();
   json.field("file", file.path());
@@ -302,7 +302,7 @@ void write_json(Session &session, const File &file, const Scene &scene, const Mo
 int run(Session &session, const View &options) {
   const File file(session, options.file, {.deltas = options.deltas});
   const Scene scene = scene_of(file, options);
-  (session.json ? write_json : draw)(session, file, scene, module_tree(scene.tensors));
+  (session.json ? write_tree : draw)(session, file, scene, module_tree(scene.tensors));
   return exit_ok;
 }
 

@@ -79,16 +79,16 @@ class Turns : public ::testing::Test {
   }
 };
 
-struct Case {
+struct Neighbours {
   const char *what;
   std::vector<std::string> names;  // what the neighbours change, one each
 };
 
-const Case apart = {"each its own tensor", {"a", "b", "c", "d"}},
-           together = {"all the same tensor", {"a", "a", "a", "a"}};
+const Neighbours apart = {"each its own tensor", {"a", "b", "c", "d"}},
+                 together = {"all the same tensor", {"a", "a", "a", "a"}};
 
 TEST_F(Turns, APublishGetsInWithinTwiceTheLongestPatchOfFourWhoGoOn) {
-  for (const Case &neighbours : {apart, together})
+  for (const Neighbours &neighbours : {apart, together})
     for (const uint32_t sync_us : {200u, 3000u})
       for (uint64_t seed = 1; seed <= seeds; ++seed) {
         TimedEnv env(seed);

@@ -43,8 +43,8 @@ std::optional<Index> scan_in_windows(const std::string &json, size_t size) {
   return index ? std::optional<Index>(std::move(*index)) : std::nullopt;
 }
 
-class Metadata : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Place, Metadata, testing::Values(0, 20));
+class Metadata : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Place, Metadata, ::testing::Values(0, 20));
 
 TEST_P(Metadata, GivesTheSameIndexWhateverTheSizeOfWindows) {
   const std::string json = plain_header(GetParam());

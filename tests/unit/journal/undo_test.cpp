@@ -184,7 +184,7 @@ TEST_F(UndoTest, WhatWasNotedForOtherSectorsIsStagedForAReplacedFile) {
   EXPECT_TRUE(same_bytes(bytes_of(path), std::string(replacement).replace(b_at + 8, new_b.size(), new_b)));
 }
 
-struct FailedStep {
+struct FailedUndo {
   const char *step;
   int which;  // of such calls
   bool for_good;
@@ -192,16 +192,16 @@ struct FailedStep {
   bool poisons;
   uint32_t undone;  // by recovery afterwards
 };
-void PrintTo(const FailedStep &f, std::ostream *out) {
+void PrintTo(const FailedUndo &f, std::ostream *out) {
   *out << f.step << " " << f.which << (f.for_good ? " for good" : "");
 }
 
-class UndoFailsAt : public UndoTest, public ::testing::WithParamInterface<FailedStep> {};
+class UndoFailsAt : public UndoTest, public ::testing::WithParamInterface<FailedUndo> {};
 
 // Until the journal is emptied nothing is committed: a failure leaves the old
 // bytes at once, or to recovery, and says which.
 TEST_P(UndoFailsAt, AndTheOldBytesAreThere) {
-  const FailedStep &p = GetParam();
+  const FailedUndo &p = GetParam();
   auto c = open(sharing);
   ASSERT_TRUE(is_ok(update(*c, "c", tensors[2].bytes)));  // a journal is parked
   int seen_steps = 0;
@@ -236,15 +236,15 @@ TEST_P(UndoFailsAt, AndTheOldBytesAreThere) {
 
 INSTANTIATE_TEST_SUITE_P(
     Steps, UndoFailsAt,
-    ::testing::Values(FailedStep{"j:sync", 0, false, Status::io, true, 0},               // the old bytes
-                      FailedStep{"j:commit", 0, true, Status::io, true, 0},              // the record: not written
-                      FailedStep{"j:sync", 1, false, Status::io, true, 1},               // the record
-                      FailedStep{"d:write", 0, false, Status::io, false, 0},             // the first piece
-                      FailedStep{"d:write", 1, false, Status::io, false, 0},             // the second
-                      FailedStep{"d:write", 1, true, Status::needs_recovery, true, 1},   // and rolling back
-                      FailedStep{"d:sync", 0, false, Status::needs_recovery, true, 1},   // the file: not tried again
-                      FailedStep{"j:empty", 0, false, Status::needs_recovery, true, 1},  // to commit
-                      FailedStep{"j:sync", 2, false, Status::needs_recovery, true, 1}),  // that: see Journal::retire
+    ::testing::Values(FailedUndo{"j:sync", 0, false, Status::io, true, 0},               // the old bytes
+                      FailedUndo{"j:commit", 0, true, Status::io, true, 0},              // the record: not written
+                      FailedUndo{"j:sync", 1, false, Status::io, true, 1},               // the record
+                      FailedUndo{"d:write", 0, false, Status::io, false, 0},             // the first piece
+                      FailedUndo{"d:write", 1, false, Status::io, false, 0},             // the second
+                      FailedUndo{"d:write", 1, true, Status::needs_recovery, true, 1},   // and rolling back
+                      FailedUndo{"d:sync", 0, false, Status::needs_recovery, true, 1},   // the file: not tried again
+                      FailedUndo{"j:empty", 0, false, Status::needs_recovery, true, 1},  // to commit
+                      FailedUndo{"j:sync", 2, false, Status::needs_recovery, true, 1}),  // that: see Journal::retire
     [](const auto &p) { return "Step" + std::to_string(p.index); });
 
 TEST_F(UndoTest, MemoryThatCannotBeReadAnyMoreIsAnErrorAndTheOldBytesAreBack) {
