@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Sourced: build trees beside build/, kept at the options that they are asked for. All compile several files in one,
-# which takes less than half of the time; one file at a time is what `meson setup` does.
+# which takes less than half of the time; one file at a time is what `meson setup` does. Trees with wraps take eight at most: with
+# 24, names in the sources of others, or of Windows, may stand twice.
 
 # configure DIRECTORY OPTION...: set up a build tree, or give it these options if it has others. One that was copied here
 # from elsewhere names the sources there, and is set up anew.

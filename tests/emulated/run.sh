@@ -23,7 +23,7 @@ on() {
   local machine=$1 filter=$2 tree=$BUILD/emulated/$1 cross=$ROOT/tests/emulated/$1.ini emulator
   [[ " $machines " == *" $machine "* ]] || return 0
   printf '%s\n' "$machine"
-  configure "$tree" --cross-file "$cross" --wrap-mode=forcefallback --buildtype=release -Doptimization=1 -Dtests=true -Dcli=false
+  configure "$tree" --cross-file "$cross" --wrap-mode=forcefallback -Dunity_size=8 --buildtype=release -Doptimization=1 -Dtests=true -Dcli=false
   rm -f "$tree/differential.xml" # of an earlier run
   build "$tree" "${targets[@]}"
   GTEST_FILTER=$filter run_meson "$tree" --timeout-multiplier 3 "${tests[@]}" || status=$?
@@ -59,7 +59,7 @@ if [[ " $machines " == *" aarch64_64k "* ]]; then
   rooms=(base format os read newfile shards engine)
   tree=$BUILD/emulated/aarch64_64k
   printf 'aarch64 with pages of 64 KiB\n'
-  configure "$tree" --cross-file "$ROOT/tests/emulated/aarch64_64k.ini" --wrap-mode=forcefallback --buildtype=release \
+  configure "$tree" --cross-file "$ROOT/tests/emulated/aarch64_64k.ini" --wrap-mode=forcefallback -Dunity_size=8 --buildtype=release \
     -Doptimization=1 -Dtests=true -Dcli=false
   build "$tree" "${rooms[@]/#/tests/unit/unit_}"
   no_mincore=MappingTest.EveryKindShowsTheBytes:MissingCallsTest.ThisKernelHasWhatIsOlderThanDebian12

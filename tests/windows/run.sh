@@ -6,7 +6,7 @@ report=$(realpath -m "$1")
 FOR=windows bash "$ROOT/tests/setup.sh"
 bash "$ROOT/core/subprojects/fetch.sh"
 tree=$BUILD/windows/x86_64
-configure "$tree" --cross-file "$ROOT/core/platforms/windows_x86_64.ini" --wrap-mode=forcefallback --buildtype=release \
+configure "$tree" --cross-file "$ROOT/core/platforms/windows_x86_64.ini" --wrap-mode=forcefallback -Dunity_size=8 --buildtype=release \
   -Ddefault_library=shared -Dtests=true
 build "$tree"
 
