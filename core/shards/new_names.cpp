@@ -95,6 +95,7 @@ Result<void> ShardCommit::prepare_new_names() {
     ST_TRY(auto old, will_be_old());
     ST_TRY(auto list, old_->spell(old));
     ST_TRY(old_->write_list(list, index_.file(), shards_.options().log));
+    ST_TRY(sync_folder());  // a shard that no index comes to name must lie beside a list
   }
   for (const auto &part : parts_)
     if (part->keeps_any()) ST_TRY(part->take_new_name(name_after(name_of(*part))));

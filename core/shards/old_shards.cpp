@@ -58,15 +58,19 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
       old.temporary_.push_back(name);
     if (is_index_name(name) && name != index.name()) old.others_.push_back(name);
   }
-  // One with a number that the index had not come to is of a writer that did not come to the index.
+  // One with a number that the index had not come to is of a writer that did not come to the index. Where no list lies,
+  // no writer has given such a name.
   const uint64_t reached = old.generation_;
   ST_TRY(old.read_list(now));
+  const bool has_list = old.has_list_ && old.verdict_.is_good();
   std::unordered_set<std::string_view> listed;
   for (const write::OldShard &shard : old.listed_) listed.insert(shard.name);
-  for (const std::string &name : names)
-    if (write::generation_of(name) > reached && families.contains(write::with_generation(name, 0)) &&
-        !listed.contains(name))
-      old.unnamed_.push_back(name);
+  for (const std::string &name : names) {
+    if (!families.contains(write::with_generation(name, 0))) continue;
+    const uint64_t number = write::generation_of(name);
+    if (number > reached && has_list && !listed.contains(name)) old.unnamed_.push_back(name);
+    old.generation_ = std::max(old.generation_, number);
+  }
   return old;
 }
 
@@ -227,6 +231,7 @@ Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wa
   ST_TRY(auto old, look());
   ST_TRY(old.remove(UINT64_MAX, findings));
   ST_TRY(auto list, old.spell({}));
+  if (list.empty() && !old.unnamed().empty()) return {};  // which somebody works on: they lie beside a list
   ST_TRY(old.write_list(list, exclusive->file, {}));
   return index.folder()->sync();
 }

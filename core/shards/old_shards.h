@@ -25,7 +25,7 @@ class OldShards {
   const std::vector<std::string> &unnamed() const { return unnamed_; }  // of writers that died, or are dying
   const write::Verdict &verdict() const { return verdict_; }            // on the list
   bool nothing() const { return !has_list_ && unnamed_.empty() && temporary_.empty(); }
-  // The largest number in the name of a shard that the index or the list names.
+  // The largest number in the name of a shard that the index or the list names, or of a file that is there.
   uint64_t generation() const { return generation_; }
 
   // The rest under the exclusive lock on the index. Removes the unnamed, and the old ones whose time ends before `now`;

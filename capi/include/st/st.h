@@ -1097,9 +1097,9 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * says. They are listed in <index>.st-old. The first commit with this flag
  * after that time removes them; so does st_recover at any time. It never
  * removes a shard that an index in the folder names, nor a file other than the
- * listed one. But a file with the name of a shard, and a number larger than any
- * in the index and the list, is taken for what a writer that died did not come
- * to name, and removed.
+ * listed one. But where that list lies, a file with the name of a shard, and a
+ * number larger than any in the index and the list, is taken for what a writer
+ * that died did not come to name, and removed.
  *
  * It is not the default. Until the old shards are removed the folder holds old
  * and new ones, and what takes files by a pattern (*.safetensors, *-of-*) takes

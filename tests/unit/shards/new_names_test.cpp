@@ -350,12 +350,38 @@ TEST_F(NewNames, OnlyWhatAWriterDidNotComeToNameIsRemoved) {
   ASSERT_TRUE(is_ok(rename(*open(), "c", "y")));
   EXPECT_THAT(shards(),
               ElementsAre("m-1.g1.safetensors", "m-1.g8.safetensors.part", "m-1.safetensors", "m-2.g1.safetensors",
-                          "m-2.g2.safetensors", "m-2.g5.safetensors", "m-2.safetensors", "n-1.g9.safetensors"));
+                          "m-2.g5.safetensors", "m-2.g8.safetensors", "m-2.safetensors", "n-1.g9.safetensors"));
   lock->release();
   // Though later commits may have come past its number.
   ASSERT_TRUE(is_ok(recover(env)));
   EXPECT_FALSE(fs::exists(ckpt + "/m-2.g5.safetensors"));
   EXPECT_TRUE(fs::exists(ckpt + "/m-2.g1.safetensors")) << "it may have been named once";
+}
+
+TEST_F(NewNames, TheListStaysAsLongAsAWriterIsDying) {
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  const std::string unnamed = ckpt + "/m-2.g9.safetensors";
+  put_bytes(unnamed, "of a writer");
+  auto held = os::File::open(env, AT_FDCWD, unnamed, O_RDWR, 0, "held");
+  auto lock = os::RangeLock::acquire(*held, {os::whole_file(true)}, {});
+  ASSERT_TRUE(is_ok(lock));
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_TRUE(fs::exists(unnamed) && fs::exists(list_path));
+  lock->release();
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_FALSE(fs::exists(unnamed) || fs::exists(list_path));
+}
+
+// Where no writer has given names, there is no list. Later ones take numbers beyond it.
+TEST_F(NewNames, AFileOfAnotherWithANumberIsLeft) {
+  const std::string another = ckpt + "/m-1.g3.safetensors";
+  put_bytes(another, "mine");
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_EQ(bytes_of(another), "mine");
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  EXPECT_TRUE(fs::exists(ckpt + "/m-1.g4.safetensors"));
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_EQ(bytes_of(another), "mine");
 }
 
 TEST_F(NewNames, AListThatNobodyWroteIsPutAsideAndNamed) {
