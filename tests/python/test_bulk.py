@@ -191,6 +191,19 @@ def test_neighbours_in_the_file_are_neighbours_in_memory(path):
         assert places[0] % bulk._PAGE == 0
 
 
+def test_one_name_is_no_list_of_names(path):
+    """It would be taken letter by letter."""
+    with libst.open(path) as f:
+        for call in (f.read_many, f.prefetch):
+            with pytest.raises(TypeError, match=r"give \['a'\]"):
+                call("a")
+    for options in ({"names": "a"}, {"names": "a", "mapping": "copy-on-write"}, {"deltas": "a"}):
+        with pytest.raises(TypeError, match=r"give \['a'\]"):
+            libst.load(path, **options)
+    with pytest.raises(TypeError, match=r"give \['a'\]"):
+        libst.merge(path, "a", "merged.safetensors")
+
+
 def test_read_many_takes_parts(path, tensors):
     wanted = [("t7", 3), ("large", slice(5, 1000, 7)), ("t7", np.index_exp[..., ::-2]), ("scalar", ()), ("t7", -1)]
     wanted += [("large", slice(n, n + 100)) for n in range(0, 9 << 20, 99_991)]

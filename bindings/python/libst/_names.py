@@ -1,7 +1,7 @@
 """Names of tensors, to C and back, one or all of them."""
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,13 @@ def encoded(name: str) -> bytes:
         return name.encode()
     except (AttributeError, UnicodeEncodeError):
         raise no_name(name) from None
+
+
+def several(given: Iterable[Any]) -> list[Any]:
+    """A list of what is given, which must not be one text: that would be taken letter by letter."""
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"a list is wanted here; for {given!r} alone give [{given!r}]")
+    return list(given)
 
 
 class Description(NamedTuple):

@@ -16,7 +16,7 @@ from . import _abi
 from ._abi import SIZES
 from ._callbacks import Progress
 from ._index import cut
-from ._names import encoded, index_of
+from ._names import encoded, index_of, several
 from ._pin import BRIEF, Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, shapes
 from ._torch import laid_over, torch_dtype
@@ -78,7 +78,7 @@ def load(
         opened = open_source(path, **options)
     with opened as file, _watched(progress, file) as watch:
         if file._pin().shows_writable:
-            wanted = list(file) if names is None else list(names)
+            wanted = list(file) if names is None else several(names)
             prefetch(file._pin(), None if names is None else wanted, watch)
             arrays: dict[str, Any] = {name: file.torch(name) if framework == "torch" else file[name] for name in wanted}
         else:
@@ -131,7 +131,7 @@ def read_many(
             wanted = pin.names()
             rows = describe_all(pin.handle)
         else:
-            wanted = list(dict.fromkeys(names))
+            wanted = list(dict.fromkeys(several(names)))
             rows = describe_each(pin.handle, [encoded(name) for name in wanted])
         of_one_file = _abi.st_shard_count(pin.handle) == 1
         places, size = _places(rows, names is None and of_one_file)
@@ -221,7 +221,7 @@ def prefetch(pin: Pin, names: Optional[Iterable[str]], progress: Optional[Progre
         if names is None:
             pin.call_bulk(_abi.st_prefetch, None, 0, progress=progress)
             return
-        indices = [index_of(pin.handle, encoded(name)) for name in names]
+        indices = [index_of(pin.handle, encoded(name)) for name in several(names)]
         if not indices:
             return
         array = (ctypes.c_size_t * len(indices))(*indices)

@@ -15,6 +15,7 @@ from ._callbacks import Callbacks, Log, Progress, callbacks_for
 from ._handle import Handle, opened
 from ._hub import warn_of_blob
 from ._layout import layout_number
+from ._names import several
 from ._pin import Array, Pin
 from ._rows import address
 from ._sized import sized
@@ -468,7 +469,7 @@ class File(Mapping[str, Array]):
         Raises what `read` raises, of pairs what `slice` raises, and KeyError's NotFoundError before anything is read.
         """
         if not isinstance(names, Mapping):
-            names = list(names)
+            names = several(names)
             if names and isinstance(names[0], tuple):
                 return bulk.read_parts(self._pin(), names, progress)
         return bulk.read_many(self._pin(), names, progress)
@@ -722,7 +723,7 @@ def fs_path(path: Path) -> bytes:
 
 
 def c_paths(paths: Sequence[Path]) -> Any:
-    raw = [fs_path(path) for path in paths]
+    raw = [fs_path(path) for path in several(paths)]
     return (ctypes.c_char_p * len(raw))(*raw)
 
 
