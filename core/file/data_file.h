@@ -71,7 +71,7 @@ struct Account {
   std::atomic<uint64_t> interrupts = 0;
 };
 
-// Of an open.
+// The Control of an open.
 inline Control control_of(const OpenOptions &options) {
   return Control(options.progress, options.account ? &options.account->interrupts : nullptr);
 }

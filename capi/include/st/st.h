@@ -267,8 +267,8 @@ st_status st_last_error_info(st_error_info *out);
 /* Told now and then during long work: bytes of this call done, and in all, or 0
  * if not known. A read of at most 64 KiB in one piece is no long work. Return
  * non-zero to cancel: the call answers ST_E_CANCELLED and has changed nothing.
- * While an open, a read, or a call that reads whole models waits for the server
- * of a URL, it is called ten times a second, also with the same numbers.
+ * While a call waits for the server of a URL, it is called ten times a second,
+ * also with the same numbers: an open, a read, a call that reads whole models.
  * Called on the thread that called libst; must not call libst with the same
  * handle, but for st_interrupt. */
 typedef int (*st_progress_fn)(void *user, uint64_t done_bytes,
@@ -1097,9 +1097,9 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * says. They are listed in <index>.st-old. The first commit with this flag
  * after that time removes them; so does st_recover at any time. It never
  * removes a shard that an index in the folder names, nor a file other than the
- * listed one. But where that list lies, a file with the name of a shard, and a
- * number larger than any in the index and the list, is taken for what a writer
- * that died did not come to name, and removed.
+ * listed one. But a writer may die before the index names its new shards. They
+ * are known by a number larger than any in the index and the list, and removed;
+ * so is any file with such a name, where that list lies.
  *
  * It is not the default. Until the old shards are removed the folder holds old
  * and new ones, and what takes files by a pattern (*.safetensors, *-of-*) takes

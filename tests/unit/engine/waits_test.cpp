@@ -1,4 +1,4 @@
-// Calls that wait for a server, which says nothing: whoever made them is asked, and may end them.
+// Calls that wait for a server that says nothing. Their caller is asked meanwhile, and may end them.
 #include <gtest/gtest.h>
 
 #include <atomic>
