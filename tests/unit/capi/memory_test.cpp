@@ -171,7 +171,7 @@ TEST_F(OutOfMemory, OpenOfShardsAndOfADelta) {
   for (const auto &[what, options] : opens) {
     st_file *file = nullptr;
     expect_clean(
-        10, [&] { return st_open(what.c_str(), options, &file); },
+        10, [&, &what = what, &options = options] { return st_open(what.c_str(), options, &file); },
         [&](long, st_status status) {
           if (status == ST_OK)
             st_close(std::exchange(file, nullptr));
@@ -409,7 +409,7 @@ TEST_F(OutOfMemory, StagingAndCommitAfterwards) {
       auto options = sized<st_txn_options>();
       options.flags = flags;
       // What the file is after a transaction of the first update, and so many calls.
-      const auto run = [&](long starved, int more, st_status *answer) {
+      const auto run = [&, &call = call](long starved, int more, st_status *answer) {
         put_bytes(path, old);
         st_file *file = open();
         st_txn *txn = nullptr;
