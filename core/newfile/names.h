@@ -28,6 +28,8 @@ std::string_view target_of_temporary(std::string_view name, std::string_view inf
 
 // The number in a shard's name; 0: none. It is at most longest_generation digits long.
 inline constexpr size_t longest_generation = 15;
+// A file with this one, or a larger one, is not counted when the next is chosen.
+inline constexpr uint64_t most_generation = 100'000'000'000'000;
 uint64_t generation_of(std::string_view shard);
 // The name with another number, or with 0 without one: so it is the same for all that were made one of the other.
 std::string with_generation(std::string_view shard, uint64_t generation);

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "os/missing_call.h"
 
 namespace st::write {
 
 Result<bool> WriteOut::start_slice() {
-  constexpr uint64_t quick_ms = 10, slow_ms = 50;
+  constexpr uint64_t quick_ms = 20, slow_ms = 100;
   os::Env &env = file_.env();
-  const uint64_t before = started_;
+  const uint64_t before = started_, began = std::exchange(began_ms_, env.monotonic_ms());
   env.sync_range(file_.fd(), before, slice_);
   started_ += slice_;
   if (done_ == before) return false;  // it is the first
-  const uint64_t began = env.monotonic_ms();
   const int r = env.wait_range(file_.fd(), done_, before - done_);
   if (r < 0 && !os::is_missing(r) && r != -ESPIPE) return Failure(file_.error(-r, "sync"));
   done_ = before;

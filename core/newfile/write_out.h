@@ -1,7 +1,8 @@
 // Written bytes on their way to the disk, slice by slice, as more are written or before a sync. At most two slices are
-// on their way, and a slice is what the disk takes in some 10 ms. So a sync that follows is short, and a call can be
-// stopped between two slices, when it has little to wait for. Nothing of it is durable before that sync. But a failure
-// here is that sync's own, which would not tell it again: the caller must take the sync for failed.
+// on their way. They grow while a slice is on the disk 20 ms after its start, and shrink where it takes more than 100.
+// So a sync that follows is short, and a call can be stopped between two slices, when it has little to wait for.
+// Nothing of it is durable before that sync. But a failure here is that sync's own, which would not tell it again: the
+// caller must take the sync for failed.
 #pragma once
 
 #include "base/control.h"
@@ -31,6 +32,7 @@ class WriteOut {
 
   const os::File &file_;
   uint64_t started_, done_, slice_ = least;
+  uint64_t began_ms_ = 0;  // when the last slice was started
 };
 
 // All of [begin, end) but for the last two slices.

@@ -49,24 +49,16 @@ uint64_t Content::bytes_owned() const {
 Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   ST_ASSERT(offset <= size_ && n <= size_ - offset);
   if (const std::byte *piece = try_view(slot, offset)) return piece;
-  // Others may view and change meanwhile: a server may take its time.
-  for (uint64_t changes;;) {
-    {
-      std::lock_guard lock(own_->mutex);
-      changes = own(lock).changes[slot];
-    }
-    Arena arena = Arena::of(file.env(), n, false);
-    std::byte *bytes = arena.data();
-    ST_TRY(file.read(bytes, n, offset));
-    std::lock_guard lock(own_->mutex);
-    Owned &owned = own(lock);
-    if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);
-    if (owned.changes[slot] != changes) continue;
-    owned.arenas.push_back(std::move(arena));
-    owned.bytes.fetch_add(n, std::memory_order_relaxed);
-    owned.pieces[slot].store(bytes, std::memory_order_release);
-    return bytes;
-  }
+  std::lock_guard lock(own_->mutex);
+  Owned &owned = own(lock);
+  if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);
+  Arena arena = Arena::of(file.env(), n, false);
+  ST_TRY(file.read(arena.data(), n, offset));
+  std::byte *bytes = arena.data();
+  owned.arenas.push_back(std::move(arena));
+  owned.bytes.fetch_add(n, std::memory_order_relaxed);
+  owned.pieces[slot].store(bytes, std::memory_order_release);
+  return bytes;
 }
 
 void Content::expect(std::span<Loaded> pieces) const {

@@ -69,7 +69,7 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
     if (!families.contains(write::with_generation(name, 0))) continue;
     const uint64_t number = write::generation_of(name);
     if (number > reached && has_list && !listed.contains(name)) old.unnamed_.push_back(name);
-    old.generation_ = std::max(old.generation_, number);
+    if (number < write::most_generation) old.generation_ = std::max(old.generation_, number);
   }
   return old;
 }

@@ -28,12 +28,7 @@ Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards
 Result<void> ShardTransaction::may_go_on() const {
   if (failed_)
     return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
-  return {};
-}
-
-// A part may have failed before it had any work.
-Result<void> ShardTransaction::may_commit() const {
-  ST_TRY(may_go_on());
+  // A part may have failed before it had any work.
   for (const auto &[shard, transaction] : parts_) ST_TRY(of_shard(shard, transaction->staged().may_go_on()));
   return {};
 }
@@ -252,7 +247,7 @@ bool ShardTransaction::renames_shards() const {
 }
 
 Result<CommitPlan> ShardTransaction::plan() {
-  ST_TRY(may_commit());
+  ST_TRY(may_go_on());
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) {
     CommitPlan nothing;
@@ -267,7 +262,7 @@ Result<CommitPlan> ShardTransaction::plan() {
 }
 
 Result<void> ShardTransaction::commit() {
-  ST_TRY(may_commit());
+  ST_TRY(may_go_on());
   if (options_.compact) return commit_each();
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) return approve();

@@ -40,7 +40,6 @@ class ShardTransaction final : public AnyTransaction {
     return options;
   }
   Result<void> may_go_on() const;
-  Result<void> may_commit() const;
   std::optional<uint32_t> shard_of(std::string_view name) const;
   Result<uint32_t> existing(std::string_view name) const;
   void note_moved(std::string_view name, std::optional<uint32_t> to);

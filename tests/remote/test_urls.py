@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 
@@ -429,6 +431,64 @@ def test_a_read_that_waits_for_a_server_can_be_stopped(faults, stops, arrays, ca
         stops(lambda: calls[call](f), f)
         faults.script = []
         check({name: f[name] for name in f}, arrays)
+
+
+class _LateShards(SimpleHTTPRequestHandler):
+    """The index comes at once, shards when the server is told to go on."""
+
+    def do_GET(self):
+        if self.path.endswith(".safetensors"):
+            self.server.asked.set()
+            self.server.go_on.wait(20)
+        super().do_GET()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def late_shards(tmp_path):
+    libst.save(tmp_path / "whole.safetensors", {"a": np.zeros(100, "u1"), "b": np.ones(100, "u1")})
+    libst.reshard(tmp_path / "whole.safetensors", tmp_path / "cut", 100)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_LateShards, directory=tmp_path / "cut")) as server:
+        server.asked, server.go_on = threading.Event(), threading.Event()
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        server.url = f"http://127.0.0.1:{server.server_port}/model.safetensors.index.json"
+        yield server
+        server.go_on.set()
+        server.shutdown()
+
+
+@pytest.mark.parametrize("call", ["view", "info", "read", "read_many"])
+def test_a_shard_that_does_not_come_can_be_waited_for_no_longer(late_shards, call):
+    calls = {
+        "view": lambda f: f["b"],
+        "info": lambda f: f.info("b"),
+        "read": lambda f: f.read("b"),
+        "read_many": lambda f: f.read_many(["b", "a"]),
+    }
+
+    def stop():
+        late_shards.asked.wait()
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    def handler(*_):
+        raise Stopped
+
+    as_it_was = signal.signal(signal.SIGUSR1, handler)
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        with libst.open(late_shards.url) as f:
+            with pytest.raises(Stopped):
+                calls[call](f)
+            assert not late_shards.go_on.is_set()
+            late_shards.go_on.set()
+            calls[call](f)
+            assert f["b"].tolist() == [1] * 100
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, as_it_was)
 
 
 @pytest.mark.parametrize("stops", ["signal"], indirect=True)

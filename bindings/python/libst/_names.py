@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -52,12 +52,12 @@ class Description(NamedTuple):
     shard: int
 
 
-def describe(handle: Handle, raw: bytes) -> Description:
-    """The tensor of that name, without its data."""
+def describe(answer: Callable[..., int], raw: bytes) -> Description:
+    """The tensor of that name, without its data. answer: `Pin.answer`."""
     t = _abi.Tensor()
-    status = _abi.st_describe(handle, raw, len(raw), t)
+    status = answer(_abi.st_describe, raw, len(raw), t)
     if status:
-        del handle  # not in the traceback of an error, where it would keep the file open
+        del answer  # not in the traceback of an error, where it would keep the file open
         raise error(status)
     return Description(t.dtype, tuple(t.shape[: t.rank]), t.nbytes, t.file_offset, t.shard)
 

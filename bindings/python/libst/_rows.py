@@ -4,12 +4,11 @@ import ctypes
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
 from . import _abi
-from ._handle import Handle
 from ._names import encoded
 from .dtypes import BYTES
 from .errors import error
@@ -76,26 +75,26 @@ def new_rows(count: int, columns: "np.dtype[Any]") -> tuple[Rows, int]:
     return flat.view(columns), address(flat)
 
 
-def describe_all(handle: Handle) -> Rows:
-    """Descriptions of all tensors, in the order of the file. Names and shapes in it are the handle's."""
-    count = _abi.st_count(handle)
+def describe_all(answer: Callable[..., int], count: int) -> Rows:
+    """Descriptions of all tensors, in the order of the file: so many. Names and shapes in it are the handle's. answer:
+    `Pin.answer`."""
     rows, where = new_rows(count, TENSOR)
-    status = _abi.st_at(handle, 0, count, where)
+    status = answer(_abi.st_at, 0, count, where)
     if status:
-        del handle  # not in the traceback of an error, where it would keep the file open
+        del answer  # not in the traceback of an error, where it would keep the file open
         raise error(status)
     return rows
 
 
-def describe_each(handle: Handle, raw: Sequence[bytes]) -> Rows:
+def describe_each(answer: Callable[..., int], raw: Sequence[bytes]) -> Rows:
     """The same of those that have these names."""
     rows, where = new_rows(len(raw), TENSOR)
     structs = (_abi.Tensor * len(raw)).from_address(where)
     find = _abi.st_describe
     for name, struct in zip(raw, structs):
-        status = find(handle, name, len(name), struct)
+        status = answer(find, name, len(name), struct)
         if status:
-            del handle
+            del answer
             raise error(status)
     return rows
 

@@ -129,10 +129,10 @@ def read_many(
         wanted: Iterable[str]
         if names is None:
             wanted = pin.names()
-            rows = describe_all(pin.handle)
+            rows = describe_all(pin.answer, _abi.st_count(pin.handle))
         else:
             wanted = list(dict.fromkeys(several(names)))
-            rows = describe_each(pin.handle, [encoded(name) for name in wanted])
+            rows = describe_each(pin.answer, [encoded(name) for name in wanted])
         of_one_file = _abi.st_shard_count(pin.handle) == 1
         places, size = _places(rows, names is None and of_one_file)
         block, start = _block(size)
@@ -161,7 +161,7 @@ def read_many(
 def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) -> dict[str, Array]:
     try:
         arrays = dict(given)
-        rows = describe_each(pin.handle, [encoded(name) for name in arrays])
+        rows = describe_each(pin.answer, [encoded(name) for name in arrays])
         for (name, out), (shape, dtype) in zip(arrays.items(), _forms(rows)):
             check_fits(out, name, dtype, shape)
         places = np.array([address(out) for out in arrays.values()], np.int64)
@@ -176,7 +176,7 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
     """Each a name and an index, as a slice takes it."""
     try:
         names = list(dict.fromkeys([name for name, _ in parts]))
-        rows = describe_each(pin.handle, [encoded(name) for name in names])
+        rows = describe_each(pin.answer, [encoded(name) for name in names])
         forms = zip(names, range(len(names)), rows["dtype"].tolist(), shapes(rows))
         known = {name: (i, shape, _BITS[dtype], NUMPY[dtype], dtype in PACKED) for name, i, dtype, shape in forms}
         of, ranges, counts, sizes, found = [], [], [], [], []

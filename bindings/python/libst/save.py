@@ -50,6 +50,8 @@ def save(
     A file that is replaced hands on its mode, owner, ACL and attributes. Raises FormatError (nobody could read
     it), BusyError, StorageError (no space, no such folder, forbidden): nothing changed.
     """
+    if isinstance(tensors, dict):
+        tensors = tensors.copy()  # at once: another thread may change it
     columns, kept = columns_of(tensors)
     sizes = None if kept is not None else columns.sizes
     given = _Given(tensors, columns, metadata)

@@ -1086,7 +1086,7 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *
  * Shards that a transaction rewrites keep their names. With ST_TXN_NEW_NAMES
  * they get new ones. Each shard that the transaction changes is written once,
- * as a new file. Its name holds a number, one more than any before it:
+ * as a new file. Its name holds a number that is larger than any before it:
  * model-00001-of-00004.g7.safetensors. Then a new index takes the old one's
  * place, and that is the whole commit. It writes one copy of what changes;
  * keeping the names takes two where shards gain and lose tensors. A transaction
@@ -1098,8 +1098,8 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * after that time removes them; so does st_recover at any time. It never
  * removes a shard that an index in the folder names, nor a file other than the
  * listed one. But a writer may die before the index names its new shards. They
- * are known by a number larger than any in the index and the list, and removed;
- * so is any file with such a name, where that list lies.
+ * are known by a number larger than any in the index, and removed; so is any
+ * file with such a name, where that list lies.
  *
  * It is not the default. Until the old shards are removed the folder holds old
  * and new ones, and what takes files by a pattern (*.safetensors, *-of-*) takes

@@ -144,7 +144,7 @@ impl IoInfo {
     pub(crate) fn of(handle: &Handle) -> Result<IoInfo> {
         let mut c = sys::st_io_info::default();
         // SAFETY: an open handle and a set-up place to write to.
-        check(unsafe { sys::st_file_io_info(handle.raw(), &mut c) })?;
+        handle.call(|raw| unsafe { sys::st_file_io_info(raw, &mut c) })?;
         Ok(IoInfo {
             storage: Storage::from_code(c.storage),
             map: Map::from_code(c.map),
