@@ -109,8 +109,8 @@ std::pair<Secret, std::string> hub_token(const Surroundings &from) {
   return {std::move(token), "; it was asked with the token of " + in_quotes(path)};
 }
 
-// Where the revision in "@REVISION/FILE" ends: at the first slash, but for the two kinds of revisions that the Hub's own
-// tools know by their slashes. Elsewhere a slash is written as %2F.
+// Where the revision in "@REVISION/FILE" ends: at the first slash, but for the two kinds of revisions that the Hub's
+// own tools know by their slashes. Elsewhere a slash is written as %2F.
 size_t end_of_revision(std::string_view text) {
   size_t from = 1;
   for (const std::string_view kind : {"refs/pr/", "refs/convert/"})
