@@ -33,7 +33,8 @@ def save_file(
         serialize_file(_flatten(tensor_dict, kept), filename, metadata=metadata)
         return
     check_metadata(metadata)
-    tensor_dict = tensor_dict.copy()  # at once: another thread may change it
+    if isinstance(tensor_dict, dict):
+        tensor_dict = tensor_dict.copy()  # at once: another thread may change it
     columns, arrays = columns_of(tensor_dict)
     write_columns(tensor_dict, columns, filename, metadata)
     del arrays  # until here
