@@ -1,6 +1,5 @@
 #include "engine/open.h"
 
-#include "base/interrupt.h"
 #include "delta/overlay.h"
 #include "engine/locate.h"
 #include "model/single_file.h"
@@ -48,8 +47,7 @@ Result<std::unique_ptr<Model>> open_remote_shards(const std::string &url, const 
 // A file; an index of shards; or, with a slash at its end, a folder that holds an index or a file by its usual name.
 Result<std::unique_ptr<Model>> open_remote(os::Env &env, std::string url, OpenOptions options) {
   const std::string path = os::path_of_url(url);
-  const Control control = control_of(options);
-  const InterruptScope waits([&] { return control.check(0, 0); });
+  const auto waits = interrupts_of(options);
   if (options.writable)
     return fail(Status::unsupported, in_quotes(path),
                 " is a URL, and what that names can only be read; save a copy to a file, and change that");
@@ -82,8 +80,7 @@ Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, 
 
 Result<std::unique_ptr<DataFile>> open_file(os::Env &env, const std::string &path, OpenOptions options) {
   if (!os::is_url(path)) return DataFile::open(env, path, std::move(options));
-  const Control control = control_of(options);
-  const InterruptScope waits([&] { return control.check(0, 0); });
+  const auto waits = interrupts_of(options);
   ST_TRY(const auto source, source_of(path));
   return DataFile::open_source(source, std::move(options));
 }

@@ -1,6 +1,5 @@
 #include "file/data_file.h"
 
-#include "base/interrupt.h"
 #include "journal/recover.h"
 
 namespace st::store {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/control.h"
+#include "base/interrupt.h"
 #include "file/deferred.h"
 #include "file/snapshot.h"
 #include "file/versions.h"
@@ -71,9 +72,10 @@ struct Account {
   std::atomic<uint64_t> interrupts = 0;
 };
 
-// The Control of an open.
-inline Control control_of(const OpenOptions &options) {
-  return Control(options.progress, options.account ? &options.account->interrupts : nullptr);
+// While an open waits for a server.
+inline auto interrupts_of(const OpenOptions &options) {
+  const Control control(options.progress, options.account ? &options.account->interrupts : nullptr);
+  return InterruptScope([control] { return control.check(0, 0); });
 }
 
 using HeldSnapshot = Versions<Snapshot>::Held;

@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 
-#include "base/interrupt.h"
 #include "file/data_file.h"
 
 namespace st::store {
@@ -37,8 +36,7 @@ class Member {
  private:
   Result<std::unique_ptr<DataFile>> open_anew(const OpenOptions &options) const {
     if (sources_) {
-      const Control control = control_of(options);
-      const InterruptScope waits([&] { return control.check(0, 0); });
+      const auto waits = interrupts_of(options);
       ST_TRY(const auto source, sources_(name_));
       return DataFile::open_source(source, options);
     }

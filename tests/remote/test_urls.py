@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -376,6 +377,23 @@ class Stopped(Exception):
     pass
 
 
+@contextmanager
+def stopper(stop):
+    """Meanwhile a thread does `stop`, and the signal that it may send to this process raises Stopped."""
+
+    def handler(*_):
+        raise Stopped
+
+    as_it_was = signal.signal(signal.SIGUSR1, handler)
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, as_it_was)
+
+
 @pytest.fixture(params=["signal", "interrupt"])
 def stops(request, faults):
     """A function that makes the call, and stops it when the server has got so many requests, and leaves the last half
@@ -389,18 +407,8 @@ def stops(request, faults):
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGUSR1) if request.param == "signal" else file.interrupt()
 
-        def handler(*_):
-            raise Stopped
-
-        as_it_was = signal.signal(signal.SIGUSR1, handler)
-        thread = threading.Thread(target=stop)
-        thread.start()
-        try:
-            with pytest.raises((Stopped, libst.Error)) as told:
-                call()
-        finally:
-            thread.join()
-            signal.signal(signal.SIGUSR1, as_it_was)
+        with stopper(stop), pytest.raises((Stopped, libst.Error)) as told:
+            call()
         if request.param == "signal":
             assert told.type is Stopped
         else:
@@ -472,23 +480,13 @@ def test_a_shard_that_does_not_come_can_be_waited_for_no_longer(late_shards, cal
         late_shards.asked.wait()
         os.kill(os.getpid(), signal.SIGUSR1)
 
-    def handler(*_):
-        raise Stopped
-
-    as_it_was = signal.signal(signal.SIGUSR1, handler)
-    thread = threading.Thread(target=stop)
-    thread.start()
-    try:
-        with libst.open(late_shards.url) as f:
-            with pytest.raises(Stopped):
-                calls[call](f)
-            assert not late_shards.go_on.is_set()
-            late_shards.go_on.set()
+    with libst.open(late_shards.url) as f:
+        with stopper(stop), pytest.raises(Stopped):
             calls[call](f)
-            assert f["b"].tolist() == [1] * 100
-    finally:
-        thread.join()
-        signal.signal(signal.SIGUSR1, as_it_was)
+        assert not late_shards.go_on.is_set()
+        late_shards.go_on.set()
+        calls[call](f)
+        assert f["b"].tolist() == [1] * 100
 
 
 @pytest.mark.parametrize("stops", ["signal"], indirect=True)

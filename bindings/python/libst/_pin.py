@@ -198,7 +198,7 @@ class Pin:
             every = list(self.names())
             if _abi.st_shard_count(self.handle) != 1:
                 return {name: self.torch(name) for name in every}
-            forms, sizes, places = all_forms(self.handle)
+            forms, sizes, places = all_forms(self)
             filled = next((i for i, nbytes in enumerate(sizes) if nbytes), None)
             if filled is not None:
                 tensor = _Tensor()
@@ -252,7 +252,7 @@ class Pin:
             if found is None:
                 self._asked += 1
                 if (self._asked == _SOME or self._names) and not self.forms and self._header_size:
-                    self.forms = dict(zip(self.names(), all_forms(self.handle)[0]))
+                    self.forms = dict(zip(self.names(), all_forms(self)[0]))
                     found = self.forms.get(name)
             if found is None:
                 tensor = describe(self.answer, raw)

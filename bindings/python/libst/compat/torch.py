@@ -58,7 +58,7 @@ def load(data: bytes) -> Tensors:
     check_type("bytes", data, bytes)
     content = memoryview(data)
     with translated("Error while deserializing"), open_memory(data) as file:
-        forms, sizes, places = all_forms(file._pin().handle)
+        forms, sizes, places = all_forms(file._pin())
         for dtype in {form[0] for form in forms}:
             check_dtype(NAMES[dtype], "torch")
         # Each in memory of its own, which goes with it.
