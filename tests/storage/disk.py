@@ -27,7 +27,7 @@ MS_RDONLY, MS_REMOUNT, MS_NOATIME, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 1024, 40
 _CLONE_NEWNS, _MNT_DETACH = 0x20000, 2
 _LOOP_CTL_GET_FREE, _LOOP_CONFIGURE, _AUTOCLEAR, _READ_ONLY, _DIRECT_IO = 0x4C82, 0x4C0A, 4, 1, 16
 _BLKFLSBUF = 0x1261
-_F_OFD_SETLK = 37
+_F_OFD_GETLK, _F_OFD_SETLK = 36, 37
 _SHUTDOWN, _NO_LOG_FLUSH = 0x8004587D, 2
 _FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS, IMMUTABLE = 0x80086601, 0x40086602, 0x10
 
@@ -166,6 +166,16 @@ def sync_filesystem(directory):
 def lock_range(file, offset, length):
     """An exclusive lock of this open description, as libst takes them."""
     fcntl.fcntl(file, _F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, offset, length, 0))
+
+
+def is_locked(path):
+    """Has anybody a lock on this file? A file that is gone has none."""
+    try:
+        with open(path, "rb+") as file:
+            asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            return struct.unpack("hhqqi4x", fcntl.fcntl(file, _F_OFD_GETLK, asked))[0] != fcntl.F_UNLCK
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -104,6 +104,12 @@ def test_neighbours_in_one_page_wait_for_each_other(two):
         other.update("t0", model.new(0, 1))
 
 
+def _is_heard_of(there, dead_journals):
+    """Has the server let go what the dead had locked? It may hear of a death after us. Until it does, their journals
+    are those of a live writer, and are left alone."""
+    return not any(disk.is_locked(model.folder_of(there) / name) for name in dead_journals)
+
+
 def test_recovery_by_another_host(two, programs, tell):
     """A writer dies at each of its calls; then a handle that was open elsewhere goes on, and finds all or nothing."""
     here, there = two
@@ -114,14 +120,16 @@ def test_recovery_by_another_host(two, programs, tell):
             crash = {"CRASH_AT": str(n), "CRASH_DO": "exit"}
             code, said = programs.write(here, crash, tensors="0,1,2", first=n, count=1, seed=3)
             assert code in (0, EXIT_CRASHED), (code, said)
+            left = model.journals(there) or []
+            disk.wait_until(lambda left=left: _is_heard_of(there, left), "the server to hear of a death")
             other.update("t5", model.new(5, n))
             other.refresh()
             state[5] = n
-            history = model.History.of(said)
-            allowed = history.allowed(tuple(state))
+            allowed = model.History.of(said).allowed(tuple(state))
             seen = [other.read(f"t{t}") for t in range(len(model.SMALL))]
             now = [v for v in allowed if all(seen[t] == model.new(t, v[t]) for t in range(len(model.SMALL)))]
-            assert now, (n, said)
+            versions = [model.version_of(t, seen[t]) for t in range(len(model.SMALL))]
+            assert now, f"call {n}: the writer ended with {code} and said {said!r}; {state} before, {versions} now"
             state = list(now[0])
         if code == 0:
             break
