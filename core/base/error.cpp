@@ -1,6 +1,5 @@
 #include "base/error.h"
 
-#include <cerrno>
 #include <cstring>
 
 namespace st {
@@ -20,27 +19,6 @@ std::string in_quotes(std::string_view name) {
   }
   out += name.size() > longest ? "...'" : "'";
   return out;
-}
-
-Status status_of_errno(int err) {
-  switch (err) {
-    case ENOENT:
-    case ENOTDIR: return Status::no_file;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-    case ETXTBSY: return Status::permission;
-    case ENOSPC:
-    case EDQUOT: return Status::no_space;
-    case ENOMEM: return Status::nomem;
-    case EISDIR:
-    case ENXIO: return Status::not_regular;
-    case ESTALE: return Status::file_changed;
-    case ECANCELED: return Status::cancelled;
-    case EOPNOTSUPP: return Status::unsupported;
-    case EBADMSG: return Status::checksum;  // of Linux's filesystems too
-    default: return Status::io;
-  }
 }
 
 namespace {

@@ -91,9 +91,7 @@ Failure fail(Status status, const Parts &...parts) {
   return Failure(error(status, parts...));
 }
 
-// The status that an errno means, and the failure of one system call:
-// "cannot WHAT 'PATH': No such file or directory".
-Status status_of_errno(int err);
+// The failure of one system call: "cannot WHAT 'PATH': No such file or directory".
 Error os_error(int err, std::string_view what, std::string_view path);
 
 }  // namespace st

@@ -58,7 +58,7 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
   const uint64_t begun = got - length_bytes;
   std::memmove(buffer.get(), buffer.get() + length_bytes, begun);
   // A header that short has too few names for colliding ones to cost anything.
-  const uint64_t seed = n <= begun ? 0 : os::random_number(file.env());
+  const uint64_t seed = n <= begun ? 0 : os::hash_seed(file.env());
   ST_TRY(auto &&scanned, scan(file, buffer, begun, first, n, file_size, seed));
   if (scanned) return std::move(*scanned);
 
@@ -208,7 +208,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::b
   const HugeBuffer json(n + header_padding);
   std::memcpy(json.get(), chars + length_bytes, n);
   std::memset(json.get() + n, 0, header_padding);
-  ST_TRY(auto &&header, parse_header(json.get(), n, size, os::random_number(env)));
+  ST_TRY(auto &&header, parse_header(json.get(), n, size, os::hash_seed(env)));
   auto snapshot = std::make_unique<Snapshot>();
   snapshot->header = std::move(header);
   snapshot->filesystem = {os::Storage::memory, "memory"};

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/round.h"
 #include "newfile/build.h"
+#include "newfile/data_offset.h"
 #include "newfile/stream.h"
 #include "newfile/units.h"
 

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
 #include "format/dtype.h"
 
 namespace st::write {
@@ -51,9 +50,5 @@ void align(std::vector<Tensor> *tensors, Form form = {}) {
     return element_bytes(form(a).dtype) > element_bytes(form(b).dtype);
   });
 }
-
-// At a multiple of `alignment`, behind so many spare bytes in the header: statuses
-// invalid_argument, header_too_large.
-Result<void> check_data_begin(uint64_t alignment, uint64_t reserve);
 
 }  // namespace st::write

@@ -1,6 +1,5 @@
 // The plan of a publish: the header of the new file, and for every byte after
-// it where that comes from. Chooses where data begins so that as much as can be
-// of the old file's blocks is shared. Pure: no I/O.
+// it where that comes from. Pure: no I/O.
 #pragma once
 
 #include <span>

@@ -34,6 +34,11 @@ inline uint64_t random_number(Env &env) {
   return hash64(seen.data(), sizeof seen);
 }
 
+// The seed of a table that is looked up by hash: whoever wrote the names must not know which ones collide.
+inline uint64_t hash_seed(Env &env) {
+  return random_number(env);
+}
+
 // Sixteen hexadecimal digits: names of files that live for a while beside a data file.
 inline std::string random_name(Env &env) {
   constexpr char hex[] = "0123456789abcdef";

@@ -37,7 +37,7 @@ Result<ReadIndex> Shards::read_index(const os::File &file) {
   const HugeBuffer bytes(size + header_padding);
   ST_TRY(file.read(bytes.get(), size, 0));
   std::memset(bytes.get() + size, 0, header_padding);
-  auto index = ShardIndex::parse(bytes.get(), size, os::random_number(file.env()));
+  auto index = ShardIndex::parse(bytes.get(), size, os::hash_seed(file.env()));
   if (!index) {
     index.error().message += text(" (", in_quotes(file.path()), ")");
     return Failure(std::move(index.error()));

@@ -93,6 +93,7 @@ DEFERRED = "core/file/deferred.cpp"
 PATCH_COMMIT = "core/file/patch_commit.cpp"
 REWRITE = "core/file/rewrite_commit.cpp"
 PLAN = "core/newfile/publish_plan.cpp"
+DATA_OFFSET = "core/newfile/data_offset.cpp"
 TRANSFER = "core/newfile/transfer.cpp"
 REPLACE_FILE = "core/file/replace_file.cpp"
 DELTA_PATCH = "core/delta/delta_patch.cpp"
@@ -501,7 +502,7 @@ MUTANTS = [
     Mutant("a publish forgets what was staged for a patch", STAGING, "    changes.push_back(std::move(change));\n  }", "  }"),
     Mutant("a publish copies before its payloads are in the journal", REWRITE, "  if (staged.journal.journal)\n    ST_TRY(staged.journal.journal->flush());\n", ""),
     Mutant("a file whose name was not synced is called durable", REWRITE, "  if (placed) return {};\n  staged.file.poison();", "  return {};"),
-    Mutant("data begins where nothing can be shared", PLAN, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
+    Mutant("data begins where nothing can be shared", DATA_OFFSET, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
     Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
     Mutant("a save does not lock what it replaces", REPLACE_FILE, "  auto look = lock_settled(target, wait, steps, &old.locked);", "  Result<Look> look = fail(Status::lock_unsupported, \"\");"),
