@@ -1,35 +1,38 @@
 // Statuses and the thread's last error.
 #include "boundary.h"
+#include "of_thread.h"
 
 namespace st::capi {
 namespace {
 
 struct LastError {
-  Error error;
+  Error error = {Status::ok, {}};
   const char *static_message = nullptr;  // instead of error.message, where memory ran out
 };
 
-thread_local LastError last = {{Status::ok, {}}, nullptr};
+LastError &last() noexcept {
+  return of_thread<LastError>();
+}
 
 #define ST_STATUS(in_c, in_core) static_assert(static_cast<int32_t>(Status::in_core) == (in_c));
 #include "status_list.h"
 #undef ST_STATUS
 
 const char *message() {
-  return last.static_message ? last.static_message : last.error.message.c_str();
+  return last().static_message ? last().static_message : last().error.message.c_str();
 }
 
 }  // namespace
 
 st_status set_last_error(Error &&e) noexcept {
-  last.error = std::move(e);
-  last.static_message = nullptr;
-  return static_cast<st_status>(last.error.status);
+  last().error = std::move(e);
+  last().static_message = nullptr;
+  return static_cast<st_status>(last().error.status);
 }
 
 st_status set_last_error(Status status, const char *static_message) noexcept {
-  last.error = Error{status, {}};
-  last.static_message = static_message;
+  last().error = Error{status, {}};
+  last().static_message = static_message;
   return static_cast<st_status>(status);
 }
 
@@ -55,7 +58,7 @@ const char *st_last_error(void) {
 st_status st_last_error_info(st_error_info *out) {
   // Not through boundary(): asking after an error must not replace it.
   if (!out || out->struct_size < sizeof(uint32_t)) return ST_E_INVALID_ARGUMENT;
-  const st::Error &e = last.error;
+  const st::Error &e = last().error;
   st_error_info info{};
   info.status = static_cast<st_status>(e.status);
   info.os_errno = e.os_errno;

@@ -1,6 +1,7 @@
 // What was chosen, and what it costs.
 #include "boundary.h"
 #include "engine/build_info.h"
+#include "of_thread.h"
 
 using namespace st;
 using namespace st::capi;
@@ -13,10 +14,14 @@ static_assert(static_cast<uint32_t>(read::MapMode::shared) == ST_MAP_SHARED &&
               static_cast<uint32_t>(read::MapMode::none) == ST_MAP_NONE &&
               static_cast<uint32_t>(read::MapMode::copy_on_write) == ST_MAP_COPY_ON_WRITE);
 
+struct BuildInfo {
+  std::string text;
+};
+
 }  // namespace
 
 const char *st_build_info(void) {
-  thread_local std::string told;
+  std::string &told = of_thread<BuildInfo>().text;
   try {
     told = store::build_info(os::Env::posix(), st_version());
     return told.c_str();

@@ -227,8 +227,9 @@ class PosixEnv final : public Env {
 }  // namespace
 
 Env &Env::posix() {
-  static PosixEnv env;
-  return env;
+  alignas(PosixEnv) static std::byte place[sizeof(PosixEnv)];
+  static PosixEnv *const env = new (place) PosixEnv;  // for ever, as handles may be used while the process ends
+  return *env;
 }
 
 }  // namespace st::os

@@ -1,0 +1,28 @@
+// A value of each thread, for as long as the thread runs. Destructors of other thread_locals, of pthread keys and of
+// statics, and exit handlers, may call libst when a thread_local of its own has ended.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace st::capi {
+
+template <class T>
+T &of_thread() {
+  alignas(T) constinit static thread_local std::byte place[sizeof(T)] = {};
+  constinit static thread_local T *value = nullptr;
+  // Frees what the value holds. What it is given later, in the last moments of a thread, nobody frees.
+  struct AtItsEnd {
+    ~AtItsEnd() {
+      std::destroy_at(value);
+      std::construct_at(value);
+    }
+  };
+  if (!value) {
+    value = std::construct_at(reinterpret_cast<T *>(place));
+    static const thread_local AtItsEnd at_its_end;
+  }
+  return *value;
+}
+
+}  // namespace st::capi
