@@ -59,7 +59,7 @@ says_when_it_is_missing() {
 }
 
 under_asan() {
-  ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$BUILD/cargo-asan \
+  ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:allocator_may_return_null=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$BUILD/cargo-asan \
     cargo +nightly test --locked --offline --quiet -p libst --all-features --tests --no-fail-fast \
     --target x86_64-unknown-linux-gnu -- --skip list_read_and_update_run  # examples are not built here
 }

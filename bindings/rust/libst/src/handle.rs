@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::callback::{self, Shared};
 use crate::error::check;
 use crate::owned::OwnedViews;
-use crate::{sys, Dtype, Result, Status, TensorView};
+use crate::{sys, Dtype, Error, Result, Status, TensorView};
 
 pub(crate) struct Handle {
     raw: NonNull<sys::st_file>,
@@ -153,12 +153,8 @@ impl Handle {
 
     /// Copy a tensor that takes `nbytes`. For a pin.
     pub(crate) fn read(&self, name: &str, nbytes: usize) -> Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(nbytes); // to clear it first would be a tenth of the call
-                                                    // SAFETY: room for so many bytes.
-        unsafe { self.read_to(name, bytes.as_mut_ptr(), nbytes)? };
-        // SAFETY: st_read has filled them: the tensor takes no fewer.
-        unsafe { bytes.set_len(nbytes) };
-        Ok(bytes)
+        // SAFETY: room for so many bytes, and st_read fills them: the tensor takes no fewer.
+        unsafe { filled(nbytes, |dst| self.read_to(name, dst, nbytes)) }
     }
 
     /// # Safety
@@ -292,6 +288,22 @@ impl Handle {
         // SAFETY: as above.
         TensorView::of_parts(Dtype::from_code(tensor.dtype), unsafe { shape_of(tensor) }, data)
     }
+}
+
+/// As many bytes as `fill` puts into memory that was not cleared, which would take a tenth of a read. A file may say that
+/// it is larger than all memory, so that there is none for it is no reason to abort.
+///
+/// # Safety
+/// Where `fill` succeeds, it has filled `nbytes` bytes from the pointer on.
+pub(crate) unsafe fn filled(nbytes: usize, fill: impl FnOnce(*mut u8) -> Result<()>) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if bytes.try_reserve_exact(nbytes).is_err() {
+        return Err(Error::new(Status::NoMemory, format!("there is no memory for {nbytes} bytes")));
+    }
+    fill(bytes.as_mut_ptr())?;
+    // SAFETY: the caller's promise.
+    unsafe { bytes.set_len(nbytes) };
+    Ok(bytes)
 }
 
 pub(crate) const EMPTY: sys::st_tensor = sys::st_tensor {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::ptr::null_mut;
 
+use crate::handle::filled;
 use crate::{sys, Dtype, ReadRequest, Result, Tensor};
 
 /// One dimension's part of a slice: Rust's ranges of `i64`, where a negative end counts from the back, with a step.
@@ -166,9 +167,8 @@ impl Slice {
     /// # Errors
     /// As [`File::read`](crate::File::read).
     pub fn read(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.nbytes];
-        self.read_into(&mut bytes)?;
-        Ok(bytes)
+        // SAFETY: room for so many bytes, and st_read_slice fills them: the slice takes no fewer.
+        unsafe { filled(self.nbytes, |dst| self.read_to(dst, self.nbytes)) }
     }
 
     /// To be read to the start of `dst` with others; see [`File::read_many`](crate::File::read_many).
@@ -181,10 +181,17 @@ impl Slice {
     /// # Errors
     /// As [`File::read_into`](crate::File::read_into).
     pub fn read_into(&self, dst: &mut [u8]) -> Result<()> {
-        let (name, c, dst_size) = (self.of.name(), &self.ranges.c, dst.len());
-        // SAFETY: a name, ranges and a buffer with their lengths, and no place for a description.
+        // SAFETY: a buffer with its length.
+        unsafe { self.read_to(dst.as_mut_ptr(), dst.len()) }
+    }
+
+    /// # Safety
+    /// Room for `dst_size` bytes at `dst`.
+    unsafe fn read_to(&self, dst: *mut u8, dst_size: usize) -> Result<()> {
+        let (name, c) = (self.of.name(), &self.ranges.c);
+        // SAFETY: a name and ranges with their lengths, the caller's promise, and no place for a description.
         self.of.pin().call(|raw| unsafe {
-            let (name_bytes, dst) = (name.as_ptr().cast(), dst.as_mut_ptr().cast());
+            let (name_bytes, dst) = (name.as_ptr().cast(), dst.cast());
             sys::st_read_slice(raw, name_bytes, name.len(), c.as_ptr(), c.len(), dst, dst_size, null_mut())
         })
     }

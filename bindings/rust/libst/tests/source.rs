@@ -160,3 +160,38 @@ fn what_cannot_be_opened_is_an_error() {
     let file = File::open_source(source()).unwrap();
     assert_eq!(file.begin().unwrap_err().status(), Status::ReadOnly);
 }
+
+/// A header, and behind it as many zeros as it says.
+struct Vast {
+    head: Vec<u8>,
+    tensor: u64,
+}
+
+impl Source for Vast {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.head.len() as u64 + self.tensor)
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if let Some(head) = self.head.get(offset as usize..) {
+            let n = head.len().min(buffer.len());
+            buffer[..n].copy_from_slice(&head[..n]);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_tensor_that_is_larger_than_memory_is_an_error() {
+    let tensor = 1 << 60;
+    let header = format!(r#"{{"t":{{"dtype":"U8","shape":[{tensor}],"data_offsets":[0,{tensor}]}}}}"#);
+    let head = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+    let file = File::open_source(Vast { head, tensor }).unwrap();
+    assert_eq!(file.read("t").unwrap_err().status(), Status::NoMemory);
+    let part = file.slice("t", &s![1..]).unwrap();
+    let error = part.read().unwrap_err();
+    assert_eq!(
+        (error.status(), error.message()),
+        (Status::NoMemory, "there is no memory for 1152921504606846975 bytes")
+    );
+    assert_eq!(file.slice("t", &s![-3..]).unwrap().read().unwrap(), [0; 3]);
+}
