@@ -42,6 +42,15 @@ R answer(R r) {
   return r < 0 ? static_cast<R>(-errno) : r;
 }
 
+// No number of a standard stream. Where the program has closed one the next file gets its number, and what the program
+// prints would go into a model.
+int above_standard(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int above = answer(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  ::close(fd);
+  return above;
+}
+
 struct timespec time_of(const struct statx_timestamp &t) {
   struct timespec out = {};
   out.tv_sec = static_cast<time_t>(t.tv_sec);
@@ -53,13 +62,13 @@ class PosixEnv final : public Env {
  public:
   int openat(int dir, const char *path, int flags, mode_t mode) override {
     if ((flags & O_CREAT) && !is_entry(dir, path)) return -EINVAL;
-    return answer(::openat(dir, path, flags | O_CLOEXEC, mode));
+    return above_standard(answer(::openat(dir, path, flags | O_CLOEXEC, mode)));
   }
   int openat_without_links(int dir, const char *path, int flags) override {
     struct open_how how = {};
     how.flags = static_cast<uint64_t>(flags) | O_CLOEXEC;
     how.resolve = RESOLVE_NO_SYMLINKS;
-    return static_cast<int>(answer(::syscall(SYS_openat2, dir, path, &how, sizeof how)));
+    return above_standard(static_cast<int>(answer(::syscall(SYS_openat2, dir, path, &how, sizeof how))));
   }
   int close(int fd) override {
     forks_.forget(fd);

@@ -211,6 +211,25 @@ TEST_F(FileTest, DescriptorsCloseOnExecAndOnce) {
   EXPECT_EQ(calls_of(Call::close), 2u);
 }
 
+#ifdef __linux__
+TEST_F(FileTest, NoneTakesTheNumberOfAStandardStream) {
+  put_bytes(path, "abc");
+  const auto program = [&] {
+    for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(stream);
+    const File file = open();
+    std::string folder = dir / "";
+    const int linkless = env.openat_without_links(AT_FDCWD, folder.c_str(), O_PATH | O_DIRECTORY);
+    const bool closes =
+        (::fcntl(file.fd(), F_GETFD) & FD_CLOEXEC) && (linkless < 0 || ::fcntl(linkless, F_GETFD) & FD_CLOEXEC);
+    const bool above = file.fd() > STDERR_FILENO && (linkless < 0 || linkless > STDERR_FILENO);
+    const ssize_t printed = ::write(STDERR_FILENO, "oh", 2);
+    ::_exit(closes && above && printed < 0 && ::fcntl(STDIN_FILENO, F_GETFD) < 0 ? 0 : 1);
+  };
+  EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
+  EXPECT_EQ(bytes_of(path), "abc");
+}
+#endif
+
 TEST_F(FileTest, AReplacedFileIsNoticed) {
   put_bytes(path, "abc");
   File file = open();
