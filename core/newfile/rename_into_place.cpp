@@ -48,11 +48,13 @@ tl::expected<void, SwapFailure> TemporaryFile::rename_into_place(const Control &
   using Failed = tl::unexpected<SwapFailure>;
   if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});
   if (auto led = target_.check_led_to(); !led) return Failed({std::move(led.error()), false});
+  auto folder = target_.folder()->to_sync();
+  if (!folder) return Failed({std::move(folder.error()), false});
   if (may)
     if (auto asked = may(); !asked) return Failed({std::move(asked.error()), false});
   if (auto renamed = rename(); !renamed) return Failed({std::move(renamed.error()), false});
   try {
-    if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});
+    if (auto synced = folder->sync(); !synced) return Failed({std::move(synced.error()), true});
   } catch (const std::bad_alloc &) {
     return Failed({Error{Status::nomem, {}}, true});  // its sentence would take memory
   }

@@ -53,9 +53,13 @@ Result<std::vector<std::string>> Directory::list() const {
   return names;
 }
 
+Result<File> Directory::to_sync() const {
+  return File::open(env(), fd(), ".", O_RDONLY | O_DIRECTORY, 0, path());
+}
+
 Result<void> Directory::sync() const {
-  ST_TRY(auto readable, File::open(env(), fd(), ".", O_RDONLY | O_DIRECTORY, 0, path()));
-  return readable.sync();
+  ST_TRY(auto folder, to_sync());
+  return folder.sync();
 }
 
 // No mutex: a thread that a fork left behind may hold it.

@@ -31,9 +31,11 @@ class Directory {
   bool is(const Directory &other) const;
   Result<struct stat> identity() const { return file_.stat(); }
 
-  // Both need the right to read it.
+  // These need the right to read it.
   Result<std::vector<std::string>> list() const;
   Result<void> sync() const;
+  // For a sync that is sure to have its descriptor when its time comes.
+  Result<File> to_sync() const;
 
  private:
   friend class Location;

@@ -461,7 +461,7 @@ MUTANTS = [
     # new files
     Mutant("a temporary that was made again is not locked", TEMPORARY_FILE, "    lock_.release();  // or it would end the next one's, which is of file_ too\n", ""),
     Mutant("a new file is not synced before it is renamed", RENAME_INTO_PLACE, "  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});\n", "  static_cast<void>(control);\n"),
-    Mutant("a rename is not synced", RENAME_INTO_PLACE, "if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
+    Mutant("a rename is not synced", RENAME_INTO_PLACE, "if (auto synced = folder->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
     # new names
     Mutant("new names: a new shard is not synced", PARTICIPANT, "  return first_->replacement->file().sync();", "  return {};"),
     Mutant("new names: they are not durable before the index", NEW_NAMES, "name_after(name_of(*part))));\n  return sync_folder();", "name_after(name_of(*part))));\n  return {};"),

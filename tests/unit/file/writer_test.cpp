@@ -580,6 +580,18 @@ TEST_F(Inherits, ANameThatIsTakenIsTriedAgainAndThenTold) {
   EXPECT_FALSE(TemporaryFile::create(at, 0600));
 }
 
+TEST_F(Inherits, WhereADescriptorIsMissingTheOldFileStays) {
+  ASSERT_TRUE(is_ok(replace(faulty)));
+  const auto opens = std::count(faulty.calls.begin(), faulty.calls.end(), Call::openat);
+  for (ptrdiff_t n = 0; n < opens; ++n) {
+    put_bytes(path, "old");
+    ptrdiff_t opened = 0;
+    faulty.before = [&](Call call) { return call == Call::openat && opened++ == n ? -EMFILE : 0; };
+    const auto done = replace(faulty);
+    EXPECT_TRUE(done || same_bytes(bytes_of(path), "old")) << n << ": " << done.error().message;
+  }
+}
+
 TEST_F(Inherits, AFileThatAnotherProgramKeepsStaysAndItIsSaid) {
   faulty.before = [](Call call) { return call == Call::renameat ? -ETXTBSY : 0; };
   const auto done = replace(faulty);
