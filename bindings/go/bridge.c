@@ -1,5 +1,6 @@
 #include "bridge.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "_cgo_export.h"
@@ -103,4 +104,10 @@ st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *
   st_close(*pin);
   *pin = NULL;
   return status;
+}
+
+bool stgo_has_memory(size_t n) {
+  void *volatile all = malloc(n); /* or the compiler leaves both calls out */
+  free(all);
+  return all != NULL;
 }

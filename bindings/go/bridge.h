@@ -4,6 +4,10 @@
 #define LIBST_GO_BRIDGE_H
 
 #include <st/st.h>
+#include <stdbool.h>
+
+/* Whether so much memory can be had. */
+bool stgo_has_memory(size_t n);
 
 /* The call that this thread makes. In Go's memory; without pointers. */
 typedef struct stgo_call {

@@ -12,6 +12,7 @@ package st
 import "C"
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -269,9 +270,12 @@ func rangesOf(ranges []Range) (*C.st_range, C.size_t) {
 	return (*C.st_range)(unsafe.Pointer(unsafe.SliceData(ranges))), C.size_t(len(ranges))
 }
 
+// A file may say any size, and Go ends the process where memory runs out. So C is asked for what is large first.
+const large = 1 << 30
+
 func buffer(op string, size uint64) ([]byte, error) {
-	if size > math.MaxInt {
-		return nil, &Error{Op: op, Status: ErrNoMem, Message: "the tensor is larger than memory can be", Offset: -1}
+	if size > math.MaxInt || size >= large && !bool(C.stgo_has_memory(C.size_t(size))) {
+		return nil, &Error{Op: op, Status: ErrNoMem, Message: fmt.Sprintf("there is no memory for %d bytes", size), Offset: -1}
 	}
 	return uncleared(int(size)), nil
 }

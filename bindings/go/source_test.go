@@ -3,7 +3,9 @@ package st_test
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -204,5 +206,36 @@ func TestSourcesThatCannotBeOpened(t *testing.T) {
 		if f, err := st.OpenSource(c.source, c.opts); f != nil || !errors.Is(err, c.want) && c.want != st.ErrHeaderTooLarge || err == nil {
 			t.Errorf("%+v: %v", c.source.Size, err)
 		}
+	}
+}
+
+// A header, and behind it as many zeros as it says.
+type vast string
+
+func (v vast) ReadAt(p []byte, at int64) (int, error) {
+	clear(p)
+	if at < int64(len(v)) {
+		copy(p, v[at:])
+	}
+	return len(p), nil
+}
+
+func TestATensorThatIsLargerThanMemoryIsAnError(t *testing.T) {
+	const size = 1 << 60
+	header := fmt.Sprintf(`{"t":{"dtype":"U8","shape":[%d],"data_offsets":[0,%[1]d]}}`, size)
+	head := vast(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + vast(header)
+	f, err := st.OpenSource(st.Source{Reader: head, Size: int64(len(head)) + size}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Get("t"); !errors.Is(err, st.ErrNoMem) {
+		t.Error(err)
+	}
+	if _, err := f.Slice("t", st.From(1)); !errors.Is(err, st.ErrNoMem) || !strings.Contains(err.Error(), "1152921504606846975 bytes") {
+		t.Error(err)
+	}
+	if part, err := f.Slice("t", st.From(-3)); err != nil || !bytes.Equal(part.Data, make([]byte, 3)) {
+		t.Error(part, err)
 	}
 }
