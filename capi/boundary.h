@@ -77,28 +77,36 @@ concept Sized = std::is_trivially_copyable_v<T> && requires(T t) {
   t.struct_size;
 };
 
+// No version of any struct is larger. A struct that was not set up has any size, and would be read or zeroed far behind
+// its end.
+constexpr uint32_t largest_struct = 4096;
+
+constexpr bool is_struct_size(uint32_t size) {
+  return size >= sizeof(uint32_t) && size <= largest_struct;
+}
+
 // The caller's options; zero is the default of each. A caller from an older header
 // gives fewer, one from a newer header may give more if they are zero.
 template <Sized T>
 Result<T> read_options(const T *given) {
   T options{};
   if (!given) return options;
-  const size_t size = given->struct_size;
-  if (size < sizeof(uint32_t))
+  const uint32_t size = given->struct_size;
+  if (!is_struct_size(size))
     return fail(Status::invalid_argument, "an option struct's struct_size is ", size,
                 "; set it to the size of the struct");
   const auto *bytes = reinterpret_cast<const unsigned char *>(given);
   if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char b) { return b != 0; }))
     return fail(Status::unsupported, "an option was set that libst ", st_version(),
                 " does not know; use a newer library");
-  std::memcpy(&options, given, std::min(size, sizeof(T)));
+  std::memcpy(&options, given, std::min<size_t>(size, sizeof(T)));
   return options;
 }
 
-// Refuses a struct that has no size, before the work whose result it is for.
+// Refuses a struct that has no size of one, before the work whose result it is for.
 template <Sized T>
 Result<void> check_result(const T *out) {
-  if (out->struct_size < sizeof(uint32_t))
+  if (!is_struct_size(out->struct_size))
     return fail(Status::invalid_argument, "a result struct's struct_size is ", out->struct_size,
                 "; set it to the size of the struct");
   return {};

@@ -57,7 +57,7 @@ const char *st_last_error(void) {
 
 st_status st_last_error_info(st_error_info *out) {
   // Not through boundary(): asking after an error must not replace it.
-  if (!out || out->struct_size < sizeof(uint32_t)) return ST_E_INVALID_ARGUMENT;
+  if (!out || !is_struct_size(out->struct_size)) return ST_E_INVALID_ARGUMENT;
   const st::Error &e = last().error;
   st_error_info info{};
   info.status = static_cast<st_status>(e.status);

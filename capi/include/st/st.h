@@ -23,7 +23,7 @@
  *            thread: what, where, what to do. Output parameters are untouched.
  *            Any function may return ST_E_NOMEM, ST_E_INTERNAL, or
  *            ST_E_INVALID_ARGUMENT: NULL where it is not allowed, a struct_size
- *            of zero.
+ *            of zero or of more than 4096.
  *  Names     A name of a tensor, and a key of the metadata, is UTF-8 that may
  *            hold NUL. It is given as pointer and length. The length ST_NTS
  *            says that the name ends before its first NUL. Names that libst

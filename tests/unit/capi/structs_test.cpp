@@ -254,6 +254,24 @@ TEST_F(CapiOptions, OfAnOlderCallerAreReadAsFarAsTheyGo) {
   st_close(file);
 }
 
+// Of a struct that nobody set up. Nothing behind it is looked at, and nothing written.
+TEST_F(CapiOptions, OfASizeThatNoStructHasAreRefused) {
+  st_file *const file = open(), *none = nullptr;
+  st_txn *transaction = nullptr;
+  for (uint32_t size : {4097u, 0x7F000000u, UINT32_MAX}) {
+    const auto set_up = [size](auto given) {
+      given->struct_size = size;
+      return given;
+    };
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), set_up(std::make_unique<st_open_options>()).get(), &none));
+    EXPECT_ST(ST_E_INVALID_ARGUMENT,
+              st_txn_begin(file, set_up(std::make_unique<st_txn_options>()).get(), &transaction));
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_file_stats(file, set_up(std::make_unique<st_stats>()).get()));
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_last_error_info(set_up(std::make_unique<st_error_info>()).get()));
+  }
+  st_close(file);
+}
+
 TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   st_file *file = nullptr;
   auto options = sized<st_open_options>();
