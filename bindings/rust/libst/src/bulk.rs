@@ -162,7 +162,7 @@ fn read_requests(
         };
         states[state].1.push(request.c());
     }
-    bulk(0, progress, |options| {
+    bulk(of, 0, progress, |options| {
         // SAFETY: names, ranges and buffers with their lengths, which the requests borrow; the buffers are distinct, as
         // they are borrowed mutably.
         let read = |(pin, c): &(Arc<Handle>, Vec<sys::st_read_request>)| unsafe {
@@ -176,18 +176,19 @@ fn prefetch(pin: &Handle, names: Option<&[&str]>, progress: Option<CallProgressF
     let indices = indices(pin, names)?;
     let (data, n) = pointer(&indices);
     // SAFETY: indices with their number, or NULL and 0; set-up options.
-    bulk(0, progress, |options| unsafe { sys::st_prefetch(pin.raw(), data, n, options) })
+    bulk(pin, 0, progress, |options| unsafe { sys::st_prefetch(pin.raw(), data, n, options) })
 }
 
 /// A call with set-up options, whose closure lives during it. Without one C tells the handle's.
 fn bulk(
+    of: &Handle,
     flags: u32,
     mut progress: Option<CallProgressFn<'_>>,
     run: impl FnOnce(&sys::st_bulk_options) -> sys::st_status,
 ) -> Result<()> {
     let mut c = sys::st_bulk_options { flags, ..Default::default() };
     (c.progress, c.progress_user) = callback::of_call(&mut progress);
-    callback::call(|| check(run(&c)))
+    of.told(callback::call(|| check(run(&c))))
 }
 
 /// Indices of a pin.
@@ -247,7 +248,7 @@ impl<'a> LoadOptions<'a> {
         let indices = indices(pin, names)?;
         let (data, n) = pointer(&indices);
         // SAFETY: indices with their number, or NULL and 0; set-up options.
-        bulk(self.flags, self.progress, |options| unsafe { sys::st_load(pin.raw(), data, n, options) })
+        bulk(pin, self.flags, self.progress, |options| unsafe { sys::st_load(pin.raw(), data, n, options) })
     }
 }
 

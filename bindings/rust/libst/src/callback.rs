@@ -4,14 +4,16 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_void};
+use std::io;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr::{null_mut, NonNull};
+use std::sync::{Mutex, PoisonError};
 
 use crate::check::Report;
 use crate::error::text;
-use crate::{sys, Source};
+use crate::{sys, Error, Source};
 
 /// How far long work has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,12 +125,26 @@ pub(crate) struct Shared {
     pub(crate) progress: Option<SharedProgress>,
     pub(crate) log: Option<SharedLog>,
     pub(crate) source: Option<Box<dyn Source>>,
+    /// What the source last answered, until a call that failed takes it.
+    pub(crate) failure: Mutex<Option<io::Error>>,
 }
 
 impl Shared {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.progress.is_none() && self.log.is_none() && self.source.is_none()
+    }
+
+    /// An error of a call, with what the source answered if that is why.
+    #[cold]
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        if error.os_errno().is_none() {
+            return error;
+        }
+        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(cause) => error.caused_by(cause),
+            None => error,
+        }
     }
 
     pub(crate) fn user(&self) -> *mut c_void {

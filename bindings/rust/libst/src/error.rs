@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// It prints as the sentence: what failed, where, what to do; with `{:?}`, as a `main` that answers it does, by its status
 /// too, and with `{:#?}` in parts. Where the operating system failed a call its error is
-/// the [`source`](std::error::Error::source).
+/// the [`source`](std::error::Error::source); where a [`Source`](crate::Source) did, what that answered.
 ///
 /// ```
 /// # use libst::{File, Status};
@@ -27,6 +27,7 @@ pub struct Error(Box<Parts>);
 struct Parts {
     status: Status,
     message: String,
+    os_errno: Option<i32>,
     source: Option<io::Error>,
     tensor: Option<String>,
     offset: Option<u64>,
@@ -39,6 +40,7 @@ impl Error {
         Error(Box::new(Parts {
             status,
             message: message.into(),
+            os_errno: None,
             source: None,
             tensor: None,
             offset: None,
@@ -52,6 +54,12 @@ impl Error {
         self
     }
 
+    pub(crate) fn caused_by(mut self, cause: io::Error) -> Error {
+        self.0.os_errno = self.0.os_errno.or(cause.raw_os_error());
+        self.0.source = Some(cause);
+        self
+    }
+
     /// The last failure of this thread, whose status was `code`.
     #[cold]
     fn last(code: sys::st_status) -> Error {
@@ -62,6 +70,7 @@ impl Error {
             Error(Box::new(Parts {
                 status: Status::from_code(code),
                 message: text(info.message),
+                os_errno: (info.os_errno != 0).then_some(info.os_errno),
                 source: (info.os_errno != 0).then(|| io::Error::from_raw_os_error(info.os_errno)),
                 tensor: (!info.tensor.is_null()).then(|| {
                     let bytes = std::slice::from_raw_parts(info.tensor.cast::<u8>(), info.tensor_len);
@@ -86,7 +95,7 @@ impl Error {
 
     /// `errno` of the system call that failed, if one did.
     pub fn os_errno(&self) -> Option<i32> {
-        self.0.source.as_ref().and_then(io::Error::raw_os_error)
+        self.0.os_errno
     }
 
     /// The name of the tensor that the failure is about.

@@ -64,7 +64,7 @@ impl Handle {
     ) -> Result<Handle> {
         callback::call(|| {
             let mut raw = null_mut();
-            check(open(&mut raw))?;
+            check(open(&mut raw)).map_err(|error| callbacks.explain(error))?;
             let raw = NonNull::new(raw).expect("libst put out a handle");
             let calls_back = !callbacks.is_empty();
             Ok(Handle { raw, callbacks, calls_back, origin, owned_views })
@@ -102,7 +102,12 @@ impl Handle {
         if !self.calls_back {
             return check(run(self.raw()));
         }
-        callback::call(|| check(run(self.raw())))
+        self.told(callback::call(|| check(run(self.raw()))))
+    }
+
+    /// What a call that reads answered.
+    pub(crate) fn told(&self, answer: Result<()>) -> Result<()> {
+        answer.map_err(|error| self.callbacks.explain(error))
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -38,7 +38,8 @@ pub trait Source: Send + Sync {
     /// too, [`most_reads`](Source::most_reads) at once. It must not use the file.
     ///
     /// # Errors
-    /// The file's call fails with the [`Status`] of the error's `errno`, or of its kind; others are [`Status::Io`].
+    /// The file's call fails with the [`Status`] of the error's `errno`, or of its kind; others are [`Status::Io`]. The error
+    /// itself is the [`source`](std::error::Error::source) of the call's.
     /// So is a panic in a thread of the library; one in the calling thread goes on there.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
@@ -89,7 +90,8 @@ impl OpenOptions {
     pub fn open_source(mut self, source: impl Source + 'static) -> Result<File> {
         let deltas = CPaths::new(&self.deltas)?; // which C refuses
         let size = source.size().map_err(|error| {
-            Error::new(Status::Io, format!("cannot tell the size of '{}': {error}", source.name()))
+            let message = format!("cannot tell the size of '{}': {error}", source.name());
+            Error::new(Status::Io, message).caused_by(error)
         })?;
         let c_text = |text: String| {
             CString::new(text)
@@ -130,7 +132,9 @@ unsafe extern "C" fn read(user: *mut c_void, ranges: *const sys::st_source_range
                 std::slice::from_raw_parts_mut(range.dst.cast::<u8>(), range.nbytes as usize)
             };
             if let Err(error) = source.read_at(buffer, range.offset) {
-                return errno_of(&error);
+                let errno = errno_of(&error);
+                *shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                return errno;
             }
         }
         0

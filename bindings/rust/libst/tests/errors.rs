@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::cell::RefCell;
 use std::error::Error as _;
 
 use support::*;
@@ -90,6 +91,32 @@ fn errors_of_threads_do_not_mix() {
                 }
             });
         }
+    });
+}
+
+struct Last(RefCell<Option<File>>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        let file = self.0.take().unwrap();
+        for _ in 0..2 {
+            let name = "a name that does not fit in a string without memory of its own";
+            assert!(file.read(name).unwrap_err().message().contains(name));
+        }
+    }
+}
+
+#[test]
+fn a_file_may_be_used_when_its_thread_ends() {
+    thread_local! {
+        static LAST: Last = const { Last(RefCell::new(None)) };
+    }
+    let model = Model::plain();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            LAST.with(|last| last.0.replace(Some(File::open(&model.path).unwrap())));
+            File::open("/no/such/folder/model.safetensors").unwrap_err(); // the library's last error goes before LAST
+        });
     });
 }
 

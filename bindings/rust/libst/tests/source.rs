@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::error::Error as _;
 use std::io::{self, Cursor};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,6 +118,9 @@ fn what_it_answers_is_a_status() {
             let error = file.load(None).unwrap_err();
             assert_eq!(error.status(), status);
             assert!(error.message().contains("bucket/model (version v1)"), "{error}");
+            assert!(error.os_errno().is_some());
+            let cause: &io::Error = error.source().unwrap().downcast_ref().unwrap();
+            assert_eq!(cause.to_string(), fails().to_string());
         }
         *asked.fails.lock().unwrap() = None;
         assert_eq!(file.read("x").unwrap(), model.data("x"));
