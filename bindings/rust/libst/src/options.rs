@@ -115,7 +115,7 @@ impl OpenOptions {
 
     /// Told now and then during this file's long calls; [`ControlFlow::Break`] cancels the call, which then fails with
     /// [`Status::Cancelled`] and has changed nothing. A panic cancels the call likewise, and
-    /// then goes on.
+    /// then goes on. It must not use the file but to [interrupt](crate::Interrupt) it: a change would wait for the one that calls it.
     pub fn progress<F>(mut self, progress: F) -> OpenOptions
     where
         F: Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static,
