@@ -10,6 +10,7 @@
 #include "model/copy_out.h"
 #include "model/model_view.h"
 #include "newfile/temporary_file.h"
+#include "os/path.h"
 
 namespace st::store {
 namespace {
@@ -121,7 +122,9 @@ class Folder {
 
 Result<Folder> Folder::make(os::Env &env, const std::string &path) {
   Folder folder;
-  auto at = os::Location::find_new(env, path);
+  std::string plain = os::plain_path(path);  // a slash at the end is of what is there
+  while (plain.size() > os::root_of(plain).size() && plain.ends_with('/')) plain.pop_back();
+  auto at = os::Location::find_new(env, plain);
   if (!at && at.error().os_errno == 0) return Failure(std::move(at.error()));
   if (!at) return Failure(os_error(at.error().os_errno, "create the folder", path));
   folder.at_ = std::move(*at);

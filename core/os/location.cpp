@@ -93,6 +93,8 @@ class Walk {
   const std::string &link() const { return link_; }
   // Whether name() is an entry of /proc that leads to an open file which has no name of its own.
   bool nameless() const { return nameless_; }
+  // Whether the path leads to a folder or to nothing, as it ends in a slash.
+  bool is_closed() const { return path_.ends_with('/'); }
   // The path, so that it means the same from any folder.
   std::string absolute() const { return root_of(path_).empty() ? began_->path_of(path_) : path_; }
 
@@ -102,6 +104,7 @@ class Walk {
   Result<void> step(const std::string &part, std::string *rest);
   int read_link(const std::string &part, std::string *target);
   bool leads_nowhere(const std::string &part, const std::string &target) const;
+  Result<void> check_folder(const std::string &part) const;
   Failure failure(int err) const { return Failure(os_error(err, "open", shown())); }
   std::string shown() const { return start_ ? start_->path_of(path_) : path_; }
 
@@ -147,6 +150,13 @@ bool Walk::leads_nowhere(const std::string &part, const std::string &target) con
   return env_.fstatat(AT_FDCWD, target.c_str(), &named, 0) < 0 || !same_inode(open, named);
 }
 
+Result<void> Walk::check_folder(const std::string &part) const {
+  struct stat s;
+  if (const int r = env_.fstatat(at_->fd(), part.c_str(), &s, 0); r < 0) return failure(-r);
+  if (!S_ISDIR(s.st_mode)) return failure(ENOTDIR);
+  return {};
+}
+
 // Into the folder `part`; of a link what it says comes before the rest.
 Result<void> Walk::step(const std::string &part, std::string *rest) {
   if (part == "..") {
@@ -177,6 +187,7 @@ Result<void> Walk::go(std::string rest, bool folder) {
     rest.erase(0, rest.find_first_not_of('/'));
     const std::string part = rest.substr(0, rest.find('/'));
     rest.erase(0, part.size());
+    const bool closed = !rest.empty();
     rest.erase(0, rest.find_first_not_of('/'));
     if (part.empty()) break;
     if (part == ".") continue;
@@ -187,6 +198,7 @@ Result<void> Walk::go(std::string rest, bool folder) {
     std::string target;
     const int r = read_link(part, &target);
     if (r == -EINVAL || r == -ENOENT) {
+      if (closed) ST_TRY(check_folder(part));
       name_ = part;
       return {};
     }
@@ -200,7 +212,7 @@ Result<void> Walk::go(std::string rest, bool folder) {
       linked_in_ = at_;
       link_ = part;
     }
-    rest = target;
+    rest = closed ? target + "/" : target;
     ST_TRY(begin(&rest));
   }
   if (!folder) name_ = ".";  // a folder, where a file is looked for
@@ -265,7 +277,8 @@ std::optional<Location> Location::find_unlinked(Env &env, const std::string &pat
 Result<Location> Location::find_new(Env &env, const std::string &path) {
   Walk walk(env, path);
   auto done = walk.to_entry();
-  if (!done && (done.error().os_errno != ENOENT || !walk.linked_in())) return unless_url(std::move(done.error()), path);
+  if (!done && (done.error().os_errno != ENOENT || !walk.linked_in() || walk.is_closed()))
+    return unless_url(std::move(done.error()), path);
   if (walk.nameless()) return Failure(no_name(path));
   struct stat s;
   if (walk.linked_in() && (!done || Location(walk.at(), walk.name()).stat(&s) == -ENOENT))

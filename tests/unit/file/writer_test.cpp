@@ -146,6 +146,18 @@ TEST_F(WriterTest, ARelativePathAndOneInTheRootLeadWhereTheySay) {
   EXPECT_TRUE(fails_with(Status::permission, Writer::open(faulty, "/libst-no-such-file", {}, {}, {})));
 }
 
+TEST_F(WriterTest, ASlashAtTheEndIsOfAFolder) {
+  put_bytes(path, "old");
+  std::filesystem::create_symlink(path, dir / "link");
+  std::filesystem::create_symlink(dir / "nothing", dir / "hanging");
+  for (const char *name : {"model.safetensors/", "link/", "hanging/", "new//"})
+    EXPECT_TRUE(fails_with(Status::no_file, Writer::open(faulty, dir / name, {}, {}, {}))) << name;
+  std::filesystem::create_directory(dir / "folder");
+  EXPECT_TRUE(fails_with(Status::not_regular, Writer::open(faulty, dir / "folder/", {}, {}, {})));
+  faulty.before = [](Call call) { return call == Call::fstatat ? -EACCES : 0; };
+  EXPECT_TRUE(fails_with(Status::permission, Writer::open(faulty, path + "/", {}, {}, {})));
+}
+
 TEST_F(WriterTest, EachCallThatCannotAnswerFailsTheOpening) {
   for (Call call : {Call::openat, Call::fstat, Call::readlinkat, Call::fstatat}) {
     faulty.before = [call](Call made) { return made == call ? -EIO : 0; };
