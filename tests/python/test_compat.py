@@ -231,6 +231,7 @@ def test_a_closed_file_gives_no_small_tensor(rows):
         f.get_tensor("one")
 
 
+SPEC = {p: p.TensorSpec(dtype="int8", shape=[0], data_ptr=0, data_len=0) for p in BOTH.values()}
 QUESTIONS = {
     "no such tensor": lambda p, path: p.safe_open(path, "np").get_tensor("nope"),
     "no such slice": lambda p, path: p.safe_open(path, "np").get_slice("nope"),
@@ -268,6 +269,8 @@ QUESTIONS = {
     "a list of tensors": lambda p, path: p.serialize([]),
     "a list of metadata": lambda p, path: p.serialize({}, metadata=[]),
     "a number in metadata": lambda p, path: p.serialize({}, metadata={"a": 1}),
+    "a surrogate in a name to save": lambda p, path: p.serialize_file({"\ud800": SPEC[p]}, "unwritten"),
+    "a surrogate in metadata": lambda p, path: p.serialize_file({}, "unwritten", {"a": "\ud800"}),
     "saved nowhere": lambda p, path: p.serialize_file({}, 3),
 }
 
@@ -284,8 +287,10 @@ def test_errors_are_those_of_stock(model, question):
     assert ours == stock and type(ours) in (tuple, str)
 
 
-def test_errors_of_the_storage_are_safetensor_errors_when_saving(tmp_path):
-    (kind, text), ours = both(lambda p: p.serialize_file({}, tmp_path / "none" / "file"))
+@pytest.mark.parametrize("name", ["none/file", "model/", "a\0b"])
+def test_errors_of_the_storage_are_safetensor_errors_when_saving(tmp_path, name):
+    (tmp_path / "model").touch()
+    (kind, text), ours = both(lambda p: p.serialize_file({}, f"{tmp_path}/{name}"))
     assert ours[0] == kind == "SafetensorError"
     assert ours[1].startswith(re.match(r".*\(os error \d+\)", text).group())
     assert [kind for kind, _ in both(lambda p: p.serialize_file({}, tmp_path))] == ["SafetensorError"] * 2

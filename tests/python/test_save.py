@@ -307,6 +307,79 @@ def test_packed_elements_may_be_given_as_bytes(tmp_path):
     assert {name: array.tobytes() for name, array in libst.load(tmp_path / "m").items()} == given
 
 
+def test_a_file_is_saved_with_the_element_types_that_numpy_has_not(tmp_path):
+    packed = {"f4": libst.Packed("F4", (2, 4), np.arange(4, dtype=np.uint8)), "w": np.arange(3.0)}
+    packed["f6"] = libst.Packed("F6_E2M3", (4,), np.arange(3, dtype=np.uint8))
+    libst.save(tmp_path / "first", packed)
+    with libst.open(tmp_path / "first") as f:
+        libst.save(tmp_path / "second", f)
+    assert (tmp_path / "second").read_bytes() == (tmp_path / "first").read_bytes()
+
+
+@pytest.mark.parametrize("change", ["save", "update"])
+def test_a_masked_array_is_refused_unless_nothing_is_masked(tmp_path, change):
+    libst.save(tmp_path / "m", {"a": np.zeros(3)})
+    masked = np.ma.masked_array(np.arange(3.0), [False, True, False])
+    with libst.open(tmp_path / "m", "r+") as f:
+        write = (lambda a: f.update("a", a)) if change == "update" else lambda a: libst.save(tmp_path / "m", {"a": a})
+        with pytest.raises(NotImplementedError, match="masked"):
+            write(masked)
+        write(np.ma.masked_array(np.arange(3.0)))
+    same(tmp_path / "m", {"a": np.arange(3.0)})
+
+
+class Elsewhere:
+    """An array of another library, which reads its elements when numpy asks for them."""
+
+    dtype, shape = np.dtype(np.float32), (2, 3)
+
+    def __init__(self):
+        self.asked = 0
+
+    def __array__(self, dtype=None, copy=None):
+        self.asked += 1
+        return np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def test_an_array_of_another_library_is_converted_once(tmp_path):
+    array = Elsewhere()
+    libst.save(tmp_path / "m", {"a": array})
+    assert array.asked == 1
+    with libst.open(tmp_path / "m", "r+") as f:
+        f.update("a", array)
+    assert array.asked == 2
+    same(tmp_path / "m", {"a": np.asarray(array)})
+
+
+@pytest.mark.parametrize("path", ["model/", "link/", "new/"])
+def test_a_path_that_ends_in_a_slash_is_no_files(tmp_path, path):
+    libst.save(tmp_path / "model", TENSORS)
+    (tmp_path / "link").symlink_to("model")
+    with refused("NO_FILE"):
+        libst.save(f"{tmp_path}/{path}", {})
+    with refused("NO_FILE"):
+        libst.open(f"{tmp_path}/{path}")
+    libst.reshard(tmp_path / "model", f"{tmp_path}/folder//", 100)
+    assert libst.open(f"{tmp_path}/folder/").keys() == TENSORS.keys()
+
+
+def test_text_that_has_no_utf8_is_refused_by_name(tmp_path):
+    libst.save(tmp_path / "m", {"a": np.zeros(3)})
+    with libst.open(tmp_path / "m", "r+") as f, f.transaction() as t:
+        for write in (
+            lambda text: libst.save(tmp_path / "m", {text: np.zeros(3)}),
+            lambda text: libst.save(tmp_path / "m", {}, {"key": text}),
+            lambda text: libst.writer(tmp_path / "m").add(text, np.zeros(3)),
+            lambda text: t.put(text, np.zeros(3)),
+            lambda text: t.rename("a", text),
+            lambda text: t.metadata(text, "value"),
+            lambda text: t.metadata("key", text),
+        ):
+            with refused("HEADER_UTF8", match="ud800"):
+                write("\ud800")
+    same(tmp_path / "m", {"a": np.zeros(3)})
+
+
 def test_a_save_leaves_nothing_at_the_arrays(tmp_path):
     tensors = {f"t{i}": np.full(64, i, np.float32) for i in range(3000)}
     libst.save(tmp_path / "warm", dict(list(tensors.items())[:9]))

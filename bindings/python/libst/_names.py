@@ -8,7 +8,8 @@ import numpy as np
 
 from . import _abi
 from ._handle import Handle
-from .errors import NotFoundError, check, error
+from .errors import NotFoundError, check, error, refusal
+from .status import Status
 
 _COLUMNS = np.dtype(
     {
@@ -33,6 +34,17 @@ def encoded(name: str) -> bytes:
         return name.encode()
     except (AttributeError, UnicodeEncodeError):
         raise no_name(name) from None
+
+
+def to_write(text: str) -> bytes:
+    """The UTF-8 of a name, or of a text of the metadata, that a file shall have."""
+    try:
+        return text.encode()
+    except AttributeError:
+        raise no_name(text) from None
+    except UnicodeEncodeError as error:
+        sentence = f"{text!r} cannot be written: it has half of a surrogate pair, which UTF-8 has not"
+        raise refusal(Status.HEADER_UTF8, sentence) from error
 
 
 def several(given: Iterable[Any]) -> list[Any]:

@@ -1,6 +1,7 @@
 """Turn an array of numpy or torch into the st_tensor of a change or a save."""
 
 import ctypes
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
@@ -46,9 +47,29 @@ def form_of(value: Any) -> Form:
     if _is_torch(value):
         name, shape, nbytes = told_form(value)
         return _BY_NAME[name], shape, nbytes, is_ready(value)
-    array = np.asarray(value)
-    ready = isinstance(value, np.ndarray) and array.flags.c_contiguous
-    return _number(array.dtype), array.shape, array.nbytes, ready
+    if not isinstance(value, np.ndarray):
+        told = _told_form(value)
+        if told is not None:
+            return told
+        value = np.asarray(value)
+        return _number(value.dtype), value.shape, value.nbytes, False
+    if np.ma.is_masked(value):
+        raise refusal(
+            Status.UNSUPPORTED,
+            "the array has masked elements, and the format has no masks; "
+            "write array.filled(...), or array.data and the mask as a tensor of its own",
+        )
+    return _number(value.dtype), value.shape, value.nbytes, value.flags.c_contiguous
+
+
+def _told_form(value: Any) -> Optional[Form]:
+    """As an array of another library tells it, such as h5py's or jax's: to make it numpy's may read a file."""
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if not isinstance(dtype, np.dtype) or not isinstance(shape, tuple):
+        return None
+    if not hasattr(value, "__array__") or not all(isinstance(extent, int) for extent in shape):
+        return None
+    return _number(dtype), shape, math.prod(shape) * dtype.itemsize, False
 
 
 def payload(value: Any) -> tuple[_abi.Tensor, Any]:
@@ -57,6 +78,7 @@ def payload(value: Any) -> tuple[_abi.Tensor, Any]:
     Keep the second for as long as C uses the first. Whether it fits a tensor in a file is left to the library to
     compare, so that its sentence tells what differs.
     """
+    value = _converted(value)
     dtype, shape, nbytes, _ = form_of(value)
     array = _bytes_of(value)
     tensor = _abi.Tensor(nbytes=nbytes)
@@ -86,6 +108,13 @@ def columns_of(tensors: Mapping[str, Any]) -> tuple[Columns, Optional[list[Any]]
 def address_of(value: Any) -> int:
     """Where the bytes of a value lie that is ready; they stay there while it lives."""
     return address(value if type(value) is np.ndarray else _bytes_of(value))
+
+
+def _converted(value: Any) -> Any:
+    """An array of numpy or torch, or bytes of `Packed`: what else there is, is asked for its elements once."""
+    if isinstance(value, Packed):
+        return value._replace(data=np.asarray(value.data))
+    return value if isinstance(value, np.ndarray) or _is_torch(value) else np.asarray(value)
 
 
 def _bytes_of(value: Any) -> Any:

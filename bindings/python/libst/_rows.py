@@ -9,7 +9,7 @@ from typing import Any, Callable
 import numpy as np
 
 from . import _abi
-from ._names import encoded
+from ._names import to_write
 from .dtypes import BYTES
 from .errors import error
 
@@ -170,7 +170,7 @@ def _packed(names: list[str]) -> "tuple[Rows, np.ndarray[Any, np.dtype[np.uint64
         raw = text.encode() if names else b""
     except (TypeError, UnicodeEncodeError):
         for name in names:
-            encoded(name)  # raises
+            to_write(name)  # raises
         raise
     lengths: Iterable[int] = map(len, names) if raw.isascii() else (len(name.encode()) for name in names)
     return np.frombuffer(raw, np.uint8), np.fromiter(lengths, np.uint64, len(names))

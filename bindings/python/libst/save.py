@@ -7,15 +7,18 @@ from typing import Any, NoReturn, Optional
 from . import _abi
 from ._block import EndsWithBlock
 from ._callbacks import Callbacks, Progress, callbacks_for
+from ._forms import all_forms
 from ._handle import Handle, opened
 from ._hub import warn_of_blob
 from ._layout import save_options
-from ._names import encoded
-from ._payload import columns_of, payload
+from ._names import to_write
+from ._payload import Packed, columns_of, payload
+from ._pin import Pin
 from ._rows import Columns, address
 from ._waiting import timeout_ms
+from .dtypes import NAMES, PACKED
 from .errors import ClosedError, check
-from .file import Path, fs_path
+from .file import File, Path, fs_path
 from .status import Status
 
 #: After these a writer may be finished again.
@@ -39,6 +42,7 @@ def save(
         tensors: names to arrays of numpy or tensors of torch, on any device, or to `Packed` for types that these have
             not. What does not lie in memory as the file has it is copied, one tensor at a time.
             A mapping that makes its arrays when they are looked at has all of them in memory at once; see `writer`.
+            Of a `libst.File` F4 and F6 stay what they are; its metadata is given as any other.
         metadata: strings to strings.
         layout: "keep", in the order of the dict, or, if a tensor would lie unaligned then, wide elements before narrow
             ones; "canonical", descending dtype then name; "stock", canonical and byte for byte what safetensors 0.8
@@ -50,7 +54,9 @@ def save(
     A file that is replaced hands on its mode, owner, ACL and attributes. Raises FormatError (nobody could read
     it), BusyError, StorageError (no space, no such folder, forbidden): nothing changed.
     """
-    if isinstance(tensors, dict):
+    if isinstance(tensors, File):
+        tensors = _as_they_are(tensors._pin())
+    elif isinstance(tensors, dict):
         tensors = tensors.copy()  # at once: another thread may change it
     columns, kept = columns_of(tensors)
     sizes = None if kept is not None else columns.sizes
@@ -78,6 +84,18 @@ def save_stock(path: str, names: Iterable[str], columns: Columns, metadata: Opti
     given = _Given(names, columns, metadata)
     options = save_options("stock", 0, 0, _abi.ST_TIMEOUT_DEFAULT, callbacks)
     check(callbacks.call(_abi.st_save, raw, *given.arguments, options))
+
+
+def _as_they_are(pin: Pin) -> dict[str, Any]:
+    """All tensors of a file, with the element types that numpy has not."""
+    try:
+        forms, _, _ = all_forms(pin)
+        return {
+            name: Packed(NAMES[dtype], shape, array) if dtype in PACKED else array
+            for (name, array), (dtype, shape) in zip(pin.items(), forms)
+        }
+    finally:
+        del pin
 
 
 class _Given:
@@ -152,7 +170,7 @@ class Writer(EndsWithBlock):
         FormatError for a name that was added before. After StorageError, or what a progress callback raised, the
         writer can only be aborted.
         """
-        raw = ctypes.create_string_buffer(encoded(name))
+        raw = ctypes.create_string_buffer(to_write(name))
         tensor, kept = payload(array)
         tensor.name, tensor.name_len = ctypes.addressof(raw), len(raw) - 1
         check(self._callbacks.call(_abi.st_writer_put, self._live(), tensor))
@@ -201,7 +219,7 @@ def _pairs(metadata: Optional[Mapping[str, str]], kept: list[Any]) -> Any:
     for pair, (key, value) in zip(pairs, (metadata or {}).items()):
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"metadata maps str to str; {key!r} maps to {value!r}")
-        buffers = [ctypes.create_string_buffer(text.encode()) for text in (key, value)]
+        buffers = [ctypes.create_string_buffer(to_write(text)) for text in (key, value)]
         kept += buffers
         pair.key, pair.value = (ctypes.addressof(buffer) for buffer in buffers)
         pair.key_len, pair.value_len = (len(buffer) - 1 for buffer in buffers)

@@ -7,7 +7,7 @@ from ._block import EndsWithBlock
 from ._callbacks import Callbacks
 from ._handle import Handle, opened
 from ._index import part_of
-from ._names import encoded
+from ._names import encoded, to_write
 from ._payload import fit, may_be_packed, payload, take_form
 from ._rows import address
 from ._sized import sized
@@ -154,7 +154,7 @@ class Transaction(EndsWithBlock):
         transaction as it was, and with `copy` what `update` raises.
         """
         self._live()
-        raw = encoded(name)
+        raw = to_write(name)
         tensor, kept = payload(array)
         self._stage(_abi.st_txn_put, raw, tensor, kept)
         self._forms[name] = tensor.dtype, tuple(tensor.shape[: tensor.rank])
@@ -166,7 +166,7 @@ class Transaction(EndsWithBlock):
 
     def rename(self, name: str, new_name: str) -> None:
         """Raises NotFoundError, and FormatError if the new name is taken."""
-        raw, new = encoded(name), encoded(new_name)
+        raw, new = encoded(name), to_write(new_name)
         self._call(_abi.st_txn_rename, raw, len(raw), new, len(new))
         self._forms[new_name] = self._forms.get(name, name)
 
@@ -174,8 +174,8 @@ class Transaction(EndsWithBlock):
         """Set a key of the metadata, or with None remove it (NotFoundError)."""
         if not isinstance(key, str) or not isinstance(value, (str, type(None))):
             raise TypeError(f"metadata maps str to str; {key!r} maps to {value!r}")
-        raw = key.encode()
-        text = None if value is None else value.encode()
+        raw = to_write(key)
+        text = None if value is None else to_write(value)
         self._call(_abi.st_txn_set_metadata, raw, len(raw), text, len(text or b""))
 
     def plan(self) -> Plan:

@@ -5,6 +5,7 @@ as the C library writes files; a test holds it against what the library writes.
 """
 
 import ctypes
+import errno
 import json
 import math
 import os
@@ -146,6 +147,9 @@ def write_columns(
 ) -> None:
     """The same of tensors that are known to fit."""
     path = file_name(filename)
+    if "\0" in path:
+        reason = f"{os.strerror(errno.EINVAL)} (os error {errno.EINVAL}): embedded null byte in the path"
+        raise SafetensorError(f"Error while serializing: I/O error: {reason}")
     with translated_writing():
         if os.path.islink(path):
             _replace_link(path, names, columns, metadata)

@@ -89,6 +89,8 @@ def translated_writing() -> Iterator[None]:
     try:
         yield
     except FormatError as error:
+        if isinstance(error.__cause__, UnicodeEncodeError):
+            raise error.__cause__ from None
         raise SafetensorError(f"{doing}: {format_text(error)}") from error
     except Error as error:
         number = error.os_errno
