@@ -51,6 +51,13 @@ void add_common_flags(CLI::App &app, Session &session) {
   app.add_flag("-v,--verbose", session.verbose, "Tell also of recoveries and fallbacks");
 }
 
+// What is wrong where no command was found.
+std::string no_command(const CLI::App &app) {
+  const std::vector<std::string> words = app.remaining();
+  if (words.empty()) return "a command is required";
+  return fmt::format("no {} is named '{}'", words[0].starts_with('-') ? "option" : "command", words[0]);
+}
+
 CommandText text_of(const CLI::App &app) {
   CommandText text = {app.get_name(), app.get_description(), app.get_footer(), {}, {}};
   for (const CLI::Option *option : app.get_options()) {
@@ -209,7 +216,9 @@ std::optional<std::string> CommandLine::parse(int argc, char **argv) {
     session_.json = std::any_of(argv, argv + argc, [](const char *arg) { return strcmp(arg, "--json") == 0; });
     const std::vector<CLI::App *> chosen = app_->get_subcommands();
     const std::string command = chosen.empty() ? "stctl" : "stctl " + chosen[0]->get_name();
-    throw UsageFailure(fmt::format("{}; see {} --help", escape(unmarked(error.what())), command));
+    const bool wants_command = chosen.empty() && dynamic_cast<const CLI::RequiredError *>(&error);
+    const std::string what = wants_command ? no_command(*app_) : error.what();
+    throw UsageFailure(fmt::format("{}; see {} --help", escape(unmarked(what)), command));
   }
 }
 

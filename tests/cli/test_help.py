@@ -98,6 +98,20 @@ def test_usage_errors_exit_2_with_one_sentence(stctl, args):
     assert re.fullmatch(r"stctl: .+\n", err)
 
 
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["nosuch"], "no command is named 'nosuch'"),
+        (["lss", "x"], "no command is named 'lss'"),
+        (["[a,b]"], "no command is named '[a,b]'"),
+        (["--nosuch"], "no option is named '--nosuch'"),
+        (["-q"], "a command is required"),
+    ],
+)
+def test_what_stands_where_a_command_should_is_told(stctl, args, sentence):
+    assert stctl(*args, code=2) == ("", f"stctl: {sentence}; see stctl --help\n")
+
+
 def test_common_options_may_stand_before_the_command(stctl, model):
     for option in ["--json", "-q", "--quiet", "-v", "--verbose"]:
         assert stctl(option, "ls", model) == stctl("ls", option, model)

@@ -40,6 +40,13 @@ def test_a_static_program_by_pkg_config(static_alone, model, tmp_path):
     works(tmp_path / "program", model)
 
 
+def test_a_program_beside_a_build_tree_by_pkg_config(build, model, tmp_path):
+    env = {"PKG_CONFIG_PATH": str(build / "meson-uninstalled"), "LD_LIBRARY_PATH": str(build / "capi")}
+    flags = run("pkg-config", "--cflags", "--libs", "libst", env=env).split()
+    run("cc", "-std=c99", PROGRAM, *flags, "-o", tmp_path / "program")
+    works(tmp_path / "program", model, env)
+
+
 def test_a_static_program_by_cmake(prefix, model, tmp_path):
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.19)\nproject(asks C)\nfind_package(libst 2 REQUIRED)\n"
