@@ -13,6 +13,7 @@ import libst
 import numpy as np
 import pytest
 from conftest import TENSORS, is_descriptor_open, is_mapped, refused
+from locks import exclusive
 from safetensors.numpy import save_file
 
 
@@ -388,3 +389,30 @@ atexit.register(lambda: print("sum", float(w.sum())))
     done = subprocess.run([sys.executable, "-c", program, str(model)], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "", done
     assert done.stdout.split()[-2:] == ["sum", str(float(TENSORS["w"].sum()))]
+
+
+def test_daemon_threads_are_stopped_before_the_interpreter_ends(model):
+    """Python ends them at its exit where they next enter Python: in a callback that would abort the process."""
+    program = """
+import atexit, sys, threading
+atexit.register(lambda: print(len(libst.load(sys.argv[1]))))  # called after what libst does at the exit
+import libst
+reading = threading.Event()
+def read():
+    while True:
+        libst.load(sys.argv[1], progress=lambda *_: reading.set())
+def wait():
+    waiting.update("b", waiting["b"])  # for ever
+    print("updated")
+waiting = libst.open(sys.argv[1], "r+", lock_timeout=None)
+threads = [threading.Thread(target=run, daemon=True) for run in (read, read, wait)]
+for thread in threads:
+    thread.start()
+reading.wait()
+while not waiting.stats().lock_waits:
+    assert threads[2].is_alive()
+"""
+    with exclusive(model):
+        for _ in range(5):
+            done = subprocess.run([sys.executable, "-c", program, str(model)], capture_output=True, text=True)
+            assert (done.returncode, done.stdout, done.stderr) == (0, f"{len(TENSORS)}\n", ""), done

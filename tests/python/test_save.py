@@ -328,6 +328,13 @@ def test_a_masked_array_is_refused_unless_nothing_is_masked(tmp_path, change):
     same(tmp_path / "m", {"a": np.arange(3.0)})
 
 
+@pytest.mark.parametrize("array", [np.zeros(2, ">f4"), np.array([None])], ids=["big-endian", "objects"])
+def test_an_array_that_is_refused_is_named(tmp_path, array):
+    with refused("DTYPE_MISMATCH", match="'bad'") as caught:
+        libst.save(tmp_path / "m", {"good": np.zeros(3), "bad": array})
+    assert caught.value.tensor == "bad" and not (tmp_path / "m").exists()
+
+
 class Elsewhere:
     """An array of another library, which reads its elements when numpy asks for them."""
 

@@ -124,7 +124,7 @@ def test_other_threads_run_while_one_waits_for_a_lock(model):
     file = ctypes.c_void_p()
     assert _abi.st_open(bytes(model), options, file) == 0
     stats = sized(_abi.Stats)
-    tensor, array = payload(TENSORS["b"] + 1)
+    tensor, array = payload("b", TENSORS["b"] + 1)
     answer = []
     thread = threading.Thread(target=lambda: answer.append(_abi.st_update(file, b"b", 1, tensor)))
     with exclusive(model):

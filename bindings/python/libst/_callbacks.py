@@ -13,6 +13,7 @@ import threading
 from typing import Any, Callable, Optional
 
 from . import _abi
+from ._daemons import call_elsewhere, must_stop
 
 #: done bytes, total bytes (0: not known). What it returns is ignored; to cancel, raise.
 Progress = Callable[[int, int], object]
@@ -77,7 +78,7 @@ class Callbacks:
         outer = raised.pop(thread, None)  # of a call during which a signal's handler makes this one
         try:
             if thread != threading.main_thread().ident:
-                status = function(*args)
+                status = call_elsewhere(thread, function, args)
             else:
                 status = self._call_on_main_thread(thread, function, args)
         finally:
@@ -121,7 +122,7 @@ def _progress(progress: Optional[Progress], raised: dict[int, BaseException], ne
         net = nets.get(thread)
         if net:
             net.empty(raised, thread)
-        if thread in raised:
+        if thread in raised or must_stop(thread):
             return 1
         if progress is not None:
             try:

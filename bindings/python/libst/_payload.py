@@ -13,10 +13,11 @@ from ._index import Part
 from ._rows import Columns, address
 from ._torch import bytes_of, is_ready, told_form
 from .dtypes import BYTES, NAMES, NUMBERS, PACKED
-from .errors import refusal
+from .errors import Error, refusal
 from .status import Status
 
 _BY_NAME = {name: number for number, name in NAMES.items()}
+_masked: Any = np.ma  # whose functions have no types
 
 
 class Packed(NamedTuple):
@@ -53,7 +54,7 @@ def form_of(value: Any) -> Form:
             return told
         value = np.asarray(value)
         return _number(value.dtype), value.shape, value.nbytes, False
-    if np.ma.is_masked(value):
+    if _masked.is_masked(value):
         raise refusal(
             Status.UNSUPPORTED,
             "the array has masked elements, and the format has no masks; "
@@ -72,15 +73,18 @@ def _told_form(value: Any) -> Optional[Form]:
     return _number(dtype), shape, math.prod(shape) * dtype.itemsize, False
 
 
-def payload(value: Any) -> tuple[_abi.Tensor, Any]:
-    """A description of a value, and the array whose memory it points into.
+def payload(name: str, value: Any) -> tuple[_abi.Tensor, Any]:
+    """A description of a value, and the array whose memory it points into. An error tells the name.
 
     Keep the second for as long as C uses the first. Whether it fits a tensor in a file is left to the library to
     compare, so that its sentence tells what differs.
     """
-    value = _converted(value)
-    dtype, shape, nbytes, _ = form_of(value)
-    array = _bytes_of(value)
+    try:
+        value = _converted(value)
+        dtype, shape, nbytes, _ = form_of(value)
+        array = _bytes_of(value)
+    except Error as error:
+        raise _of(name, error) from None
     tensor = _abi.Tensor(nbytes=nbytes)
     _set_form(tensor, dtype, shape)
     tensor.data = address(array)
@@ -95,14 +99,22 @@ def columns_of(tensors: Mapping[str, Any]) -> tuple[Columns, Optional[list[Any]]
     threads may put others in a dict."""
     columns = Columns(len(tensors))
     kept: Optional[list[Any]] = []
-    for value in tensors.values():
-        dtype, shape, nbytes, ready = form_of(value)
+    for name, value in tensors.items():
+        try:
+            dtype, shape, nbytes, ready = form_of(value)
+        except Error as error:
+            raise _of(name, error) from None
         if not ready:
             kept = None
         if kept is not None:
             kept.append(value)
         columns.add(dtype, shape, nbytes, address_of(value) if ready else 0)
     return columns, kept
+
+
+def _of(name: str, error: Error) -> Error:
+    """The error, told of a tensor."""
+    return refusal(Status(error.status), f"{name!r}: {error.message}", name)
 
 
 def address_of(value: Any) -> int:

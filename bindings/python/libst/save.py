@@ -171,7 +171,7 @@ class Writer(EndsWithBlock):
         writer can only be aborted.
         """
         raw = ctypes.create_string_buffer(to_write(name))
-        tensor, kept = payload(array)
+        tensor, kept = payload(name, array)
         tensor.name, tensor.name_len = ctypes.addressof(raw), len(raw) - 1
         check(self._callbacks.call(_abi.st_writer_put, self._live(), tensor))
         del kept  # until here

@@ -109,7 +109,7 @@ class Transaction(EndsWithBlock):
         """
         self._live()
         raw = encoded(name)
-        tensor, kept = payload(array)
+        tensor, kept = payload(name, array)
         if at is not None:
             self._update_part(name, raw, array, tensor, at)
             return
@@ -155,7 +155,7 @@ class Transaction(EndsWithBlock):
         """
         self._live()
         raw = to_write(name)
-        tensor, kept = payload(array)
+        tensor, kept = payload(name, array)
         self._stage(_abi.st_txn_put, raw, tensor, kept)
         self._forms[name] = tensor.dtype, tuple(tensor.shape[: tensor.rank])
 

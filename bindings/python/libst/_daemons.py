@@ -1,0 +1,64 @@
+"""Stop the calls of daemon threads before the interpreter ends.
+
+At its exit Python ends a daemon thread where the thread next enters Python. In a callback that is amid frames of C++,
+which nobody may end so: the process would abort.
+"""
+
+import atexit
+import os
+import threading
+import time
+from typing import Any, Callable
+
+_PATIENCE = 10.0  # seconds at exit: what a callback of the user's waits for may never come
+
+_ends = False
+_inside: set[int] = set()  # threads that are in a call; the main one never
+_left = threading.Event()  # one of them has ended its call
+
+
+def call_elsewhere(thread: int, function: Callable[..., int], args: tuple[Any, ...]) -> int:
+    """Make a call on another thread than the main one. Raises SystemExit, which ends the thread without a word, where
+    the exit came first, or stopped the call."""
+    if thread in _inside:  # this is made from a callback
+        return function(*args)
+    _inside.add(thread)
+    status = -1
+    try:
+        if not must_stop(thread):
+            status = function(*args)
+        if status and must_stop(thread):
+            raise SystemExit
+        return status
+    finally:
+        del args  # not in the traceback of an error, where a handle would keep the file open
+        _inside.discard(thread)
+        if _ends:
+            _left.set()
+
+
+def must_stop(thread: int) -> bool:
+    """Whether the call that runs in this thread is one of a daemon's, and the interpreter ends."""
+    return _ends and thread in _inside and threading.current_thread().daemon
+
+
+def _stop_all() -> None:
+    global _ends
+    _ends = True
+    end = time.monotonic() + _PATIENCE
+    while True:
+        _left.clear()
+        patience = end - time.monotonic()
+        if not _inside or patience <= 0:
+            return
+        _left.wait(patience)
+
+
+def _begin_anew() -> None:
+    global _inside, _left
+    _inside, _left = set(), threading.Event()
+
+
+atexit.register(_stop_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)  # the threads of the parent are not in the child
