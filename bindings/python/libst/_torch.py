@@ -97,6 +97,8 @@ def told_form(tensor: Any) -> tuple[str, tuple[int, ...], int]:
     if name is None:
         text = f"the format has no element type for {tensor.dtype}; convert it with tensor.to(...)"
         raise refusal(Status.DTYPE_MISMATCH, text)
+    if tensor.is_nested:
+        raise refusal(Status.UNSUPPORTED, "the format has no nested tensors; write those of tensor.unbind()")
     shape = tuple(tensor.shape)
     if name == "F4" and shape:
         shape = (*shape[:-1], shape[-1] * 2)  # torch counts pairs

@@ -456,6 +456,11 @@ def test_what_cannot_be_written_is_told(tmp_path, way, tensor, status, says):
     libst.verify(tmp_path / "ours") if (tmp_path / "ours").exists() else None
 
 
+def test_a_nested_tensor_is_refused(tmp_path):
+    with refused("UNSUPPORTED", match="'t': .*nested"):
+        libst.save(tmp_path / "ours", {"t": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])})
+
+
 def test_packed_bytes_of_torch_update_a_packed_tensor(tmp_path):
     libst.save(tmp_path / "ours", {"t": libst.Packed("F6_E2M3", [2, 4], np.zeros(6, np.uint8))})
     with libst.open(tmp_path / "ours", "r+") as f:
