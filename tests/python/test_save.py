@@ -335,6 +335,12 @@ def test_an_array_that_is_refused_is_named(tmp_path, array):
     assert caught.value.tensor == "bad" and not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize(("tensors", "metadata"), [([np.zeros(3)], None), (None, None), ({}, [("a", "b")]), ({}, "ab")])
+def test_what_maps_nothing_is_told(tmp_path, tensors, metadata):
+    with pytest.raises(TypeError, match="maps .*; it is a (list|NoneType|str)"):
+        libst.save(tmp_path / "m", tensors, metadata)
+
+
 class Elsewhere:
     """An array of another library, which reads its elements when numpy asks for them."""
 

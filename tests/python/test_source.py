@@ -193,3 +193,10 @@ def test_a_forked_child_reads_nothing(held):
                 os._exit(wrong)
         assert os.waitpid(child, 0)[1] == 0
         assert np.array_equal(f["b"], TENSORS["b"])
+
+
+@pytest.mark.parametrize("source", [3, None, [1]])
+def test_what_is_no_source_is_told(source):
+    for take in (libst.load, libst.open_source):
+        with pytest.raises(TypeError, match=f"a path, .* is wanted, not {type(source).__name__}"):
+            take(source)

@@ -54,6 +54,8 @@ def save(
     A file that is replaced hands on its mode, owner, ACL and attributes. Raises FormatError (nobody could read
     it), BusyError, StorageError (no space, no such folder, forbidden): nothing changed.
     """
+    if not hasattr(tensors, "items"):
+        raise TypeError(f"tensors maps names to arrays; it is a {type(tensors).__name__}")
     if isinstance(tensors, File):
         tensors = _as_they_are(tensors._pin())
     elif isinstance(tensors, dict):
@@ -215,6 +217,8 @@ class _Steps:
 
 
 def _pairs(metadata: Optional[Mapping[str, str]], kept: list[Any]) -> Any:
+    if metadata is not None and not hasattr(metadata, "items"):
+        raise TypeError(f"metadata maps str to str; it is a {type(metadata).__name__}")
     pairs = (_abi.Metadata * len(metadata or {}))()
     for pair, (key, value) in zip(pairs, (metadata or {}).items()):
         if not isinstance(key, str) or not isinstance(value, str):

@@ -62,6 +62,9 @@ def open_source(
     else:
         if most_reads != 1:
             raise ValueError("a file object has one position, so one read at a time; give most_reads to a function")
+        if not hasattr(source, "seek"):
+            found = type(source).__name__
+            raise TypeError(f"a path, a binary file object that can seek, or a function is wanted, not {found}")
         if size is None:
             size = source.seek(0, 2)
         own_name = getattr(source, "name", None)
