@@ -296,6 +296,12 @@ def test_errors_of_the_storage_are_safetensor_errors_when_saving(tmp_path, name)
     assert [kind for kind, _ in both(lambda p: p.serialize_file({}, tmp_path))] == ["SafetensorError"] * 2
 
 
+def test_what_is_no_file_is_an_os_error_when_loading(tmp_path):
+    for package in BOTH.values():
+        with pytest.raises(OSError):
+            package.safe_open(tmp_path, "np")
+
+
 def test_arguments_are_keywords_where_stock_has_them(model):
     for package in BOTH.values():
         with pytest.raises(TypeError):

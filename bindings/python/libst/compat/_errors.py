@@ -78,7 +78,7 @@ def translate(error: Error, doing: str, path: str = "") -> None:
         raise FileNotFoundError(f"No such file or directory: {path}") from error
     if isinstance(error, FormatError):
         raise SafetensorError(f"{doing}: {format_text(error)}") from error
-    if not (isinstance(error, OSError) and error.errno):
+    if not (isinstance(error, OSError) and (error.errno or error.status == Status.NOT_REGULAR)):
         raise SafetensorError(f"{doing}: {error}") from error
 
 
