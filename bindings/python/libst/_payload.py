@@ -180,8 +180,7 @@ def _number(dtype: "np.dtype[Any]") -> int:
             f"the array is big-endian ({dtype.str}) and the format little-endian; "
             "convert it with array.astype(array.dtype.newbyteorder('<'))",
         )
-    raise refusal(
-        Status.DTYPE_MISMATCH,
-        f"the format has no element type for numpy's {dtype}; "
-        "packed 4- and 6-bit elements are given as a flat uint8 array",
-    )
+    text = f"the format has no element type for numpy's {dtype}"
+    if dtype.name.startswith(("float4_", "float6_")):  # of ml_dtypes, a byte each
+        text += "; pack them, and give the bytes as libst.Packed, or for an update as a flat uint8 array"
+    raise refusal(Status.DTYPE_MISMATCH, text)
