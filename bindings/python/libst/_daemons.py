@@ -1,16 +1,24 @@
 """Stop the calls of daemon threads before the interpreter ends.
 
-At its exit Python ends a daemon thread where the thread next enters Python. In a callback that is amid frames of C++,
-which nobody may end so: the process would abort.
+At its exit Python before 3.14 ends a daemon thread where the thread next enters Python. In a callback that is amid
+frames of C++, which nobody may end so: the process would abort.
+
+They are stopped when all exit handlers have run, which may wait for what such threads save.
 """
 
 import atexit
 import os
+import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Callable
 
-_PATIENCE = 10.0  # seconds at exit: what a callback of the user's waits for may never come
+_exit: Any = atexit  # and what it has without telling
+_threads: Any = threading
+_handlers = 0  # how many there were when ours was registered
+
+_PATIENCE = 5.0  # seconds at exit: what a callback of the user's waits for may never come
 
 _ends = False
 _inside: set[int] = set()  # threads that are in a call; the main one never
@@ -54,11 +62,30 @@ def _stop_all() -> None:
         _left.wait(patience)
 
 
+def _register() -> None:
+    """Called when the main thread has ended, before the exit handlers, of which the last to be registered is the first
+    to run."""
+    global _handlers
+    atexit.register(_end)
+    _handlers = _exit._ncallbacks()
+
+
+def _end() -> None:
+    if _exit._ncallbacks() != _handlers:
+        return  # a handler came later and has run: it would run twice
+    atexit.unregister(_end)
+    with suppress(BaseException):  # told already
+        _exit._run_exitfuncs()
+    _stop_all()
+
+
 def _begin_anew() -> None:
     global _inside, _left
     _inside, _left = set(), threading.Event()
 
 
-atexit.register(_stop_all)
+if sys.version_info < (3, 14):
+    with suppress(AttributeError, RuntimeError):  # another Python; the main thread has ended
+        _threads._register_atexit(_register)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)  # the threads of the parent are not in the child
