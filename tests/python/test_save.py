@@ -290,6 +290,27 @@ def test_arrays_that_a_mapping_makes_when_asked_are_saved(tmp_path, save):
     same(tmp_path / "m", tensors)
 
 
+class Halves(dict):
+    """Gives out other arrays than it holds, and cannot be made by `dict.copy`."""
+
+    def __init__(self, name, array):
+        super().__init__({name: array * 2})
+
+    def items(self):
+        return [(name, self[name] / 2) for name in self]
+
+    def copy(self):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "save", [libst.save, lambda path, tensors: compat_save(tensors, path)], ids=["libst", "compat"]
+)
+def test_a_dict_of_another_class_is_saved_as_it_gives_its_arrays_out(tmp_path, save):
+    save(tmp_path / "m", Halves("a", np.arange(3.0)))
+    same(tmp_path / "m", {"a": np.arange(3.0)})
+
+
 def test_an_array_may_be_replaced_in_its_dict_while_it_is_saved(tmp_path):
     tensors = {f"t{i}": np.full(1 << 20, i, np.uint8) for i in range(8)}
 

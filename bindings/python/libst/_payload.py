@@ -91,6 +91,14 @@ def payload(name: str, value: Any) -> tuple[_abi.Tensor, Any]:
     return tensor, array
 
 
+def as_it_is_now(tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A dict that another thread may change, copied; of a class of its own by what it gives out, and not by its `copy`.
+    Other mappings as they are: they may make their values when asked."""
+    if type(tensors) is dict:
+        return tensors.copy()
+    return dict(tensors.items()) if isinstance(tensors, dict) else tensors
+
+
 def columns_of(tensors: Mapping[str, Any]) -> tuple[Columns, Optional[list[Any]]]:
     """What many values will be in a file. And the values, if all of them are `ready`; else None, and addresses are no
     use.

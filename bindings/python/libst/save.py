@@ -12,7 +12,7 @@ from ._handle import Handle, opened
 from ._hub import warn_of_blob
 from ._layout import save_options
 from ._names import to_write
-from ._payload import Packed, columns_of, payload
+from ._payload import Packed, as_it_is_now, columns_of, payload
 from ._pin import Pin
 from ._rows import Columns, address
 from ._waiting import timeout_ms
@@ -56,10 +56,7 @@ def save(
     """
     if not hasattr(tensors, "items"):
         raise TypeError(f"tensors maps names to arrays; it is a {type(tensors).__name__}")
-    if isinstance(tensors, File):
-        tensors = _as_they_are(tensors._pin())
-    elif isinstance(tensors, dict):
-        tensors = tensors.copy()  # at once: another thread may change it
+    tensors = _as_they_are(tensors._pin()) if isinstance(tensors, File) else as_it_is_now(tensors)
     columns, kept = columns_of(tensors)
     sizes = None if kept is not None else columns.sizes
     given = _Given(tensors, columns, metadata)

@@ -5,7 +5,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from .._payload import address_of, columns_of
+from .._payload import address_of, as_it_is_now, columns_of
 from ..dtypes import NAMES, NUMBERS, NUMPY
 from . import TensorSpec, deserialize, safe_open, serialize, serialize_file
 from ._bytes import check_metadata, write_columns
@@ -33,10 +33,9 @@ def save_file(
         serialize_file(_flatten(tensor_dict, kept), filename, metadata=metadata)
         return
     check_metadata(metadata)
-    if isinstance(tensor_dict, dict):
-        tensor_dict = tensor_dict.copy()  # at once: another thread may change it
-    columns, arrays = columns_of(tensor_dict)
-    write_columns(tensor_dict, columns, filename, metadata)
+    tensors = as_it_is_now(tensor_dict)
+    columns, arrays = columns_of(tensors)
+    write_columns(tensors, columns, filename, metadata)
     del arrays  # until here
 
 
