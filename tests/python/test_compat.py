@@ -662,6 +662,14 @@ def test_usage_is_told():
         assert said.returncode and "usage" in said.stderr
 
 
+def test_a_program_that_is_not_there_is_told_as_python_tells_it(tmp_path):
+    said = [
+        subprocess.run([sys.executable, *start, "none.py"], cwd=tmp_path, capture_output=True, text=True)
+        for start in ([], ["-m", "libst.compat"])
+    ]
+    assert said[0].returncode == said[1].returncode == 2 and said[0].stderr == said[1].stderr
+
+
 def test_nothing_imports_a_framework_unasked(model):
     code = "import sys, libst, libst.compat, libst.compat.numpy; print({'torch', 'jax'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"set()\n"

@@ -50,8 +50,14 @@ def main() -> None:
         if pkgutil.get_importer(path) is not None or path.endswith(".pyc"):  # a folder or an archive
             runpy.run_path(path, run_name="__main__")
             return
-        with io.open_code(path) as file:
-            code = file.read()
+        try:
+            with io.open_code(path) as file:
+                code = file.read()
+        except OSError as error:
+            print(
+                f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr
+            )
+            sys.exit(2)
         _run(code, path, __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
 
 
