@@ -607,14 +607,15 @@ print(__name__, __spec__ and __spec__.name, __package__, type(__loader__).__name
 """
 
 
-@pytest.mark.parametrize(("name", "when"), [("program.py", "now"), ("program.py", "at exit"), ("folder", "now")])
-def test_a_program_may_change_its_folder(tmp_path, name, when):
+@pytest.mark.parametrize("when", ["now", "at exit"])
+@pytest.mark.parametrize("what", [["program.py"], ["folder"], ["-m", "program"]], ids="-".join)
+def test_a_program_may_change_its_folder(tmp_path, what, when):
     (tmp_path / "folder").mkdir()
     for program in tmp_path / "program.py", tmp_path / "folder" / "__main__.py":
         program.write_text(TELLING)
         (program.parent / "helper.py").touch()
     by_python, by_libst = (
-        subprocess.run([sys.executable, *start, name, when], cwd=tmp_path, check=True, capture_output=True, text=True)
+        subprocess.run([sys.executable, *start, *what, when], cwd=tmp_path, check=True, capture_output=True, text=True)
         for start in ([], ["-m", "libst.compat"])
     )
     assert by_libst.stdout == by_python.stdout

@@ -38,7 +38,7 @@ def main() -> None:
     if first == "-m":
         sys.argv = arguments[1:]
         sys.path[0] = os.getcwd()
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        _run_module(arguments[1], True)
     elif takes_one or from_stdin:
         sys.argv = [first, *arguments[2 if takes_one else 1 :]]
         sys.path[0] = ""
@@ -47,7 +47,11 @@ def main() -> None:
         sys.argv = arguments
         path = os.path.abspath(first)  # as python: the program may change its folder
         sys.path[0] = os.path.dirname(path)
-        if pkgutil.get_importer(path) is not None or path.endswith(".pyc"):  # a folder or an archive
+        if pkgutil.get_importer(path) is not None:  # a folder or an archive
+            sys.path[0] = path
+            _run_module("__main__", False)
+            return
+        if path.endswith(".pyc"):
             runpy.run_path(path, run_name="__main__")
             return
         try:
@@ -59,6 +63,13 @@ def main() -> None:
             )
             sys.exit(2)
         _run(code, path, __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
+
+
+def _run_module(name: str, alter_argv: bool) -> None:
+    """As python does it: what else runpy has lets this module be the main one again at the end."""
+    sys.modules["__main__"] = ModuleType("__main__")
+    as_main: Any = runpy
+    as_main._run_module_as_main(name, alter_argv)
 
 
 def _run(code: Union[str, bytes], name: str, **attributes: Any) -> None:
