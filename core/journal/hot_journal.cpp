@@ -151,12 +151,16 @@ Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, H
   return true;
 }
 
-// A chunk each, or the largest range; and what changes of one.
+// A chunk each; and what changes of a sparse range. For the longest ranges that the rules allow, and not that the list
+// has: it is read more than once, and whoever owns the file may make it another one in between.
 struct Replay::Buffers {
-  explicit Buffers(uint64_t largest, uint64_t largest_packed = 0)
-      : packed(std::make_unique_for_overwrite<std::byte[]>(largest_packed)),
-        now(std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest))),
-        payload(std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest))) {}
+  explicit Buffers(const CommitRecord &record)
+      : chunk(std::min(write_chunk_bytes, record.identity.size)),
+        packed(std::make_unique_for_overwrite<std::byte[]>(record.is_sparse() ? longest_changes(chunk) : 0)),
+        now(std::make_unique_for_overwrite<std::byte[]>(chunk)),
+        payload(std::make_unique_for_overwrite<std::byte[]>(chunk)) {}
+  static_assert(longest_sparse <= write_chunk_bytes);
+  const uint64_t chunk;
   std::unique_ptr<std::byte[]> packed, now, payload;
   std::vector<uint32_t> table;
 };
@@ -171,13 +175,11 @@ Result<Verdict> Replay::judge(Identity identity) {
   auto verdict = manifest_.each([&](const RangeRecord &range) -> Result<Verdict> {
     ++ranges_;
     bytes_ += range.length;
-    largest_ = std::max(largest_, range.length);
-    largest_packed_ = std::max(largest_packed_, range.packed);
     return Verdict::good();
   });
   if (verdict && !verdict->is_good()) verdict = damaged(verdict->why());
   if (verdict && verdict->is_good()) {
-    Buffers buffers(largest_, largest_packed_);
+    Buffers buffers(record);
     verdict = manifest_.each([&](const RangeRecord &range) {
       return range.is_sparse() ? judge_sparse(range, buffers) : judge_range(range, buffers);
     });
@@ -196,7 +198,7 @@ Result<Verdict> Replay::judge(Identity identity) {
 Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) {
   const bool is_undo = hot_.record.is_undo();
   Hasher payload_hash, table_hash;
-  auto &[packed, now, payload, table] = buffers;
+  auto &[chunk, packed, now, payload, table] = buffers;
   uint64_t table_at = range.sectors;
   Verdict sectors = Verdict::good();
   for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
@@ -227,7 +229,7 @@ Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) 
 // The same where the journal holds what changes. An old sector is known by its hash. A new one has the hash of the new
 // one, and what changes is in it. So what stays is compared, too.
 Result<Verdict> Replay::judge_sparse(const RangeRecord &range, Buffers &buffers) {
-  auto &[packed, now, laid, table] = buffers;
+  auto &[chunk, packed, now, laid, table] = buffers;
   const size_t n = range.length, sectors = sectors_of(range.offset, range.length);
   ST_TRY(hot_.file.read(packed.get(), range.packed, range.payload));
   if (hash64(packed.get(), range.packed) != range.payload_hash) return damaged("a payload is damaged");
@@ -271,13 +273,9 @@ Verdict Replay::damaged(std::string why) {
 // of ranges is whole, there is nothing to compare.
 Result<Verdict> Replay::judge_torn() {
   const Manifest list = Manifest::of_torn(hot_.file, hot_.size, hot_.record);
-  uint64_t largest = 0;
-  ST_TRY(auto is_whole, list.each([&](const RangeRecord &range) -> Result<Verdict> {
-    largest = std::max(largest, range.length);
-    return Verdict::good();
-  }));
+  ST_TRY(auto is_whole, list.each([](const RangeRecord &) -> Result<Verdict> { return Verdict::good(); }));
   if (!is_whole.is_good()) return Verdict::good();
-  Buffers buffers(largest);
+  Buffers buffers(hot_.record);
   bool is_old = true, is_new = true;
   ST_TRY(auto verdict, list.each([&](const RangeRecord &range) -> Result<Verdict> {
     Hasher bytes, table;
@@ -303,8 +301,7 @@ Result<Verdict> Replay::judge_torn() {
 Result<void> Replay::confirm() {
   if (hot_.record.has_one_flush()) {
     const uint64_t list = ranges_ * hot_.record.range_bytes();
-    const uint64_t most =
-        std::min(write_chunk_bytes, std::max({largest_, list, table_bytes(0, largest_ + sector_bytes)}));
+    const uint64_t most = std::min(write_chunk_bytes, hot_.size);
     const auto buffer = std::make_unique_for_overwrite<std::byte[]>(most);
     const auto write_again = [&](uint64_t at, uint64_t length) -> Result<void> {
       for (uint64_t done = 0; done < length; done += most) {
@@ -325,7 +322,7 @@ Result<void> Replay::confirm() {
 }
 
 Result<void> Replay::apply() {
-  const Buffers buffers(largest_, largest_packed_);
+  const Buffers buffers(hot_.record);
   const auto apply = [&](const RangeRecord &range) -> Result<Verdict> {
     ST_TRY(os::keep_in_writable_mappings(data_, range.offset, range.length));
     if (range.is_sparse()) {

@@ -90,7 +90,7 @@ class Replay {
   const os::File &data_;
   const Found &hot_;
   const Manifest manifest_;
-  uint64_t ranges_ = 0, bytes_ = 0, largest_ = 0, largest_packed_ = 0;
+  uint64_t ranges_ = 0, bytes_ = 0;
   bool touched_ = false;  // the file holds new bytes that are not the old ones
   bool lacks_ = false;    // and some that are not new
   bool is_torn_ = false;

@@ -145,6 +145,34 @@ TEST_F(RecoverDistrusts, AJournalThatChangesWhileItIsLookedAt) {
   EXPECT_GT(refused, 0u);
 }
 
+// The list is read three times; what was taken for the ranges of the first time must hold those of the others.
+TEST_F(RecoverDistrusts, AJournalWhoseRangesGrowWhileItIsLookedAt) {
+  constexpr uint64_t large = uint64_t{1} << 20;
+  const std::string whole = testing::file_of({testing::u8_tensor("t", 2 * large, 1)});
+  const uint64_t at = 8 + load_u64le(whole.data());
+  for (const uint64_t record : {uint64_t{0}, undo_record, one_flush_record}) {
+    flags = record;
+    size_t ended = 0;
+    for (size_t n = 0;; ++n) {
+      std::filesystem::remove_all(folder());
+      put_bytes(path, whole);
+      const std::string journal = leave({{at, pattern(16, 51)}}, true);
+      if (record == undo_record) poke(path, at, pattern(16, 51));
+      std::filesystem::resize_file(journal, 4 * large);
+      testing::FaultEnv faulty(env);
+      size_t reads = 0;
+      faulty.before = [&](testing::Call call) {
+        if (call == testing::Call::pread && reads++ == n) forge(journal, [](auto &, auto &r) { r[0].length = large; });
+        return 0;
+      };
+      ended += recover(faulty).has_value();
+      faulty.before = nullptr;
+      if (reads <= n) break;
+    }
+    EXPECT_GT(ended, 0u) << record;
+  }
+}
+
 TEST_F(RecoverDistrusts, ATamperedCommitRecord) {
   for (uint64_t at : {0u, 20u, 60u, 95u}) {
     const std::string journal = leave(changes, true);
