@@ -8,7 +8,6 @@ namespace st::write {
 namespace {
 
 constexpr uint64_t largest_parked = uint64_t{256} << 20;
-constexpr size_t most_parked = 4;
 
 os::Location folder_of(const os::Location &file) {
   return file.beside(journal_folder_name(file.name()));
@@ -104,9 +103,7 @@ JournalFolder::JournalFolder(os::Location file, struct stat data)
       beside_(folder_of(file_)),
       data_(data),
       named_(data.st_ino),
-      process_(env_.fork_generation()) {
-  parked_.reserve(most_parked);
-}
+      kept_(env_) {}
 
 void JournalFolder::remove_if_empty() noexcept {
   env_.unlinkat(beside_.dir(), beside_.name().c_str(), AT_REMOVEDIR);  // fails while others use it
@@ -117,21 +114,14 @@ JournalFolder::~JournalFolder() {
 }
 
 void JournalFolder::close_idle() noexcept {
-  std::lock_guard lock(mutex_);
-  if (!folder_ || env_.fork_generation() != process_) return;  // see forget_if_forked
-  for (const auto &journal : parked_) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
-  parked_.clear();
+  Kept *const kept = kept_.find();
+  if (!kept) return;
+  std::lock_guard lock(kept->mutex);
+  if (!kept->folder) return;
+  for (const auto &journal : kept->parked) env_.unlinkat(kept->folder->dir().fd(), journal->name().c_str(), 0);
+  kept->parked.clear();
   remove_if_empty();
-  folder_.reset();
-}
-
-// In a child these are the parent's, and its locks with them.
-void JournalFolder::forget_if_forked() {
-  const uint64_t self = env_.fork_generation();
-  if (self == process_) return;
-  process_ = self;
-  parked_.clear();
-  folder_.reset();
+  kept->folder.reset();
 }
 
 Result<void> JournalFolder::make_name_durable(uint64_t inode) {
@@ -160,65 +150,67 @@ Result<void> JournalFolder::check_beside(const Taken &taken) const {
 }
 
 JournalPlan JournalFolder::plan_next() const {
-  std::lock_guard lock(mutex_);
-  if (parked_.empty() || env_.fork_generation() != process_) return {};
-  return parked_.back()->plan_anew();
+  Kept &kept = kept_.mine();
+  std::lock_guard lock(kept.mutex);
+  if (kept.parked.empty()) return {};
+  return kept.parked.back()->plan_anew();
 }
 
 Result<JournalFolder::Taken> JournalFolder::take() {
   constexpr int attempts = 100;
-  std::lock_guard lock(mutex_);
-  forget_if_forked();
+  Kept &kept = kept_.mine();
+  std::lock_guard lock(kept.mutex);
   Error last;
   for (int i = 0; i < attempts; ++i) {
-    if (!folder_) {
+    if (!kept.folder) {
       auto folder = Folder::create(file_, data_);
       if (!folder && is_gone(folder.error())) {  // removed between our two calls
         last = std::move(folder.error());
         continue;
       }
       if (!folder) return Failure(std::move(folder.error()));
-      folder_ = std::make_shared<Folder>(std::move(*folder));
+      kept.folder = std::make_shared<Folder>(std::move(*folder));
     }
     std::unique_ptr<Journal> journal;
-    if (!parked_.empty()) {
-      journal = std::move(parked_.back());
-      parked_.pop_back();
+    if (!kept.parked.empty()) {
+      journal = std::move(kept.parked.back());
+      kept.parked.pop_back();
       journal->begin();
-    } else if (auto created = Journal::create(folder_->dir(), data_)) {
+    } else if (auto created = Journal::create(kept.folder->dir(), data_)) {
       journal = std::move(*created);
     } else if (!is_gone(created.error())) {
-      close_unused();
+      close_unused(kept);
       return Failure(std::move(created.error()));
     }
-    Taken taken{std::move(journal), folder_};
+    Taken taken{std::move(journal), kept.folder};
     if (taken.journal && check_beside(taken)) return taken;
     // Somebody removed or moved the folder; a journal that recovery would not
     // find is worth nothing.
-    if (taken.journal) env_.unlinkat(folder_->dir().fd(), taken.journal->name().c_str(), 0);
+    if (taken.journal) env_.unlinkat(kept.folder->dir().fd(), taken.journal->name().c_str(), 0);
     last = error(Status::io, "the journal folder of ", in_quotes(file_.path()),
                  " vanishes as soon as it is made; see what removes it");
-    folder_.reset();
+    kept.folder.reset();
   }
   return Failure(std::move(last));
 }
 
 void JournalFolder::give_back(Taken taken) noexcept {
-  std::lock_guard lock(mutex_);
+  Kept &kept = kept_.mine();
+  std::lock_guard lock(kept.mutex);
   const bool good = !taken.journal->lost() && taken.journal->allocated() <= largest_parked;
-  if (good && taken.folder == folder_ && parked_.size() < most_parked)
-    parked_.push_back(std::move(taken.journal));
+  if (good && taken.folder == kept.folder && kept.parked.size() < most_parked)
+    kept.parked.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
   taken.folder.reset();
-  close_unused();
+  close_unused(kept);
 }
 
 // An open folder without a journal would be in the way of others: Windows may remove it only when all have closed it.
 // A transaction that is under way has it open, too; or none is open, as close_idle() came between.
-void JournalFolder::close_unused() noexcept {
-  if (parked_.empty() && folder_.use_count() == 1) folder_.reset();
-  if (!folder_) remove_if_empty();
+void JournalFolder::close_unused(Kept &kept) noexcept {
+  if (kept.parked.empty() && kept.folder.use_count() == 1) kept.folder.reset();
+  if (!kept.folder) remove_if_empty();
 }
 
 }  // namespace st::write

@@ -15,6 +15,7 @@
 #include "journal/verdict.h"
 #include "newfile/names.h"
 #include "os/location.h"
+#include "os/per_process.h"
 
 namespace st::write {
 
@@ -86,9 +87,15 @@ class JournalFolder {
   Result<void> check_beside(const Taken &taken) const;
 
  private:
-  void forget_if_forked();
+  static constexpr size_t most_parked = 4;
+  struct Kept {
+    Kept() { parked.reserve(most_parked); }
+    std::mutex mutex;  // of what follows
+    std::shared_ptr<Folder> folder;
+    std::vector<std::unique_ptr<Journal>> parked;
+  };
   void remove_if_empty() noexcept;
-  void close_unused() noexcept;
+  void close_unused(Kept &kept) noexcept;
 
   os::Env &env_;
   const os::Location file_, beside_;  // and the folder
@@ -96,10 +103,7 @@ class JournalFolder {
   // Under its name, durably. What `data_` was of is so from the first journal on, as making the folder syncs its
   // parent.
   std::atomic<uint64_t> named_;
-  uint64_t process_;  // see os::Env::fork_generation
-  mutable std::mutex mutex_;
-  std::shared_ptr<Folder> folder_;
-  std::vector<std::unique_ptr<Journal>> parked_;
+  mutable os::PerProcess<Kept> kept_;  // a child's are its own, and its parent's locks not the child's
 };
 
 }  // namespace st::write

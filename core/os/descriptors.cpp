@@ -4,31 +4,15 @@
 
 namespace st::os {
 
-Descriptors::~Descriptors() {
-  for (Open *o = of_child_.load(); o;) delete std::exchange(o, o->before);
-}
-
-Descriptors::Open &Descriptors::mine() {
-  const uint64_t now = env_.fork_generation();
-  if (first_.generation == now) return first_;
-  Open *last = of_child_.load(std::memory_order_acquire);
-  while (!last || last->generation != now) {
-    auto own = std::make_unique<Open>(now, last);
-    if (of_child_.compare_exchange_strong(last, own.get(), std::memory_order_acq_rel)) last = own.release();
-  }
-  return *last;
-}
-
 Descriptors::Held Descriptors::keep(Open &open, const void *owner, File file) {
   Held held = std::make_shared<const File>(std::move(file));
-  std::list<std::pair<const void *, Held>> given_up;  // closed after the mutex is free
+  std::list<std::pair<const void *, Held>> fresh, given_up;  // closed after the mutex is free
+  fresh.emplace_front(owner, held);
   std::lock_guard lock(open.mutex);
-  if (const auto found = open.by_owner.find(owner); found != open.by_owner.end()) {
-    given_up.splice(given_up.end(), open.by_use, found->second);
-    open.by_owner.erase(found);
-  }
-  open.by_use.emplace_front(owner, held);
-  open.by_owner.emplace(owner, open.by_use.begin());
+  // The last step that takes memory.
+  const auto [kept, is_new] = open.by_owner.try_emplace(owner, fresh.begin());
+  if (!is_new) given_up.splice(given_up.end(), open.by_use, std::exchange(kept->second, fresh.begin()));
+  open.by_use.splice(open.by_use.begin(), fresh);
   while (open.by_use.size() > most_) {
     open.by_owner.erase(open.by_use.back().first);
     given_up.splice(given_up.end(), open.by_use, std::prev(open.by_use.end()));
@@ -37,11 +21,11 @@ Descriptors::Held Descriptors::keep(Open &open, const void *owner, File file) {
 }
 
 void Descriptors::put(const void *owner, File file) {
-  keep(mine(), owner, std::move(file));
+  keep(open_.mine(), owner, std::move(file));
 }
 
 Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed, const struct stat &identity) {
-  Open &open = mine();
+  Open &open = open_.mine();
   {
     std::lock_guard lock(open.mutex);
     if (const auto found = open.by_owner.find(owner); found != open.by_owner.end()) {
@@ -60,7 +44,7 @@ Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed
 
 void Descriptors::forget(const void *owner) {
   Held held;  // closed after the mutex is free
-  Open &open = mine();
+  Open &open = open_.mine();
   std::lock_guard lock(open.mutex);
   const auto found = open.by_owner.find(owner);
   if (found == open.by_owner.end()) return;

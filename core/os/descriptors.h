@@ -4,22 +4,19 @@
 // child has descriptors of its own, and takes no mutex of its parent's.
 #pragma once
 
-#include <atomic>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 
 #include "os/file.h"
+#include "os/per_process.h"
 
 namespace st::os {
 
 class Descriptors {
  public:
-  Descriptors(Env &env, size_t most) : env_(env), first_(env.fork_generation()), most_(most) {}
-  ~Descriptors();
-  Descriptors(const Descriptors &) = delete;
-  Descriptors &operator=(const Descriptors &) = delete;
+  Descriptors(Env &env, size_t most) : env_(env), open_(env), most_(most) {}
 
   // Stays open while it is held, also if it is given up meanwhile.
   using Held = std::shared_ptr<const File>;
@@ -30,22 +27,16 @@ class Descriptors {
   void forget(const void *owner);
 
  private:
-  // The descriptors of one process.
   struct Open {
-    explicit Open(uint64_t g, Open *b = nullptr) : generation(g), before(b) {}
-    const uint64_t generation;
-    Open *const before;                               // of its parent
     std::mutex mutex;                                 // of what follows
     std::list<std::pair<const void *, Held>> by_use;  // the last used first
     std::unordered_map<const void *, std::list<std::pair<const void *, Held>>::iterator> by_owner;
   };
-  Open &mine();
   Held keep(Open &open, const void *owner, File file);
 
   Env &env_;
-  Open first_;
+  PerProcess<Open> open_;
   const size_t most_;
-  std::atomic<Open *> of_child_ = nullptr;
 };
 
 }  // namespace st::os

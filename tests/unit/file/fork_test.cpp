@@ -220,5 +220,41 @@ TEST_F(ForkTest, AWorkerForkedDuringACommitDoesNotKeepItsLocks) {
   ::waitpid(forking.child, nullptr, 0);
 }
 
+// The thread that holds it is not in the child, and would never come.
+TEST_F(ForkTest, AChildWaitsForNoMutexOfItsParents) {
+  class Forking : public testing::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int mkdirat(int dir, const char *name, mode_t mode) override {
+      if (!std::exchange(armed, false)) return FaultEnv::mkdirat(dir, name, mode);
+      child = ::fork();
+      if (child == 0) {
+        ::alarm(20);
+        in_child();
+      }
+      int status = -1;
+      ::waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+      return FaultEnv::mkdirat(dir, name, mode);
+    }
+    std::function<void()> in_child;
+    bool armed = true;
+    pid_t child = -1;
+  };
+  for (const bool changes : {true, false}) {
+    Forking forking(env);
+    auto c = open(forking);
+    forking.in_child = [&] {
+      const bool done = !changes || update(*c, "b", new_b);
+      c.reset();
+      ::_exit(done ? 0 : 1);
+    };
+    ASSERT_TRUE(is_ok(update(*c, "a", new_a)));  // makes a journal, under the mutex
+    EXPECT_GT(forking.child, 0);
+  }
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}, {b_at, new_b}})));
+  EXPECT_FALSE(fs::exists(folder()));
+}
+
 }  // namespace
 }  // namespace st::store
