@@ -148,6 +148,7 @@ Result<void> ShardTransaction::rename(std::string_view from, std::string_view to
 }
 
 Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
+  ST_TRY(may_go_on());
   if (is_total(key)) return fail(Status::invalid_argument, key, " is kept right by every change; it cannot be set");
   if (!value) {
     bool there = shown_.metadata_find(key).has_value();

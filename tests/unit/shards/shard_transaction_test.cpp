@@ -752,6 +752,7 @@ TEST_F(ShardTransactionTest, AShardThatTookNoPartOfATensorEndsTheWholeTransactio
   const Range first[] = {{0, 10, 1}};
   EXPECT_TRUE(fails_with(Status::io, t->update_slice("c", {first}, u8(ten))));
   env.before = nullptr;
+  EXPECT_TRUE(fails_with(Status::txn_failed, t->set_metadata("k", "v")));
   const auto planned = t->plan();
   EXPECT_TRUE(fails_with(Status::txn_failed, planned));
   const auto committed = t->commit();
