@@ -170,7 +170,7 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   }
   index.set_total(total_size_key, source.bytes());
 
-  const std::string spelled = index.spell();
+  ST_TRY(const std::string spelled, index.spell_readable());
   ST_TRY(auto made, write::TemporaryFile::create(folder.next(index_name), 0666));
   ST_TRY(made->file().write(spelled.data(), spelled.size(), 0));
   ST_TRY(folder.sync_name());

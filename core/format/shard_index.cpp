@@ -37,6 +37,13 @@ Result<void> check_shard_name(std::string_view shard, std::string_view tensor) {
                      .about_tensor(tensor));
 }
 
+// One of JSON's that simdjson reads, too: it has no whole numbers beyond 64 bits.
+bool is_readable_number(std::string_view text) {
+  if (!is_acceptable_number(text)) return false;
+  simdjson::dom::parser parser;
+  return parser.parse(simdjson::padded_string(text)).error() == simdjson::SUCCESS;
+}
+
 }  // namespace
 
 bool is_index_name(std::string_view path) {
@@ -258,7 +265,7 @@ void ShardIndex::set_metadata(std::string_view key, std::optional<std::string_vi
     return;
   }
   Pair pair{std::string(key), std::string(*text), {}};
-  if (found != metadata_.end() && is_acceptable_number(found->json) && is_acceptable_number(*text))
+  if (found != metadata_.end() && is_acceptable_number(found->json) && is_readable_number(*text))
     pair.json = *text;
   else
     append_json_string(pair.json, *text);
@@ -317,6 +324,16 @@ std::string ShardIndex::spell() const {
     out += json;
   }
   return out + "\n}\n";
+}
+
+Result<std::string> ShardIndex::spell_readable() const {
+  std::string out = spell();
+  if (out.size() > max_index_bytes)
+    return fail(Status::header_too_large, "the index of shards would have ", out.size(), " bytes, more than the ",
+                max_index_bytes, " that are read");
+  if (!simdjson::validate_utf8(out.data(), out.size()))
+    return fail(Status::header_utf8, "a name or the metadata of the index of shards is not valid UTF-8");
+  return out;
 }
 
 }  // namespace st

@@ -60,13 +60,15 @@ class ShardIndex {
   // To spell another. Shards that hold nothing any more are left out.
   void assign(std::string_view name, std::string_view shard);
   void remove(std::string_view name);
-  // Without a value: removes it. A number stays one if `text` spells a number.
+  // Without a value: removes it. A number stays one if `text` spells a number that parse() takes.
   void set_metadata(std::string_view key, std::optional<std::string_view> text);
   void set_total(std::string_view key, uint64_t n);
   // If there is such a number. One that was too small for what went away becomes 0.
   void add_to_total(std::string_view key, int64_t n);
   // As json.dumps(…, indent=2, sort_keys=True) with a line's end, which is how stock writes it.
   std::string spell() const;
+  // To be written: not what parse() would refuse. Statuses header_utf8, header_too_large.
+  Result<std::string> spell_readable() const;
 
  private:
   friend class ShardIndexParser;

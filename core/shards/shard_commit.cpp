@@ -255,7 +255,7 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
                   " any more; refresh the handle and begin again");
     index.set_metadata(key, value);
   }
-  std::string fresh = index.spell();
+  ST_TRY(auto fresh, index.spell_readable());
   if (fresh == old) return std::nullopt;
   return fresh;
 }

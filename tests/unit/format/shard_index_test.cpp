@@ -4,6 +4,7 @@
 
 #include "format/header.h"
 #include "format/shard_index.h"
+#include "test_files.h"
 
 namespace st {
 namespace {
@@ -139,6 +140,29 @@ TEST(ShardIndex, ValuesOfAnyTypeAreKeptAsTheyAreSpelled) {
   EXPECT_NE(index->spell().find("\"x\": [ ]"), std::string::npos);
   EXPECT_NE(index->spell().find("\"y\": null"), std::string::npos);
   EXPECT_NE(index->spell().find("\"weight_map\": {}"), std::string::npos);
+}
+
+// What a reader would refuse is not written.
+TEST(ShardIndex, IsSpelledSoThatItCanBeRead) {
+  ShardIndex index = parse(R"({"metadata": {"n": 5}, "weight_map": {"a": "1"}})").value();
+  for (const char *number : {"18446744073709551615", "-9223372036854775808", "1.5e300", "0.1e-400"}) {
+    index.set_metadata("n", number);
+    EXPECT_EQ(index.metadata()[0].json, number);
+    EXPECT_TRUE(is_ok(parse(index.spell_readable().value())));
+  }
+  for (const char *number : {"18446744073709551616", "-9223372036854775809", "123456789012345678901234567890"}) {
+    ShardIndex other = index;
+    other.set_metadata("n", number);
+    EXPECT_EQ(other.metadata()[0].json, text("\"", number, "\""));
+    EXPECT_EQ(parse(other.spell_readable().value())->metadata_find("n"), number);
+  }
+  for (const auto &[key, value] : {std::pair("k\xff", "v"), std::pair("k", "\xc3")}) {
+    ShardIndex other = index;
+    other.set_metadata(key, value);
+    EXPECT_TRUE(testing::fails_with(Status::header_utf8, other.spell_readable()));
+  }
+  index.set_metadata("n", std::string(max_index_bytes, 'x'));
+  EXPECT_TRUE(testing::fails_with(Status::header_too_large, index.spell_readable()));
 }
 
 TEST(ShardIndex, MetadataAndTensorsGo) {

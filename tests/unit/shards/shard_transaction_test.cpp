@@ -716,6 +716,21 @@ TEST_F(ShardTransactionTest, WhatCannotBeRecoveredStopsTheNextCommit) {
   EXPECT_EQ(bytes_of(index).find("\"x\""), std::string::npos);
 }
 
+TEST_F(ShardTransactionTest, AnIndexThatNobodyCouldReadIsNotWritten) {
+  auto c = open();
+  const std::string before = bytes_of(index);
+  for (const bool new_names : {false, true}) {
+    TransactionOptions options;
+    options.new_names = new_names;
+    auto t = begin(*c, options);
+    ASSERT_TRUE(is_ok(t->set_metadata("k\xff", "v")));
+    EXPECT_TRUE(fails_with(Status::header_utf8, t->plan()));
+    EXPECT_TRUE(fails_with(Status::header_utf8, t->commit()));
+    EXPECT_TRUE(same_bytes(bytes_of(index), before));
+  }
+  ASSERT_TRUE(is_ok(begin(*c)->commit()));
+}
+
 TEST_F(ShardTransactionTest, AFailureOfOneShardNamesIt) {
   FaultEnv env(os::Env::posix());
   auto c = open(env);
