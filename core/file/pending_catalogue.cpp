@@ -25,7 +25,10 @@ PendingCatalogue::PendingCatalogue(const Index &index) {
     by_name_.emplace(t.name, i);
     places_.push_back(PendingTensor{std::string(t.name), form_of(t), t.begin, {}});
   }
-  for (size_t i = 0; i < index.metadata_size(); ++i) metadata_.emplace_back(index.metadata_at(i));
+  for (size_t i = 0; i < index.metadata_size(); ++i) {
+    const auto [key, value] = index.metadata_at(i);
+    set_metadata(std::string(key), std::string(value));
+  }
 }
 
 Result<size_t> PendingCatalogue::place_of(const std::string &name) const {
@@ -72,19 +75,12 @@ Result<void> PendingCatalogue::apply(const Change &change) {
       places_[place]->name = change.to;
       return {};
     }
-    case Change::set_metadata:
+    case Change::set_metadata: set_metadata(change.name, change.to); return {};
     case Change::remove_metadata: {
-      const auto found =
-          std::find_if(metadata_.begin(), metadata_.end(), [&](const auto &pair) { return pair.first == change.name; });
-      if (change.kind == Change::remove_metadata) {
-        if (found == metadata_.end())
-          return fail(Status::not_found, "the metadata has no key ", in_quotes(change.name));
-        metadata_.erase(found);
-      } else if (found != metadata_.end()) {
-        found->second = change.to;
-      } else {
-        metadata_.emplace_back(change.name, change.to);
-      }
+      const auto found = by_key_.find(change.name);
+      if (found == by_key_.end()) return fail(Status::not_found, "the metadata has no key ", in_quotes(change.name));
+      metadata_[found->second].reset();
+      by_key_.erase(found);
       return {};
     }
     case Change::order: return reorder(change.names);
@@ -104,6 +100,23 @@ void PendingCatalogue::put(const Change &change) {
   }
   by_name_.emplace(change.name, places_.size());
   places_.push_back(PendingTensor{change.name, change.form, 0, change.payload});
+}
+
+// A new key comes last.
+void PendingCatalogue::set_metadata(const std::string &key, const std::string &value) {
+  const auto [found, is_new] = by_key_.try_emplace(key, metadata_.size());
+  if (is_new)
+    metadata_.emplace_back(std::pair(key, value));
+  else
+    metadata_[found->second]->second = value;
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> PendingCatalogue::metadata() const {
+  std::vector<std::pair<std::string_view, std::string_view>> out;
+  out.reserve(by_key_.size());
+  for (const auto &pair : metadata_)
+    if (pair) out.emplace_back(*pair);
+  return out;
 }
 
 Result<void> PendingCatalogue::reorder(const std::vector<std::string> &names) {

@@ -57,16 +57,18 @@ class PendingCatalogue {
 
   // In the order of the file; metadata in the order of the header.
   std::vector<const PendingTensor *> tensors() const;
-  const std::vector<std::pair<std::string, std::string>> &metadata() const { return metadata_; }
+  std::vector<std::pair<std::string_view, std::string_view>> metadata() const;
 
  private:
   Result<size_t> place_of(const std::string &name) const;
   void put(const Change &change);
+  void set_metadata(const std::string &key, const std::string &value);
   Result<void> reorder(const std::vector<std::string> &names);
 
   std::vector<std::optional<PendingTensor>> places_;  // none: removed
   std::unordered_map<std::string, size_t> by_name_;
-  std::vector<std::pair<std::string, std::string>> metadata_;
+  std::vector<std::optional<std::pair<std::string, std::string>>> metadata_;  // none: removed
+  std::unordered_map<std::string, size_t> by_key_;
 };
 
 // For sentences: "[2, 3]"; a dtype of the caller's, which may be none.

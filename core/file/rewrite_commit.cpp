@@ -45,8 +45,7 @@ Result<write::PublishPlan> plan_publish(const Staged &staged, uint64_t block, bo
     if (!staged.draft->find(std::string(t.name)))
       tensors.push_back({t.name, t.dtype, t.shape, t.nbytes, true, data_offset + t.begin});
   }
-  const auto &pairs = staged.draft->metadata();
-  const std::vector<std::pair<std::string_view, std::string_view>> metadata(pairs.begin(), pairs.end());
+  const auto metadata = staged.draft->metadata();
   return write::plan_publish(
       data_offset, std::move(tensors), metadata,
       {staged.options.layout, staged.options.alignment, staged.options.reserve, block, may_align(staged)});

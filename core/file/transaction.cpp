@@ -1,6 +1,6 @@
 #include "file/transaction.h"
 
-#include <algorithm>
+#include <unordered_set>
 
 #include "base/check.h"
 #include "file/commit_plan.h"
@@ -61,10 +61,11 @@ Result<void> Transaction::set_metadata(std::string_view key, std::optional<std::
 
 Result<void> Transaction::replace_metadata(MetadataPairs wanted) {
   const Index &now = staged_.snapshot->header.index;
+  std::unordered_set<std::string_view> keys;
+  for (const auto &[key, text] : wanted) keys.insert(key);
   for (size_t i = 0; i < now.metadata_size(); ++i) {
     const auto [key, text] = now.metadata_at(i);
-    const auto is_it = [key = key](const auto &pair) { return pair.first == key; };
-    if (std::none_of(wanted.begin(), wanted.end(), is_it)) ST_TRY(set_metadata(key, std::nullopt));
+    if (!keys.contains(key)) ST_TRY(set_metadata(key, std::nullopt));
   }
   for (const auto &[key, text] : wanted)
     if (now.metadata_find(key) != text) ST_TRY(set_metadata(key, text));

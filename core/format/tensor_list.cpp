@@ -79,15 +79,16 @@ Result<void> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &
 }
 
 void apply_metadata(TensorList *c, const DeltaNotes &notes) {
-  for (const std::string &key : notes.removed)
-    std::erase_if(c->metadata, [&](const Pair &p) { return p.first == key; });
-  for (const auto &set : notes.set) {
-    const auto found =
-        std::find_if(c->metadata.begin(), c->metadata.end(), [&](const Pair &p) { return p.first == set.first; });
-    if (found != c->metadata.end())
-      found->second = set.second;
+  const std::unordered_set<std::string_view> removed(notes.removed.begin(), notes.removed.end());
+  std::erase_if(c->metadata, [&](const Pair &p) { return removed.contains(p.first); });
+  std::unordered_map<std::string_view, size_t> places;
+  for (const Pair &p : c->metadata) places.emplace(p.first, places.size());
+  for (const auto &[key, value] : notes.set) {
+    const auto [found, is_new] = places.try_emplace(key, c->metadata.size());
+    if (is_new)
+      c->metadata.emplace_back(key, value);
     else
-      c->metadata.emplace_back(set.first, set.second);
+      c->metadata[found->second].second = value;
   }
 }
 

@@ -1,6 +1,9 @@
 // The catalogue of a transaction that changes the layout: what each step makes of it, and what it refuses.
 #include "file/pending_catalogue.h"
 
+#include <algorithm>
+
+#include "os/env.h"
 #include "parse.h"
 
 namespace st::store {
@@ -53,8 +56,23 @@ TEST_F(PendingCatalogueTest, ChangesMetadataInTheOrderOfTheHeader) {
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "k", "w"})));
   ASSERT_TRUE(is_ok(draft.apply({Change::remove_metadata, "z", {}})));
   EXPECT_TRUE(fails_with(Status::not_found, draft.apply({Change::remove_metadata, "z", {}})));
-  const std::vector<std::pair<std::string, std::string>> wanted = {{"k", "w"}, {"a", "2"}};
+  const std::vector<std::pair<std::string_view, std::string_view>> wanted = {{"k", "w"}, {"a", "2"}};
   EXPECT_EQ(draft.metadata(), wanted);
+}
+
+// A file, or a delta, may have a million keys. Time of this thread, as others may have the processor.
+TEST_F(PendingCatalogueTest, ManyKeysTakeWorkInProportion) {
+  const auto cost_of = [this](size_t n) {
+    PendingCatalogue draft(index);
+    const uint64_t before = os::Env::posix().thread_ns();
+    for (const Change::Kind kind : {Change::set_metadata, Change::set_metadata, Change::remove_metadata})
+      for (size_t i = 0; i < n; ++i) EXPECT_TRUE(is_ok(draft.apply({kind, text("key ", i), "v"})));
+    EXPECT_EQ(draft.metadata().size(), 1u);
+    return os::Env::posix().thread_ns() - before;
+  };
+  const uint64_t once = std::max(cost_of(8000), uint64_t{20000000}),
+                 eight_times = cost_of(64000);  // a clock may tick in 15 ms
+  EXPECT_LT(eight_times, once * 24);
 }
 
 TEST_F(PendingCatalogueTest, IsAsItWasAfterARefusal) {

@@ -1,6 +1,9 @@
 // The metadata of a delta: what is written is read again, and what contradicts
 // itself is refused.
 #include "format/base_identity.h"
+#include <algorithm>
+
+#include "os/env.h"
 #include "test_files.h"
 
 namespace st::testing {
@@ -184,6 +187,26 @@ TEST(DeltaNotes, IdentityIsOfNamesFormsAndMetadataInAnyOrder) {
   EXPECT_NE(one, id({u8_tensor("a", 10, 1), u8_tensor("b", 4, 1)}, {{"k", "vl"}, {"", "w"}}));
   // The definition of core/delta/README.md, spelled out: changing it makes every delta useless.
   EXPECT_EQ(spell_hash(id({}, {})), "e5189a9599e3f86205ea23ef06e28b2d");
+}
+
+// Time of this thread, as others may have the processor.
+TEST(Delta, ManyKeysOfMetadataTakeWorkInProportion) {
+  const auto cost_of = [](size_t n) {
+    std::vector<std::string> keys;
+    for (size_t i = 0; i < n; ++i) keys.push_back(text("key ", i));
+    TensorList from, to;
+    for (size_t i = 0; i < n; ++i) from.metadata.emplace_back(keys[i], "old");
+    for (size_t i = 0; i < n; i += 2) to.metadata.emplace_back(keys[i], "new");
+    const DeltaNotes notes = describe(from, to, {}, {});
+    const Index nothing = header_of({}, {}).index;
+    const uint64_t before = os::Env::posix().thread_ns();
+    EXPECT_TRUE(is_ok(apply(&from, nothing, notes, 1)));
+    EXPECT_EQ(from.metadata, to.metadata);
+    return os::Env::posix().thread_ns() - before;
+  };
+  const uint64_t once = std::max(cost_of(8000), uint64_t{20000000}),
+                 eight_times = cost_of(64000);  // a clock may tick in 15 ms
+  EXPECT_LT(eight_times, once * 24);
 }
 
 }  // namespace
