@@ -63,8 +63,9 @@ Result<std::unique_ptr<Shards>> Shards::open_sources(os::Env &env, os::SourceEnv
   shards->sources_ = std::move(sources);
   ST_TRY(auto file, os::File::open(index, AT_FDCWD, path, O_RDONLY, 0, path));
   ST_TRY(auto read, read_index(file));
-  const std::lock_guard lock(shards->mutex_);
-  shards->show(shards->make_catalogue(std::move(read)));
+  Kept &kept = shards->kept_.mine();
+  const std::lock_guard lock(kept.mutex);
+  shards->show(shards->make_catalogue(std::move(read), kept));
   return shards;
 }
 
@@ -76,9 +77,10 @@ Result<void> Shards::show_anew() {
     ST_TRY(auto read, read_index(at_));
     ST_TRY(check_all_there(read.index));
     // Until it is shown no transaction pins its shards: it would miss this state.
-    std::lock_guard lock(mutex_);
+    Kept &kept = kept_.mine();
+    std::lock_guard lock(kept.mutex);
     if (indexes_renamed_.load() != renamed) continue;
-    auto shown = make_catalogue(std::move(read));
+    auto shown = make_catalogue(std::move(read), kept);
     // Else another thread has committed meanwhile, and shards may be newer than this index.
     if (indexes_renamed_.load() != renamed) continue;
     show(std::move(shown));
@@ -87,7 +89,7 @@ Result<void> Shards::show_anew() {
 }
 
 void Shards::pin_in_all_states(const Member &shard) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(kept_.mine().mutex);
   each_catalogue([&](const ShardCatalogue &c) { c.pin_opened(&shard); });
 }
 
@@ -108,12 +110,15 @@ Error Shards::missing(uint32_t number, const std::string &shard) const {
 }
 
 // Shards that the index names no more stay as long as an older catalogue has them.
-std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read) {
-  decltype(by_name_) named;
+std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read, Kept &kept) {
+  auto &[mutex, by_name, with_journals] = kept;
+  if (by_name.empty() && env().fork_generation() != process_)  // what its parent shows
+    for (const auto &shard : hold()->shards()) by_name.emplace(shard->name(), shard);
+  decltype(kept.by_name) named;
   ShardCatalogue::Members members;
   for (const std::string &name : read.index.shards()) {
-    const auto known = by_name_.find(name);
-    if (known != by_name_.end())
+    const auto known = by_name.find(name);
+    if (known != by_name.end())
       members.push_back(known->second);
     else if (sources_)
       members.push_back(std::make_shared<Member>(sources_, name, os::split_path(path_).first + "/" + name));
@@ -122,10 +127,10 @@ std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read) {
     named.emplace(name, members.back());
   }
   auto catalogue = std::make_unique<ShardCatalogue>(*this, std::move(read), std::move(members));
-  by_name_ = std::move(named);
-  std::erase_if(with_journals_, [&](const std::shared_ptr<Member> &shard) {
-    const auto found = by_name_.find(shard->name());
-    const bool gone = found == by_name_.end() || found->second != shard;
+  by_name = std::move(named);
+  std::erase_if(with_journals, [&now = kept.by_name](const std::shared_ptr<Member> &shard) {
+    const auto found = now.find(shard->name());
+    const bool gone = found == now.end() || found->second != shard;
     if (gone) shard->opened()->close_idle_journals();
     return gone;
   });
@@ -134,9 +139,11 @@ std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read) {
 }
 
 void Shards::close() noexcept {
-  for (const auto &shard : with_journals_) shard->opened()->close_idle_journals();
-  with_journals_.clear();
-  by_name_.clear();
+  if (Kept *const kept = kept_.find()) {
+    for (const auto &shard : kept->with_journals) shard->opened()->close_idle_journals();
+    kept->with_journals.clear();
+    kept->by_name.clear();
+  }
   MultiFileOf::close();
 }
 
@@ -213,12 +220,13 @@ std::string Shards::name_of(const DataFile &shard, const ShardCatalogue &shown) 
 
 void Shards::used_journals(const std::shared_ptr<Member> &shard) {
   constexpr size_t most = 16;
-  std::lock_guard lock(mutex_);
-  std::erase(with_journals_, shard);
-  with_journals_.push_back(shard);
-  if (with_journals_.size() <= most) return;
-  with_journals_.front()->opened()->close_idle_journals();
-  with_journals_.erase(with_journals_.begin());
+  Kept &kept = kept_.mine();
+  std::lock_guard lock(kept.mutex);
+  std::erase(kept.with_journals, shard);
+  kept.with_journals.push_back(shard);
+  if (kept.with_journals.size() <= most) return;
+  kept.with_journals.front()->opened()->close_idle_journals();
+  kept.with_journals.erase(kept.with_journals.begin());
 }
 
 Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const {

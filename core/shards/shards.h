@@ -9,6 +9,7 @@
 #include "journal/recover.h"
 #include "model/multi_file.h"
 #include "newfile/temporary_file.h"
+#include "os/per_process.h"
 #include "shards/shard_catalogue.h"
 
 namespace st::store {
@@ -42,12 +43,18 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
  private:
   friend class ShardCommit;
   friend class ShardTransaction;
-  Shards(os::Env &env, OpenOptions options) : MultiFileOf(env, std::move(options)) {}
+  Shards(os::Env &env, OpenOptions options)
+      : MultiFileOf(env, std::move(options)), process_(env.fork_generation()), kept_(env) {}
 
   friend class ShardCatalogue;
   static Result<ReadIndex> read_index(const os::File &file);
+  struct Kept {
+    std::mutex mutex;                                                     // of what follows
+    std::map<std::string, std::shared_ptr<Member>, std::less<>> by_name;  // those that the index names
+    std::vector<std::shared_ptr<Member>> with_journals;                   // those used last
+  };
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
-  std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read);
+  std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read, Kept &kept);
   // A transaction will change this shard, which is opened: each state that lacks it gets it as it is now.
   void pin_in_all_states(const Member &shard);
   // A commit renames the new index into place. `replaced` is locked.
@@ -70,12 +77,11 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   void used_journals(const std::shared_ptr<Member> &shard);
 
   std::string path_;
-  os::OpenByName sources_;                                               // of shards that are in no folder
-  os::Location at_;                                                      // of the index
-  std::shared_ptr<const os::Directory> folder_;                          // that the shards are named in
-  std::mutex mutex_;                                                     // of what follows
-  std::map<std::string, std::shared_ptr<Member>, std::less<>> by_name_;  // those that the index names
-  std::vector<std::shared_ptr<Member>> with_journals_;                   // those used last
+  os::OpenByName sources_;                       // of shards that are in no folder
+  os::Location at_;                              // of the index
+  std::shared_ptr<const os::Directory> folder_;  // that the shards are named in
+  const uint64_t process_;                       // see os::Env::fork_generation
+  os::PerProcess<Kept> kept_;
   std::atomic<bool> poisoned_ = false;
   // States of two indexes: the one that a commit of ours is putting in place, and the one before, if that is ours, too.
   std::atomic<uint64_t> own_index_ = 0, own_before_ = 0;

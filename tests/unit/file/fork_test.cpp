@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "format/shard_index.h"
+#include "shards/shards.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -254,6 +256,61 @@ TEST_F(ForkTest, AChildWaitsForNoMutexOfItsParents) {
   }
   EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}, {b_at, new_b}})));
   EXPECT_FALSE(fs::exists(folder()));
+}
+
+// The same of a handle on shards, which removes the journal of one that was not changed for long.
+TEST(ForkedShards, AChildWaitsForNoMutexOfItsParents) {
+  constexpr int most_with_journals = 16;
+  const testing::TempDir dir;
+  ShardIndex index = ShardIndex::of({});
+  for (int i = 0; i <= most_with_journals; ++i) {
+    const std::string shard = text("m-", i, ".safetensors");
+    put_bytes(dir / shard, testing::file_of({testing::u8_tensor(text("t", i), 8, 1)}));
+    index.assign(text("t", i), shard);
+  }
+  put_bytes(dir / "m.safetensors.index.json", index.spell());
+  class Forking : public testing::FaultEnv {
+   public:
+    Forking() : FaultEnv(os::Env::posix()) {}
+    int unlinkat(int folder, const char *name, int flags) override {
+      if (!std::exchange(armed, false)) return FaultEnv::unlinkat(folder, name, flags);
+      child = ::fork();
+      if (child == 0) {
+        ::alarm(20);
+        in_child();
+      }
+      int status = -1;
+      ::waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+      return FaultEnv::unlinkat(folder, name, flags);
+    }
+    std::function<void()> in_child;
+    bool armed = false;
+    pid_t child = -1;
+  } forking;
+  OpenOptions options;
+  options.writable = true;
+  auto c = Shards::open(forking, dir / "m.safetensors.index.json", options);
+  ASSERT_TRUE(is_ok(c));
+  const auto update = [&](int i, const std::string &bytes) -> Result<void> {
+    const uint64_t shape = bytes.size();
+    ST_TRY(auto t, (*c)->begin({}));
+    ST_TRY(t->update(text("t", i), {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()}));
+    return t->commit();
+  };
+  forking.in_child = [&] {
+    const bool done = update(3, "of child") && (*c)->refresh();
+    c->reset();
+    ::_exit(done ? 0 : 1);
+  };
+  for (int i = 0; i <= most_with_journals; ++i) {
+    forking.armed = i == most_with_journals;
+    ASSERT_TRUE(is_ok(update(i, "of owner"))) << i;
+  }
+  EXPECT_GT(forking.child, 0);
+  c->reset();
+  for (int i = 0; i <= most_with_journals; ++i)
+    EXPECT_TRUE(bytes_of(dir / text("m-", i, ".safetensors")).ends_with(i == 3 ? "of child" : "of owner")) << i;
 }
 
 }  // namespace

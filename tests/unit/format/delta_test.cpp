@@ -1,6 +1,7 @@
 // The metadata of a delta: what is written is read again, and what contradicts
 // itself is refused.
 #include "format/base_identity.h"
+
 #include <algorithm>
 
 #include "os/env.h"

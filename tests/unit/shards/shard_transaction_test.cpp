@@ -731,6 +731,29 @@ TEST_F(ShardTransactionTest, AnIndexThatNobodyCouldReadIsNotWritten) {
   ASSERT_TRUE(is_ok(begin(*c)->commit()));
 }
 
+TEST_F(ShardTransactionTest, AChildGoesOnWithWhatItsParentShows) {
+  class Forked : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    uint64_t fork_generation() override { return FaultEnv::fork_generation() + (forked ? 1 : 0); }
+    bool forked = false;
+  } env(os::Env::posix());
+  auto c = open(env);
+  ASSERT_EQ(bytes(*c, "c").size(), 5000u);
+  env.forked = true;
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  ASSERT_TRUE(is_ok(t->rename("c", "d")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(same_bytes(bytes(*c, "a"), new_a));
+  EXPECT_EQ(bytes(*c, "d").size(), 5000u);
+  ASSERT_TRUE(is_ok(c->refresh()));
+  EXPECT_TRUE(same_bytes(bytes(*c, "a"), new_a));
+  t.reset();
+  c.reset();
+  expect_sound();
+}
+
 TEST_F(ShardTransactionTest, AFailureOfOneShardNamesIt) {
   FaultEnv env(os::Env::posix());
   auto c = open(env);
