@@ -16,7 +16,7 @@ const char *level_name(uint32_t level) {
 }
 
 void tell_text(Session &session, const std::string &file, const Outcome &outcome) {
-  const std::string name = escape(file);
+  const std::string name = escape(shown(file));
   for (const Finding &finding : outcome.findings) {
     if (outcome.failure && finding.message == outcome.failure->what()) continue;  // it is told last
     if (finding.level == ST_LOG_INFO && outcome.notes_are_details && !session.verbose) continue;
@@ -34,7 +34,7 @@ void tell_text(Session &session, const std::string &file, const Outcome &outcome
 
 void tell_json(Json &json, const std::string &file, const Outcome &outcome) {
   json.begin_object();
-  json.field("file", file);
+  json.field("file", shown(file));
   json.field("ok", !outcome.failure.has_value());
   for (const auto &[key, value] : outcome.facts) json.field(key, value);
   json.key("findings");

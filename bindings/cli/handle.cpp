@@ -20,7 +20,7 @@ void log(void *user, uint32_t level, const char *message) {
 
 }  // namespace
 
-File::File(Session &session, const std::string &path, const FileOptions &options) : path_(path) {
+File::File(Session &session, const std::string &path, const FileOptions &options) : path_(shown(path)) {
   auto opts = sized<st_open_options>();
   opts.flags = options.write ? ST_OPEN_READ_WRITE : 0;
   opts.map = options.map;

@@ -28,7 +28,7 @@ class File {
   File &operator=(const File &) = delete;
 
   st_file *get() const { return file_; }
-  const std::string &path() const { return path_; }
+  const std::string &path() const { return path_; }  // to be told
   size_t count() const { return st_count(file_); }
 
   // What the handle stands for: one file, or shards; and the deltas on them. st_tensor.shard numbers them.

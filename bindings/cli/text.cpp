@@ -176,6 +176,11 @@ std::optional<std::string> unescape(std::string_view text) {
   return out;
 }
 
+std::string shown(const std::string &path) {
+  const bool has_query = path.starts_with("https://") || path.starts_with("http://");
+  return has_query ? path.substr(0, path.find_first_of("?#")) : path;
+}
+
 std::string escape_short(std::string_view text, size_t max) {
   std::string_view rest = text;
   for (size_t n = 0; !rest.empty(); ++n) {

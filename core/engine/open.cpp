@@ -1,5 +1,6 @@
 #include "engine/open.h"
 
+#include "base/url.h"
 #include "delta/overlay.h"
 #include "engine/locate.h"
 #include "model/single_file.h"
@@ -36,32 +37,43 @@ Result<Remote> source_of(const std::string &url, const Remote &beside = nullptr)
   return std::make_shared<os::SourceEnv>(std::move(source));
 }
 
-// The index is `url`, without what follows the path of a URL.
-Result<std::unique_ptr<Model>> open_remote_shards(const std::string &url, const Remote &index, OpenOptions options) {
-  const std::string folder = url.substr(0, url.rfind('/') + 1);
-  const auto beside = [index, folder](const std::string &name) { return source_of(os::url_in(folder, name), index); };
-  ST_TRY(auto shards, Shards::open_sources(os::Env::posix(), *index, url, beside, std::move(options)));
+// The index is `path`, a URL without what follows its path; `query` has what follows, and lets in to the shards too.
+Result<std::unique_ptr<Model>> open_remote_shards(const std::string &path, const std::string &query,
+                                                  const Remote &index, OpenOptions options) {
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const auto beside = [index, folder, query](const std::string &name) {
+    return source_of(os::url_in(folder, name) + query, index);
+  };
+  ST_TRY(auto shards, Shards::open_sources(os::Env::posix(), *index, path, beside, std::move(options)));
   return shards;
 }
 
-// A file; an index of shards; or, with a slash at its end, a folder that holds an index or a file by its usual name.
-Result<std::unique_ptr<Model>> open_remote(os::Env &env, std::string url, OpenOptions options) {
+// A folder that holds an index, or a file by its usual name.
+Result<std::unique_ptr<Model>> open_remote_folder(const std::string &path, const std::string &query,
+                                                  OpenOptions options) {
+  const std::string index = path + "model.safetensors.index.json";
+  auto opened = source_of(index + query);
+  if (opened) return open_remote_shards(index, query, *opened, std::move(options));
+  // A store that may not tell what is there refuses what is not there.
+  const bool is_refused = opened.error().status == Status::permission;
+  if (!is_refused && opened.error().status != Status::no_file) return Failure(std::move(opened.error()));
+  auto source = source_of(path + "model.safetensors" + query);
+  if (!source) return Failure(std::move(is_refused ? opened.error() : source.error()));
+  return open_source(*source, std::move(options));
+}
+
+// A file; an index of shards; or, with a slash at its end, a folder.
+Result<std::unique_ptr<Model>> open_remote(os::Env &env, const std::string &url, OpenOptions options) {
   const std::string path = os::path_of_url(url);
   const auto waits = interrupts_of(options);
   if (options.writable)
-    return fail(Status::unsupported, in_quotes(path),
+    return fail(Status::unsupported, in_quotes(without_secrets(url)),
                 " is a URL, and what that names can only be read; save a copy to a file, and change that");
   if (!options.deltas.empty()) return Overlay::open(env, url, std::move(options), open_layers);
-  if (path.ends_with('/')) {
-    const std::string index = path + "model.safetensors.index.json";
-    if (auto opened = source_of(index))
-      return open_remote_shards(index, *opened, std::move(options));
-    else if (opened.error().status != Status::no_file)
-      return Failure(std::move(opened.error()));
-    url = path + "model.safetensors";
-  }
+  const std::string after = url.substr(path.size()), query = after.substr(0, after.find('#'));
+  if (path.ends_with('/')) return open_remote_folder(path, query, std::move(options));
   ST_TRY(const auto source, source_of(url));
-  if (is_index_name(path)) return open_remote_shards(path, source, std::move(options));
+  if (is_index_name(path)) return open_remote_shards(path, query, source, std::move(options));
   return open_source(source, std::move(options));
 }
 

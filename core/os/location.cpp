@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/url.h"
 #include "os/path.h"
 #include "os/remote_source.h"
 
@@ -231,7 +232,7 @@ namespace {
 // Nothing is there, and the path is a URL: say so, where a local file is meant.
 Failure unless_url(Error e, const std::string &path) {
   if (e.os_errno != ENOENT || !is_url(path)) return Failure(std::move(e));
-  return fail(Status::unsupported, in_quotes(path_of_url(path)),
+  return fail(Status::unsupported, in_quotes(without_secrets(path)),
               " is a URL, of which libst only reads models; give the path of a file");
 }
 

@@ -44,6 +44,10 @@ std::string_view google_crc(const Head &head) {
 }  // namespace
 
 std::optional<Checksum> checksum_of(const Head &head) {
+  // What Google has compressed, and unpacks for whoever takes no gzip, has the checksum of what is packed.
+  if (!head.field("x-goog-stored-content-encoding").empty() &&
+      head.field("x-goog-stored-content-encoding") != "identity")
+    return std::nullopt;
   if (const auto crc = number_of(google_crc(head), Crc::crc32c)) return Checksum{Crc::crc32c, *crc};
   // A composite one is of the checksums of the parts.
   if (head.field("x-amz-checksum-type") == "COMPOSITE") return std::nullopt;

@@ -66,8 +66,15 @@ struct Flight {
   curl_slist *fields = nullptr;
   bool head_ended = false;
   bool no_memory = false;
+  bool has_line_ends = false;  // in what is sent
   char reason[CURL_ERROR_SIZE] = "";
 };
+
+// A key or a token with more after it would be a request of its own.
+bool has_line_ends(const Request &request) {
+  return std::any_of(request.fields.begin(), request.fields.end(),
+                     [](const std::string &field) { return field.find_first_of("\r\n") != field.npos; });
+}
 
 // libcurl is C: nothing is thrown through it. 0 ends the request.
 template <class Take>
@@ -134,6 +141,21 @@ Cut cut_of(CURLcode code) {
   }
 }
 
+// A proxy that does not let this machine through, or not without a password, will not do so the next time.
+bool proxy_refuses(CURL *easy) {
+  long code = 0;
+  curl_easy_getinfo(easy, CURLINFO_HTTP_CONNECTCODE, &code);
+  return code >= 400 && code < 500 && code != 408 && code != 429;
+}
+
+// libcurl shows a proxy's URL that it cannot read, with its password.
+std::string without_password(std::string why) {
+  const size_t at = why.rfind('@'), quote = why.find('\'');
+  const size_t begin = quote == why.npos ? 0 : quote + 1;
+  if (at != why.npos && at >= begin) why.erase(begin, at + 1 - begin);
+  return why;
+}
+
 class CurlTransport final : public Transport {
  public:
   explicit CurlTransport(const Settings &settings) : settings_(settings), multi_(curl_multi_init()) {
@@ -165,6 +187,7 @@ class CurlTransport final : public Transport {
       if (!longer) throw std::bad_alloc();
       flight.fields = longer;
     }
+    flight.has_line_ends = has_line_ends(flight.request);
     set_up(flight);
     if (curl_multi_add_handle(multi_, flight.easy) != CURLM_OK) throw std::bad_alloc();
   }
@@ -233,7 +256,7 @@ class CurlTransport final : public Transport {
 
   void set_up(Flight &flight) const {
     CURL *easy = flight.easy;
-    set(easy, CURLOPT_URL, flight.request.url.c_str());
+    set(easy, CURLOPT_URL, flight.has_line_ends ? "" : flight.request.url.c_str());
     set(easy, CURLOPT_HTTPHEADER, flight.fields);
     if (flight.request.method != "GET") {
       set(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(flight.request.body.size()));
@@ -296,8 +319,11 @@ class CurlTransport final : public Transport {
     const bool enough =
         code == CURLE_WRITE_ERROR && (flight.answer.too_long || flight.answer.text.size() >= longest_text);
     flight.answer.cut = enough ? Cut::none : cut_of(code);
-    if (flight.answer.cut != Cut::none) {
-      flight.answer.why = flight.reason[0] ? flight.reason : curl_easy_strerror(code);
+    if (flight.answer.cut != Cut::none && proxy_refuses(easy)) flight.answer.cut = Cut::hopeless;
+    if (flight.has_line_ends) {
+      flight.answer.why = "a key, a token or a region that is to be sent has a line end in it";
+    } else if (flight.answer.cut != Cut::none) {
+      flight.answer.why = without_password(flight.reason[0] ? flight.reason : curl_easy_strerror(code));
       if (flight.answer.cut == Cut::stalled) flight.answer.why = "nothing came in time: " + flight.answer.why;
     }
     return land(easy);

@@ -52,8 +52,11 @@ Surroundings Surroundings::of_process() {
   static auto *const kept = new KeptCredentials;  // for good: handles may live until the process ends
   return {[](const std::string &name) -> std::optional<std::string> {
             const char *value = std::getenv(name.c_str());
-            if (!value || !*value) return std::nullopt;
-            return value;
+            if (!value) return std::nullopt;
+            std::string_view text = value;
+            while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+            if (text.empty()) return std::nullopt;
+            return std::string(text);
           },
           text_in,
           replace_privately,

@@ -14,7 +14,7 @@
 namespace st::remote {
 
 struct Surroundings {
-  // An empty variable is none.
+  // An empty variable is none. Line ends at its end, which come with a secret out of a file, are none of it.
   std::function<std::optional<std::string>(const std::string &name)> variable;
   std::function<std::optional<std::string>(const std::string &path)> file;
   // Puts a file that is there in its place whole, for this user alone. False: it stayed as it was.

@@ -33,6 +33,8 @@ struct Parsed {
   }
 };
 
+constexpr const char *has_user = " has a user's name in it; libst sends none, give the URL without it";
+
 std::string host_with_port(const Parsed &url) {
   const std::string port = url.get(CURLUPART_PORT);
   return lower(url.get(CURLUPART_HOST)) + (port.empty() ? "" : ":" + port);
@@ -51,15 +53,6 @@ std::string_view form_of(std::string_view scheme) {
 
 }  // namespace
 
-std::string without_secrets(std::string_view url) {
-  std::string_view rest = url.substr(0, url.find_first_of("?#"));
-  const size_t scheme = rest.find("://");
-  if (scheme == rest.npos) return std::string(rest);
-  const size_t begin = scheme + 3, slash = std::min(rest.find('/', begin), rest.size());
-  const size_t user = rest.substr(begin, slash - begin).rfind('@');
-  return std::string(rest.substr(0, begin)) + std::string(rest.substr(user == rest.npos ? begin : begin + user + 1));
-}
-
 Result<Url> parse_url(std::string_view text) {
   const size_t colon = text.find("://");
   Url out;
@@ -68,7 +61,8 @@ Result<Url> parse_url(std::string_view text) {
   const size_t slash = std::min(rest.find('/'), rest.size());
   const std::string_view form = form_of(out.scheme);
   if (!form.empty()) {
-    out.shown = std::string(text);
+    out.shown = without_secrets(text);
+    if (out.shown.size() != text.size()) return fail(Status::unsupported, in_quotes(out.shown), has_user);
     out.host = std::string(rest.substr(0, slash));
     out.path = std::string(rest.substr(std::min(slash + 1, rest.size())));
     if (out.host.empty() || out.path.empty())
@@ -91,9 +85,7 @@ Result<Url> parse_url(std::string_view text) {
   out.host = host_with_port(url);
   const std::string query = url.get(CURLUPART_QUERY);
   out.path = url.get(CURLUPART_PATH) + (query.empty() ? "" : "?" + query);
-  if (!url.get(CURLUPART_USER).empty())
-    return fail(Status::unsupported, in_quotes(out.shown),
-                " has a user's name in it; libst sends none, give the URL without it");
+  if (!url.get(CURLUPART_USER).empty()) return fail(Status::unsupported, in_quotes(out.shown), has_user);
   return out;
 }
 

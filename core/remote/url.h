@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/url.h"
 
 namespace st::remote {
 
@@ -24,9 +25,6 @@ std::string resolved(const std::string &from, std::string_view location);
 // "https://host:port" of a URL; empty if it is none.
 std::string origin_of(const std::string &url);
 std::string host_of(const std::string &url);
-
-// Without user, password and query.
-std::string without_secrets(std::string_view url);
 
 // Without slashes at its end.
 std::string without_slash(std::string text);

@@ -116,6 +116,9 @@ http {{
     location /gzip/ {{ alias {folder}/; gzip on; gzip_types *; add_header Content-Encoding gzip; }}
     location ~ ^/owner/model/resolve/main/(.*) {{ alias {folder}/$1; }}
     location /whole/ {{ alias {folder}/; max_ranges 0; }}
+    location /guarded/ {{ if ($arg_sig != "hidden") {{ return 403; }} alias {folder}/; }}
+    location /silent/ {{ alias {folder}/; error_page 404 =403 /refused; }}
+    location /refused {{ return 403; }}
     location /out {{ return 302 ftp://127.0.0.1/model.safetensors; }}
     location /private/ {{ alias {folder}/; auth_basic a; auth_basic_user_file /dev/null; }}
     location /round {{ return 302 /round; }} }}
@@ -296,7 +299,8 @@ def nothing_of_the_user(monkeypatch, tmp_path):
     for name in list(os.environ):
         if (
             name.startswith(("AWS_", "AZURE_", "GCE_", "GOOGLE_", "HF_", "IDENTITY_", "ST_REMOTE_"))
-            or name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "STORAGE_EMULATOR_HOST", "CLOUDSDK_CONFIG")
+            or name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "STORAGE_EMULATOR_HOST")
+            or name == "CLOUDSDK_CONFIG"
             or name.lower().endswith("_proxy")
         ):
             monkeypatch.delenv(name)

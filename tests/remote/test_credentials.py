@@ -175,6 +175,16 @@ def test_a_link_of_the_hub_that_ends_amid_a_read(faults, arrays, monkeypatch):
         libst.open("hf://owner/model/model.safetensors")
 
 
+def test_a_token_that_came_with_a_line_end(nginx, arrays, monkeypatch):
+    """As out of a file, by a shell or a cluster's secret."""
+    monkeypatch.setenv("HF_ENDPOINT", nginx.http)
+    monkeypatch.setenv("HF_TOKEN", "hf_a_token\r\n")
+    check(libst.load("hf://owner/model/model.safetensors"), arrays)
+    monkeypatch.setenv("HF_TOKEN", "hf_a_token\nX-Other: field")
+    with fails(Status.IO, match="has a line end in it$"):
+        libst.open("hf://owner/model/model.safetensors")
+
+
 def test_a_service_account_of_google(google_store, tokens, tmp_path, monkeypatch):
     """fake-gcs-server takes any token, so what the token's service was asked is looked at."""
     key = subprocess.run(["openssl", "genrsa", "2048"], capture_output=True, text=True, check=True).stdout

@@ -50,6 +50,29 @@ def test_a_folder_without_an_index_has_a_model(base, arrays):
     check(libst.load(f"{base}/plain/"), arrays)
 
 
+def test_a_folder_of_a_store_that_does_not_say_what_is_missing(nginx, arrays):
+    """S3 answers 403 for an object that is not there, where one may not list the bucket."""
+    check(libst.load(f"{nginx.http}/silent/plain/"), arrays)
+    with fails(Status.PERMISSION, match=r"/silent/nowhere/model\.safetensors\.index\.json': the server answered 403"):
+        libst.open(f"{nginx.http}/silent/nowhere/")
+
+
+@pytest.mark.parametrize("path", ["shards/model.safetensors.index.json", "shards/", "plain/"])
+def test_a_query_lets_in_to_all_of_a_folder(nginx, arrays, path):
+    url = f"{nginx.http}/guarded/{path}?sig=hidden#"
+    check(libst.load(url), arrays)
+    with libst.open(url) as f:
+        assert "hidden" not in repr(f)
+    with fails(Status.INVALID_ARGUMENT, match="is closed"):
+        f.read("small")
+    for command in (["info"], ["ls", "--json"], ["view"], ["verify"], ["verify", "--json"], ["journal"]):
+        told = stctl(*command, url)
+        assert "/guarded/" in told.stdout + told.stderr
+        assert "hidden" not in told.stdout + told.stderr
+    with fails(Status.PERMISSION):
+        libst.open(f"{nginx.http}/guarded/{path}")
+
+
 def test_a_header_longer_than_the_first_answer(base):
     with libst.open(f"{base}/many.safetensors") as f:
         assert len(f) == 9000
@@ -141,6 +164,30 @@ def test_a_token_stays_with_the_hub(nginx, monkeypatch):
     lines = nginx.log.read_text().splitlines()
     assert [line for line in lines if "hf_a_token" in line]
     assert all(line.startswith(nginx.hub_port + " ") for line in lines if "hf_a_token" in line)
+
+
+@pytest.mark.parametrize("url", ["https://me:hidden@host/a?sig=b", "https://hidden@host/a", "s3://me:hidden@bucket/a"])
+def test_what_a_url_says_of_a_user_is_in_no_message(url):
+    shown = url.split("/")[0] + "//" + url.split("@")[1].split("?")[0]
+    save = partial(libst.save, tensors={"a": np.ones(1)})
+    for call in (libst.open, partial(libst.open, mode="r+"), libst.load, save):
+        with fails(Status.UNSUPPORTED, match=re.escape(f"'{shown}'")):
+            call(url)
+    for arguments in (["ls"], ["verify"], ["recover"], ["rm", "a"]):
+        told = stctl(arguments[0], url, *arguments[1:])
+        assert told.returncode and shown in told.stderr
+        assert "hidden" not in told.stderr + told.stdout
+
+
+def test_a_proxy_that_refuses_is_asked_once(nginx, monkeypatch):
+    proxy = nginx.http.replace("//", "//me:hidden@")
+    monkeypatch.setenv("https_proxy", proxy)
+    with fails(Status.IO, match=r"CONNECT tunnel failed, response 4\d\d$"):
+        libst.open("https://nowhere.invalid/a")
+    monkeypatch.setenv("https_proxy", f"{proxy}00000")
+    monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "1")
+    with fails(Status.IO, match="Unsupported proxy"):
+        libst.open("https://nowhere.invalid/a")
 
 
 def test_unknown_schemes_and_plain_text(tmp_path):

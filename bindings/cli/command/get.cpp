@@ -94,7 +94,7 @@ void write_shape(Json &json, const std::vector<uint64_t> &shape) {
 void write_json(Session &session, const Get &options, const Slice &slice) {
   Json json(session.out);
   json.begin_object();
-  json.field("file", options.file);
+  json.field("file", shown(options.file));
   json.field("name", name_of(slice.tensor()));
   json.field("dtype", st_dtype_name(slice.dtype()));
   if (slice.dtype() != slice.tensor().dtype) json.field("cast_from", st_dtype_name(slice.tensor().dtype));

@@ -271,7 +271,8 @@ std::vector<std::string> journals_of(const std::string &path) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path file = fs::canonical(path, error);
-  if (error) throw Failure::of_errno(error.value(), "open", path, error.value() == ENOENT ? ST_E_NO_FILE : ST_E_IO);
+  if (error)
+    throw Failure::of_errno(error.value(), "open", shown(path), error.value() == ENOENT ? ST_E_NO_FILE : ST_E_IO);
   if (file.parent_path().string().ends_with(st::write::folder_suffix)) return {file.string()};
   if (!fs::is_directory(file))
     return list(file.parent_path() / st::write::journal_folder_name(file.filename().string()));

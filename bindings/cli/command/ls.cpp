@@ -6,6 +6,7 @@
 #include "../handle.h"
 #include "../json.h"
 #include "../table.h"
+#include "../text.h"
 
 namespace stctl {
 namespace {
@@ -36,7 +37,7 @@ int run(Session &session, const Ls &options) {
   if (session.json) {
     Json json(session.out);
     json.begin_object();
-    json.field("file", options.file);
+    json.field("file", shown(options.file));
     json.key("tensors");
     json.begin_array();
     for (const st_tensor &tensor : chosen) {

@@ -41,7 +41,7 @@ int run(Session &session, const Merge &options) {
   if (session.json) {
     Json json(session.out);
     json.begin_object();
-    json.field("file", options.base);
+    json.field("file", shown(options.base));
     json.field("output", options.output);
     json.field("count", tensors);
     json.field("file_size", size);

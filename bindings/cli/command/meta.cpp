@@ -20,7 +20,7 @@ int show(Session &session, const std::string &path) {
   Json json(session.out);
   if (session.json) {
     json.begin_object();
-    json.field("file", path);
+    json.field("file", shown(path));
     json.key("metadata");
     json.begin_object();
   }

@@ -53,7 +53,7 @@ void tell(Session &session, const Reshape &options, const char *done, size_t sha
   if (session.json) {
     Json json(session.out);
     json.begin_object();
-    json.field("file", options.from);
+    json.field("file", shown(options.from));
     json.field("to", options.to);
     json.field("shards", static_cast<uint64_t>(shards));
     json.end_object();

@@ -330,7 +330,7 @@ class File(Mapping[str, Array]):
 
     def __repr__(self) -> str:
         what = "closed" if self._handle is None else f"tensors={len(self)}"
-        return f"<libst.File {self._path or 'without a path'!r} mode={self._mode!r} {what}>"
+        return f"<libst.File {_shown(self._path or 'without a path')!r} mode={self._mode!r} {what}>"
 
     # --------------------------------------------------------------- a mapping
 
@@ -642,7 +642,7 @@ class File(Mapping[str, Array]):
     # ------------------------------------------------------------------ inside
 
     def _closed(self) -> Error:
-        return ClosedError(f"the file {self._path or 'in memory'!r} is closed")
+        return ClosedError(f"the file {_shown(self._path or 'in memory')!r} is closed")
 
     def _live(self) -> Handle:
         handle = self._handle
@@ -675,6 +675,11 @@ def _open_with(options: dict[str, Any]) -> File:
 
 
 _URL = re.compile("[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+
+def _shown(path: str) -> str:
+    """A URL without its query, which may be a secret."""
+    return re.split("[?#]", path)[0] if re.match("https?://", path, re.IGNORECASE) else path
 
 
 def _absolute(path: str) -> str:

@@ -103,6 +103,9 @@ TEST(ChecksumTest, IsTakenFromTheFieldsOfEachStore) {
   for (const char *wrong : {"", "4waSgw==-3", "4waS", "4waSgw=", "4wa!gw==", "rosUhgp5mIg="})
     EXPECT_FALSE(of({{"x-amz-checksum-crc32c", wrong}})) << wrong;
   EXPECT_FALSE(of({{"x-goog-hash", "md5=Ojk9c3dhfxgoKVVHYwFbHQ=="}}));
+  // It is of the packed bytes, and unpacked ones come.
+  EXPECT_FALSE(of({{"x-goog-hash", "crc32c=n03x6A=="}, {"x-goog-stored-content-encoding", "gzip"}}));
+  EXPECT_TRUE(of({{"x-goog-hash", "crc32c=n03x6A=="}, {"x-goog-stored-content-encoding", "identity"}}));
 }
 
 }  // namespace

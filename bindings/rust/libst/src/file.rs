@@ -418,10 +418,20 @@ impl File {
     }
 }
 
+/// A URL without its query, which may be a secret.
+fn shown(path: &Path) -> &Path {
+    match path.to_str() {
+        Some(url) if url.starts_with("https://") || url.starts_with("http://") => {
+            Path::new(url.split(['?', '#']).next().unwrap_or(url))
+        }
+        _ => path,
+    }
+}
+
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("File")
-            .field("path", &self.path)
+            .field("path", &shown(&self.path))
             .field("opened", &self.opened)
             .field("tensors", &self.len())
             .finish_non_exhaustive()
