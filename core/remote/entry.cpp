@@ -6,6 +6,7 @@
 #include "os/remote_abi.h"
 #include "remote/curl_transport.h"
 #include "remote/object.h"
+#include "remote/stopping.h"
 
 struct st_remote_object {
   std::unique_ptr<st::remote::Object> object;
@@ -48,6 +49,8 @@ Stops asked_of(st_remote_stops stops) {
 int32_t open(const char *url, st_remote_object *beside, st_remote_stops stops, st_remote_object **out,
              st_remote_error *error) noexcept {
   return boundary(error, [&]() -> Result<void> {
+    const Stops asked = asked_of(stops);
+    const Stopping stopping(asked);
     Surroundings from = Surroundings::of_process();
     const Limits limits = Limits::of(from);
     const NewTransport transports = curl_transports(limits, from);
@@ -60,7 +63,7 @@ int32_t open(const char *url, st_remote_object *beside, st_remote_stops stops, s
       store = std::make_shared<Store>(transports, limits);
     }
     auto made = std::make_unique<st_remote_object>();
-    ST_TRY(made->object, Object::open(std::move(store), std::move(site), asked_of(stops)));
+    ST_TRY(made->object, Object::open(std::move(store), std::move(site), asked));
     *out = made.release();
     return {};
   });
@@ -73,7 +76,9 @@ int32_t read(st_remote_object *object, const st_remote_range *ranges, size_t n, 
     wanted.reserve(n);
     for (size_t i = 0; i < n; ++i)
       wanted.push_back({ranges[i].offset, ranges[i].nbytes, static_cast<std::byte *>(ranges[i].to)});
-    return object->object->read(wanted, asked_of(stops));
+    const Stops asked = asked_of(stops);
+    const Stopping stopping(asked);
+    return object->object->read(wanted, asked);
   });
 }
 

@@ -122,22 +122,28 @@ size_t end_of_revision(std::string_view text) {
 
 Result<std::shared_ptr<const Site>> http_site(const Url &url, const Surroundings &from) {
   if (url.scheme == "hf") {
-    // hf://OWNER/MODEL[@REVISION]/FILE
-    const size_t at = std::min(url.path.find('@'), url.path.find('/'));
-    const std::string_view after = std::string_view(url.path).substr(std::min(at, url.path.size()));
+    // hf://OWNER/MODEL[@REVISION]/FILE, or with datasets/ or spaces/ before the owner
+    std::string owner = percent_encoded(url.host, true);
+    std::string_view path = url.path;
+    if (url.host == "datasets" || url.host == "spaces") {
+      const size_t end = std::min(path.find('/'), path.size());
+      owner += "/" + percent_encoded(path.substr(0, end), true);
+      path.remove_prefix(std::min(end + 1, path.size()));
+    }
+    const size_t at = std::min({path.find('@'), path.find('/'), path.size()});
+    const std::string_view after = path.substr(at);
     const size_t slash = after.starts_with('@') ? end_of_revision(after) : 0;
     if (after.size() <= slash + 1)
       return fail(Status::invalid_argument, in_quotes(url.shown), " names no file; a URL is hf://OWNER/MODEL/FILE");
-    const std::string model = url.path.substr(0, at), file(after.substr(slash + 1));
+    const std::string model(path.substr(0, at)), file(after.substr(slash + 1));
     const std::string revision = slash == 0 ? "main" : percent_decoded(after.substr(1, slash - 1));
     std::string endpoint = from.variable("HF_ENDPOINT").value_or("https://huggingface.co");
     while (endpoint.ends_with('/')) endpoint.pop_back();
     if (!from.may_be_plain(endpoint)) return fail(Status::unsupported, "HF_ENDPOINT is not encrypted; use https://");
     auto [token, asked_as] = hub_token(from);
     return std::make_shared<HttpSite>(url.shown,
-                                      endpoint + "/" + percent_encoded(url.host, true) + "/" +
-                                          percent_encoded(model, true) + "/resolve/" + percent_encoded(revision, true) +
-                                          "/" + percent_encoded(file, false),
+                                      endpoint + "/" + owner + "/" + percent_encoded(model, true) + "/resolve/" +
+                                          percent_encoded(revision, true) + "/" + percent_encoded(file, false),
                                       std::move(token), std::move(asked_as), from.ask);
   }
   if (!from.may_be_plain(url.scheme + "://" + url.host))

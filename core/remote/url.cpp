@@ -62,7 +62,7 @@ Result<Url> parse_url(std::string_view text) {
   const std::string_view form = form_of(out.scheme);
   if (!form.empty()) {
     out.shown = without_secrets(text);
-    if (out.shown.size() != text.size()) return fail(Status::unsupported, in_quotes(out.shown), has_user);
+    if (out.shown.size() != text.size()) return fail(Status::invalid_argument, in_quotes(out.shown), has_user);
     out.host = std::string(rest.substr(0, slash));
     out.path = std::string(rest.substr(std::min(slash + 1, rest.size())));
     if (out.host.empty() || out.path.empty())

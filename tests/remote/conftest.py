@@ -3,8 +3,10 @@ which speaks S3, fake-gcs-server, Azurite, toxiproxy, and a server of faults. An
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -299,7 +301,8 @@ def nothing_of_the_user(monkeypatch, tmp_path):
     for name in list(os.environ):
         if (
             name.startswith(("AWS_", "AZURE_", "GCE_", "GOOGLE_", "HF_", "IDENTITY_", "ST_REMOTE_"))
-            or name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "STORAGE_EMULATOR_HOST")
+            or name
+            in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "STORAGE_EMULATOR_HOST")
             or name == "CLOUDSDK_CONFIG"
             or name.lower().endswith("_proxy")
         ):
@@ -332,3 +335,24 @@ def check(read, arrays):
     assert set(read) == set(arrays)
     for name, array in arrays.items():
         np.testing.assert_array_equal(read[name], array)
+
+
+class Stopped(Exception):
+    pass
+
+
+@contextmanager
+def stopper(stop):
+    """Meanwhile a thread does `stop`, and the signal that it may send to this process raises Stopped."""
+
+    def handler(*_):
+        raise Stopped
+
+    as_it_was = signal.signal(signal.SIGUSR1, handler)
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, as_it_was)

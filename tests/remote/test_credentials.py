@@ -2,15 +2,18 @@
 
 import hashlib
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from datetime import datetime, timezone
 
 import azure_upload
 import libst
 import pytest
-from conftest import KEYS, check, fails, no_secret_in, stctl
+from conftest import KEYS, Stopped, check, fails, no_secret_in, stctl, stopper
 from libst import Status
 from stores import put_to_google
 from token_services import ENDS
@@ -69,7 +72,9 @@ class Aws:
         self._log_in(**old, clientId="c", clientSecret="hidden", registrationExpiresAt=ENDS)
 
     def process(self):
-        program = f"print('''{self._tokens.json_keys(Version=1)}''')"
+        self.process_of(f"print('''{self._tokens.json_keys(Version=1)}''')")
+
+    def process_of(self, program):
         self._config(f"[default]\ncredential_process = {shlex.join([sys.executable, '-c', program])}\n")
 
     def container(self):
@@ -99,6 +104,40 @@ def test_keys_of_aws(gateway, aws, tokens, arrays, monkeypatch, origin):
     libst.open("s3://models/plain/model.safetensors").close()
     assert len(tokens.asked) == asked, "keys are kept"
     assert bool(asked) == (origin in SERVICES)
+
+
+def _silent(origin, aws, tokens, tmp_path, monkeypatch):
+    """An origin of keys that does not answer, and a function: is it asked?"""
+    if origin == "process":
+        begun = tmp_path / "begun"
+        aws.process_of(f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(1000)")
+        return begun.exists
+    monkeypatch.setenv("AWS_METADATA_SERVICE_TIMEOUT", "1000")
+    getattr(aws, origin)()
+    tokens.go_on.clear()
+    return lambda: tokens.asked
+
+
+@pytest.mark.parametrize("origin", ["process", "instance", "container"])
+def test_a_call_that_waits_for_keys_can_be_stopped(gateway, aws, tokens, arrays, tmp_path, monkeypatch, origin):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", gateway)
+    is_asked = _silent(origin, aws, tokens, tmp_path, monkeypatch)
+
+    def stop():
+        while not is_asked():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    begun = time.monotonic()
+    with stopper(stop), pytest.raises(Stopped):
+        libst.load("s3://models/model.safetensors")
+    assert time.monotonic() - begun < 20
+    assert len(tokens.asked) == (origin != "process")
+    # That nobody answered is not kept.
+    tokens.go_on.set()
+    if origin == "process":
+        aws.process()
+    check(libst.load("s3://models/model.safetensors"), arrays)
 
 
 @pytest.mark.parametrize("origin", SERVICES)
@@ -178,9 +217,9 @@ def test_a_link_of_the_hub_that_ends_amid_a_read(faults, arrays, monkeypatch):
 def test_a_token_that_came_with_a_line_end(nginx, arrays, monkeypatch):
     """As out of a file, by a shell or a cluster's secret."""
     monkeypatch.setenv("HF_ENDPOINT", nginx.http)
-    monkeypatch.setenv("HF_TOKEN", "hf_a_token\r\n")
+    monkeypatch.setenv("HF_TOKEN", "hf_hidden\r\n")
     check(libst.load("hf://owner/model/model.safetensors"), arrays)
-    monkeypatch.setenv("HF_TOKEN", "hf_a_token\nX-Other: field")
+    monkeypatch.setenv("HF_TOKEN", "hf_hidden\nX-Other: field")
     with fails(Status.IO, match="has a line end in it$"):
         libst.open("hf://owner/model/model.safetensors")
 

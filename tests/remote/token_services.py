@@ -4,17 +4,21 @@ of an instance, OAuth of Google and Entra, Google's IAM. All give one pair of ke
 import json
 import threading
 import urllib.parse
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ENDS = "2099-01-01T00:00:00Z"
 
 
 class TokenServices:
-    """`asked` has (method, path, fields, body) of each request; `refuse` is a status that all answer from now on."""
+    """`asked` has (method, path, fields, body) of each request; `refuse` is a status that all answer from now on. While
+    `go_on` is not set, nobody is answered."""
 
     def __init__(self, keys: tuple):
         self.asked: list = []
         self.refuse = 0
+        self.go_on = threading.Event()
+        self.go_on.set()
         self._keys = keys
         outer = self
 
@@ -23,8 +27,13 @@ class TokenServices:
                 pass
 
             def do_GET(self):
+                with suppress(BrokenPipeError):  # who has stopped takes no answer
+                    self.tell()
+
+            def tell(self):
                 body = self.rfile.read(int(self.headers["Content-Length"] or 0)).decode()
                 outer.asked.append((self.command, self.path, self.headers, body))
+                outer.go_on.wait()
                 code, answer = outer._answer(self.path, self.headers, body)
                 self.send_response(outer.refuse or code)
                 self.send_header("x-amzn-requestid", "REQUEST18")
@@ -44,6 +53,7 @@ class TokenServices:
         return self
 
     def __exit__(self, *_):
+        self.go_on.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -3,23 +3,36 @@
 #include "base/percent.h"
 #include "remote/credentials/times.h"
 #include "remote/error_body.h"
+#include "remote/stopping.h"
 
 namespace st::remote {
+namespace {
+
+// As Transport::next(), but where the caller wants no more it waits no longer.
+std::optional<Answer> next_unless_stopped(Transport &transport, uint64_t wait_ms) {
+  for (const uint64_t until = transport.now_ms() + wait_ms;;) {
+    const uint64_t now = transport.now_ms();
+    if (now >= until || Stopping::is_wanted()) return std::nullopt;
+    if (auto answer = transport.next(std::min(until - now, between_questions_ms))) return answer;
+  }
+}
+
+}  // namespace
 
 Ask asks_by(NewTransport new_transport) {
   return [new_transport = std::move(new_transport)](const Question &question) {
     const auto transport = new_transport();
     for (uint32_t tries = 1;; ++tries) {
       transport->get(tries, question.request);
-      auto answer = transport->next(question.within_ms);
+      auto answer = next_unless_stopped(*transport, question.within_ms);
       if (!answer) {
         transport->drop_all();
         answer = Answer{.cut = Cut::stalled, .why = text("no answer came within ", question.within_ms, " ms")};
       }
       const int code = answer->head.code;
       const bool passes = answer->cut == Cut::none ? code == 429 || code >= 500 : answer->cut != Cut::hopeless;
-      if (!passes || tries >= question.tries) return std::move(*answer);
-      transport->next(100u << tries);  // nothing was sent: this waits
+      if (!passes || tries >= question.tries || Stopping::is_wanted()) return std::move(*answer);
+      next_unless_stopped(*transport, 100u << tries);  // nothing was sent: this waits
     }
   };
 }

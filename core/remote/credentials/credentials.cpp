@@ -6,6 +6,7 @@
 
 #include "remote/credentials/times.h"
 #include "remote/error_body.h"
+#include "remote/stopping.h"
 
 namespace st::remote {
 namespace {
@@ -20,8 +21,14 @@ int64_t renewal_of(const Granted &granted, int64_t now) {
 
 }  // namespace
 
+// A question that was stopped says nothing of the keys: the next call asks anew. Of several threads that are stopped
+// none asks after the first.
 Result<void> Credentials::grant(int64_t unix_time) {
+  const auto stops = [&] { return !origin_.name.empty() && Stopping::is_wanted(); };
+  const auto stopped = [] { return fail(Status::cancelled, "the call was stopped while it waited for keys"); };
+  if (stops()) return stopped();
   auto granted = origin_.grant(unix_time);
+  if (stops()) return stopped();
   if (!granted) {
     why_ = granted.error().message;
     renew_at_ = unix_time + until_the_next_try;

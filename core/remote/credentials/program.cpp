@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "remote/credentials/secret.h"
+#include "remote/stopping.h"
 
 extern char **environ;
 
@@ -96,8 +97,10 @@ class Child {
     std::string out;
     while (out.size() < longest_output) {
       struct pollfd waiting = {output_, POLLIN, 0};
-      const int ready = poll(&waiting, 1, left_ms());
+      const int left = left_ms();
+      const int ready = poll(&waiting, 1, std::min(left, static_cast<int>(between_questions_ms)));
       if (ready < 0 && errno == EINTR) continue;
+      if (ready == 0 && left > 0 && !Stopping::is_wanted()) continue;
       if (ready <= 0) break;
       char part[4096];
       const ssize_t n = read(output_, part, sizeof part);
@@ -118,13 +121,14 @@ class Child {
 
   // A program may close its output before its end.
   bool ended() {
-    for (;;) {
+    for (uint64_t waited_ms = 0;; ++waited_ms) {
       const pid_t found = waitpid(process_, &status_, WNOHANG);
       if (found == process_ || (found < 0 && errno != EINTR)) {  // the latter where the process ignores SIGCHLD
         process_ = -1;
         return true;
       }
       if (left_ms() == 0) return false;
+      if (waited_ms % between_questions_ms == between_questions_ms - 1 && Stopping::is_wanted()) return false;
       poll(nullptr, 0, 1);
     }
   }

@@ -163,6 +163,9 @@ TEST(SiteTest, TheHubsFilesAreItsUrls) {
             "https://huggingface.co/owner/model/resolve/refs%2Fconvert%2Fonnx/a");
   EXPECT_EQ(url_asked("hf://owner/model@users%2Fme%2fx%/sub@2/a", with({})),
             "https://huggingface.co/owner/model/resolve/users%2Fme%2Fx%25/sub%402/a");
+  EXPECT_EQ(url_asked("hf://datasets/owner/set@refs/convert/x/sub/a", with({})),
+            "https://huggingface.co/datasets/owner/set/resolve/refs%2Fconvert%2Fx/sub/a");
+  EXPECT_EQ(url_asked("hf://spaces/owner/app/a", with({})), "https://huggingface.co/spaces/owner/app/resolve/main/a");
   EXPECT_EQ(url_asked("hf://owner/model@refs/a", with({})), "https://huggingface.co/owner/model/resolve/refs/a");
   EXPECT_EQ(url_asked("hf://owner/model@v1/a", with({{"HF_ENDPOINT", "http://127.0.0.1:1"}})),
             "http://127.0.0.1:1/owner/model/resolve/v1/a");
@@ -179,6 +182,9 @@ TEST(SiteTest, WrongUrlsAreRefusedByName) {
       {"http://example.com/a", Status::unsupported},
       {"hf://owner/model", Status::invalid_argument},
       {"hf://owner/model@refs/pr/1", Status::invalid_argument},
+      {"hf://datasets/owner/set", Status::invalid_argument},
+      {"hf://datasets/owner", Status::invalid_argument},
+      {"s3://me:password@bucket/a", Status::invalid_argument},
       {"gs://bucket", Status::invalid_argument},
       {"az://container/a", Status::invalid_argument},
   };
