@@ -49,16 +49,20 @@ std::string sha256_hex(std::string_view text) {
 
 std::string authorization(const ToSign &request, const Keys &keys, std::string_view region) {
   const std::string &date = request.fields.at("x-amz-date"), day = date.substr(0, 8);
-  std::string canonical = request.method + '\n' + request.path + '\n' + request.query + '\n';
-  std::string names;
+  std::string canonical, names;
+  size_t longest = request.method.size() + request.path.size() + request.query.size() + 100;
+  for (const auto &[name, value] : request.fields) longest += 2 * name.size() + value.size() + 3;
+  canonical.reserve(longest);  // a string that grows leaves its bytes behind, and one of them is a token
+  canonical.append(request.method).append("\n").append(request.path).append("\n").append(request.query).append("\n");
   for (const auto &[name, value] : request.fields) {
-    canonical += text(name, ":", value, "\n");
+    canonical.append(name).append(":").append(value).append("\n");
     names += names.empty() ? name : ';' + name;
   }
-  canonical += '\n' + names + '\n' + sha256_hex(request.body);
+  canonical.append("\n").append(names).append("\n").append(sha256_hex(request.body));
 
   const std::string scope = day + '/' + std::string(region) + '/' + std::string(request.service) + "/aws4_request";
   const std::string to_sign = "AWS4-HMAC-SHA256\n" + date + '\n' + scope + '\n' + sha256_hex(canonical);
+  wipe(canonical);
   Secret key = "AWS4" + keys.secret.shown_to_the_store();
   for (const std::string_view part : {std::string_view(day), region, request.service, std::string_view("aws4_request")})
     key = hmac_sha256(key.shown_to_the_store(), part);
@@ -74,6 +78,7 @@ std::vector<std::string> signed_fields(ToSign request, const Keys &keys, std::st
   for (const auto &[name, value] : request.fields)
     if (name != "host") out.push_back(text(name, ": ", value));
   out.push_back("authorization: " + authorization(request, keys, region));
+  wipe(request.fields["x-amz-security-token"]);
   return out;
 }
 

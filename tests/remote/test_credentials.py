@@ -343,6 +343,35 @@ def test_azure_by_each_kind_of_key(azurite, tokens, monkeypatch):
         libst.open("az://models/model.safetensors")
 
 
+def test_what_was_signed_does_not_stay_in_memory(signed, aws, tmp_path):
+    """But for the request as libcurl has sent it: there a blank stands before the token."""
+    write(
+        tmp_path / ".aws" / "credentials",
+        "[default]\naws_access_key_id = K\naws_secret_access_key = a-secret-key\naws_session_token = a-token-of-keys\n",
+    )
+    program = """if True:
+        import libst
+        libst.open("s3://bucket/model.safetensors").close()
+        found = [0, 0]
+        with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+            for line in maps.read().splitlines():
+                if " rw" in line:
+                    begin, end = (int(at, 16) for at in line.split()[0].split("-"))
+                    memory.seek(begin)
+                    part = memory.read(end - begin).split(b"a-")
+                    found[0] += sum(each[:10] == b"secret-key" for each in part[1:])
+                    found[1] += sum(
+                        each[:13] == b"token-of-keys" and before[-6:] == b"token:"
+                        for before, each in zip(part, part[1:])
+                    )
+        print(found)
+    """
+    without_keys = {k: v for k, v in os.environ.items() if k not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    told = subprocess.run([sys.executable, "-c", program], env=without_keys, capture_output=True, text=True, check=True)
+    assert told.stdout == "[0, 0]\n"
+    assert signed.signed
+
+
 @pytest.mark.parametrize("origin", ["profile", "process", *SERVICES])
 def test_no_program_shows_a_secret(signed, aws, tokens, monkeypatch, origin):
     """Whatever stctl writes, where all goes well and where each part fails."""
