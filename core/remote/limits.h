@@ -16,6 +16,7 @@ constexpr uint64_t between_questions_ms = 100;
 struct Limits {
   uint32_t connections = 64;  // at most, of one object or checkpoint
   uint32_t first_connections = 16;
+  uint32_t idle = 8;          // that stay between calls: a process has few descriptors
   uint64_t piece = 8u << 20;  // bytes a request; where answers are slow to begin, up to:
   uint64_t longest_piece = 16u << 20;
   uint64_t first = 256u << 10;   // of the first request, which brings the header

@@ -32,9 +32,10 @@ std::unique_ptr<Transport> Store::take(const Stops &stops) {
 void Store::give_back(std::unique_ptr<Transport> transport) {
   try {
     const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(transport));
-  } catch (const std::bad_alloc &) {  // then it ends here
+    if (idle_.size() < limits_.idle) idle_.push_back(std::move(transport));
+  } catch (const std::bad_alloc &) {
   }
+  transport.reset();  // one that does not stay
   pace_.give_back();
 }
 

@@ -309,6 +309,26 @@ TEST_F(PullTest, AServerWithoutRangesIsReadWhereAllComesAtOnce) {
   EXPECT_EQ(store.requests, 1u);
 }
 
+// Each has a connection and two descriptors more, and handles of models stay open.
+TEST_F(PullTest, AStoreKeepsFewConnectionsBetweenCalls) {
+  SimulatedStore simulated(size);
+  int alive = 0;
+  struct Counted final : SimulatedTransport {
+    Counted(SimulatedStore &of, int &n) : SimulatedTransport(of), count(n) { ++count; }
+    ~Counted() override { --count; }
+    int &count;
+  };
+  Store store([&] { return std::make_unique<Counted>(simulated, alive); }, Limits());
+  {
+    std::vector<std::unique_ptr<Store::Lent>> lent;
+    for (int i = 0; i < 16; ++i) lent.push_back(std::make_unique<Store::Lent>(store, Stops()));
+    EXPECT_EQ(alive, 16);
+  }
+  EXPECT_EQ(alive, 8);
+  const Store::Lent again(store, Stops());
+  EXPECT_EQ(alive, 8);
+}
+
 TEST_F(PullTest, WaitsAtLeastAsTheServerSaysAndAtMostDoubleEachTime) {
   const Limits limits;
   EXPECT_EQ(wait_before(3, 0, limits, 0), 0u) << "a client that came late may go first";

@@ -162,7 +162,7 @@ class SimulatedStore {
   bool removed_ = false;
 };
 
-class SimulatedTransport final : public Transport {
+class SimulatedTransport : public Transport {
  public:
   // `pick` chooses which of n requests is answered next.
   explicit SimulatedTransport(
