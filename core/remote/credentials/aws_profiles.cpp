@@ -15,12 +15,12 @@ std::string profile_in(std::string_view section) {
   return std::string(section.starts_with("profile ") ? trimmed(section.substr(8)) : section);
 }
 
-// Sections of an INI file. Lines that are indented further than the key before them belong to it, and no key that is
-// taken here has such.
+// Sections of an INI file. Lines that are indented further than the key before them belong to it: "KEY.THEIRS".
 Sections sections_of(const std::string &text) {
   Sections all;
   Sections::mapped_type *now = nullptr;
   size_t indent_of_key = text.npos;  // npos: none stands in the section so far
+  std::string key;
   for (size_t from = 0; from < text.size();) {
     const size_t end = std::min(text.find('\n', from), text.size());
     const std::string_view line(text.data() + from, end - from);
@@ -33,11 +33,15 @@ Sections sections_of(const std::string &text) {
       continue;
     }
     const size_t indent = line.find_first_not_of(" \t");
-    if (indent_of_key != text.npos && indent > indent_of_key) continue;
-    indent_of_key = indent;
+    const bool is_below = indent_of_key != text.npos && indent > indent_of_key;
     const size_t equals = plain.find('=');
+    const std::string name = lower(trimmed(plain.substr(0, equals)));
+    if (!is_below) {
+      indent_of_key = indent;
+      key = name;
+    }
     if (!now || equals == plain.npos) continue;
-    (*now)[lower(trimmed(plain.substr(0, equals)))] = trimmed(plain.substr(equals + 1));
+    (*now)[is_below ? key + "." + name : name] = trimmed(plain.substr(equals + 1));
   }
   return all;
 }
@@ -86,9 +90,11 @@ std::string aws_region(const Surroundings &from, const AwsProfiles &profiles) {
 }
 
 std::string aws_endpoint(const Surroundings &from, const AwsProfiles &profiles, const std::string &service) {
-  const std::string own = "AWS_ENDPOINT_URL_" + service;
-  return without_slash(
-      from.first({own.c_str(), "AWS_ENDPOINT_URL"}).value_or(profiles.value(profiles.name(), "endpoint_url")));
+  const std::string own = "AWS_ENDPOINT_URL_" + service, &profile = profiles.name();
+  if (const auto given = from.first({own.c_str(), "AWS_ENDPOINT_URL"})) return without_slash(*given);
+  const std::string services = "services " + profiles.value(profile, "services");
+  const std::string of_service = profiles.value(services, (lower(service) + ".endpoint_url").c_str());
+  return without_slash(of_service.empty() ? profiles.value(profile, "endpoint_url") : of_service);
 }
 
 std::string amazon(const std::string &service, const std::string &region) {

@@ -67,6 +67,13 @@ TEST(AwsKeysTest, FilesOfProfilesMayBeIndented) {
   EXPECT_EQ(url_of("p", "[profile p]\ns3 =\n  x = y\n\n  endpoint_url = http://localhost:2\n"),
             "https://b.s3.us-east-1.amazonaws.com/a");
   EXPECT_EQ(url_of("p q", "[profile \t\"p q\"]\nendpoint_url = http://localhost:1\n"), "http://localhost:1/b/a");
+  // Of a service alone. https://docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html
+  const std::string services =
+      "[profile p]\nendpoint_url = http://localhost:1\nservices = s\n"
+      "[services s]\ndynamodb = \n  endpoint_url = http://localhost:2\ns3 =\n  endpoint_url = http://localhost:3/\n";
+  EXPECT_EQ(url_of("p", services), "http://localhost:3/b/a");
+  EXPECT_EQ(url_of("p", services + "[services t]\nsts =\n endpoint_url = http://x\n[profile p]\nservices = t\n"),
+            "http://localhost:1/b/a");
 }
 
 TEST(AwsKeysTest, WhatCannotBeRightIsSaid) {
