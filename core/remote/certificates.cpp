@@ -4,7 +4,9 @@ namespace st::remote {
 
 std::string certificates(const Surroundings &from, const std::string &of_libcurl, const std::string &folder,
                          const IsReadable &is_readable) {
-  if (auto named = from.first({"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"})) return *named;
+  if (auto named =
+          from.first({"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"}))
+    return *named;
   const std::string places[] = {
       of_libcurl,
       "/etc/ssl/certs/ca-certificates.crt",  // Debian, Arch, Alpine

@@ -50,6 +50,7 @@ class WithoutPipeSignal {
 struct Settings {
   Limits limits;
   std::string certificates;  // a file; empty: those that libcurl was built for
+  std::string more;          // folders of certificates, which count too; empty: none
 };
 
 uint64_t steady_ms() {
@@ -280,6 +281,7 @@ class CurlTransport final : public Transport {
     set(easy, CURLOPT_WRITEFUNCTION, on_body);
     set(easy, CURLOPT_WRITEDATA, &flight);
     if (!settings_.certificates.empty()) set(easy, CURLOPT_CAINFO, settings_.certificates.c_str());
+    if (!settings_.more.empty()) set(easy, CURLOPT_CAPATH, settings_.more.c_str());
   }
 
   // Ends it, whether it was answered or not.
@@ -353,7 +355,7 @@ std::string certificates_of_process(const Surroundings &from) {
 NewTransport curl_transports(const Limits &limits, const Surroundings &from) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-  Settings settings{limits, certificates_of_process(from)};
+  Settings settings{limits, certificates_of_process(from), from.variable("SSL_CERT_DIR").value_or("")};
   return [settings] { return std::make_unique<CurlTransport>(settings); };
 }
 

@@ -150,6 +150,13 @@ def test_a_certificate_that_does_not_verify(nginx):
         libst.open(f"{nginx.https}/model.safetensors")
 
 
+def test_certificates_of_a_folder(nginx, arrays, tmp_path, monkeypatch):
+    shutil.copy(nginx.certificate, tmp_path / "a.pem")
+    subprocess.run(["openssl", "rehash", tmp_path], check=True)
+    monkeypatch.setenv("SSL_CERT_DIR", f"/nowhere:{tmp_path}")
+    check(libst.load(f"{nginx.https}/model.safetensors"), arrays)
+
+
 def test_https_does_not_become_http(nginx, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
     with fails(Status.UNSUPPORTED, match="within one scheme"):

@@ -28,6 +28,8 @@ struct System {
 TEST(Certificates, TheFileThatIsNamedComesFirst) {
   System system{{{"SSL_CERT_FILE", "/named"}}, {"/of/libcurl"}};
   EXPECT_EQ(system.found(), "/named");  // also where it is not there: that is an error to tell
+  system.variables["REQUESTS_CA_BUNDLE"] = "/of/python";
+  EXPECT_EQ(system.found(), "/of/python");
   system.variables["AWS_CA_BUNDLE"] = "/of/aws";
   EXPECT_EQ(system.found(), "/of/aws");
 }
