@@ -39,6 +39,12 @@ int SourceEnv::fstat(int fd, struct stat *out) {
   return 0;
 }
 
+std::string SourceEnv::why() {
+  if (!in_child()) return source_->why();
+  return text("cannot read ", in_quotes(source_->name()),
+              ": the parent process opened it, before a fork; open it anew");
+}
+
 int SourceEnv::read(std::span<const Source::Range> ranges) {
   if (in_child()) return -EOPNOTSUPP;
   reads_.acquire();

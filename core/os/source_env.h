@@ -68,7 +68,7 @@ class SourceEnv final : public Env {
   int fstat(int fd, struct stat *out) override;
   int fstat_synced(int fd, struct stat *out) override { return fstat(fd, out); }
 
-  std::string why() override { return in_child() ? std::string() : source_->why(); }
+  std::string why() override;
 
   // Hints, and what a source has none of.
   int fadvise(int, uint64_t, uint64_t, int) override { return 0; }
