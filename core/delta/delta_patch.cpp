@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/interrupt.h"
 #include "delta/delta_chain.h"
 #include "delta/stepped.h"
 #include "model/model.h"
@@ -35,6 +36,7 @@ class Patching {
   bool has_steps(std::string_view name) const;
   bool is_remade(std::string_view name) const;
   Result<std::unique_ptr<AnyTransaction>> begin(const TensorList &result);
+  Result<std::unique_ptr<AnyTransaction>> prepare();
   bool in_place() const { return delta_.notes.changes_bytes_only() && same_forms(whole_, delta_); }
   // What has steps: is the file patched, or, on shards, all files? Then none of it is staged.
   bool remakes_all() const { return !options_.publish && in_place(); }
@@ -113,6 +115,7 @@ Result<void> Patching::stage_all_steps(AnyTransaction &transaction) {
 Result<void> Patching::remake_later(AnyTransaction &transaction, size_t i) {
   const TensorView held = delta_.index().at(i);
   const auto make = [this, i, name = held.name](const os::File &file, uint64_t at, TakesRemade &to) -> Result<void> {
+    const InterruptScope waits([this] { return tell(0); });
     const Place &place = whole_.at(*whole_.find(name));
     const SteppedTensor stepped{place.snapshot, place.tensor(), place.member->place(), {{&delta_, i}}};
     const uint64_t reads = remakes_all() ? 1 : 2;  // as if it was staged
@@ -214,6 +217,7 @@ bool Patching::is_remade(std::string_view name) const {
 // With the base locked: is it the one, to the last byte that will be replaced?
 // What is read for that is what the reverse delta holds.
 Result<void> Patching::check_and_save_old(const ModelView &now) {
+  const InterruptScope waits([this] { return tell(0); });
   TensorList result;
   ST_TRY(check(now, &result));
   std::unique_ptr<write::Writer> reverse;
@@ -248,7 +252,9 @@ Result<std::unique_ptr<AnyTransaction>> Patching::begin(const TensorList &result
   return begun;
 }
 
-Result<DeltaPatched> Patching::run() {
+// All that goes before the locks.
+Result<std::unique_ptr<AnyTransaction>> Patching::prepare() {
+  const InterruptScope waits([this] { return tell(0); });
   TensorList result;
   ST_TRY(check(whole_, &result));
   if (!options_.reverse.empty())
@@ -258,10 +264,13 @@ Result<DeltaPatched> Patching::run() {
   for (const OldTensor &old : old_tensors(whole_, delta_.index(), delta_.notes))
     total_ += whole_.at(old.index).tensor().nbytes * (!once && has_steps(whole_.at(old.index).tensor().name) ? 2 : 1);
   ST_TRY(heads_, delta_.check_bytes([this](uint64_t more) { return tell(more); }));
+  return begin(result);
+}
 
+Result<DeltaPatched> Patching::run() {
   const Counters &counters = base_.account().counters;
   const uint64_t written = counters.bytes_written, journal_bytes = counters.journal_bytes;
-  ST_TRY(auto transaction, begin(result));
+  ST_TRY(auto transaction, prepare());
   ST_TRY(auto plan, transaction->plan());
   ST_TRY(transaction->commit());
   return DeltaPatched{std::move(plan), counters.bytes_written - written, counters.journal_bytes - journal_bytes};

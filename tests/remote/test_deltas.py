@@ -1,11 +1,15 @@
 """Deltas behind URLs, and on what URLs name: overlays, diff, patch, merge, verify."""
 
+import os
 import shutil
+import signal
+import time
 
 import libst
 import numpy as np
 import pytest
-from conftest import check, fails, stctl
+from conftest import Stopped, check, fails, stctl, stopper
+from fault_server import FaultServer
 from libst import Status
 
 
@@ -30,6 +34,36 @@ def test_an_overlay_of_a_url_or_by_one(base, folder, changed):
 def test_the_difference_of_two_urls(base, folder, tmp_path):
     libst.diff(f"{base}/shards/", f"{base}/changed.safetensors", tmp_path / "delta")
     assert libst.delta_info(tmp_path / "delta") == libst.delta_info(f"{base}/delta.safetensors")
+
+
+@pytest.mark.parametrize(("kind", "at"), [("whole", 2), ("whole", 3), ("steps", 2), ("steps", 3), ("steps", 4)])
+def test_an_apply_that_waits_for_a_server_can_be_stopped(tmp_path, kind, at):
+    """At each of its requests: of what is checked, of what is staged, and of what is remade under the locks."""
+    n = 1_000_000
+    random = np.random.default_rng(7)
+    before = {"a": random.integers(0, 256, n, dtype=np.uint8).view("<u4")}
+    after = {"a": before["a"] + 1}
+    every = 1 if kind == "whole" else 4
+    after["a"][::every] = random.integers(0, 1 << 32, n // 4 // every, dtype="<u4")
+    libst.save(tmp_path / "base", before)
+    libst.save(tmp_path / "after", after)
+    libst.diff(tmp_path / "base", tmp_path / "after", tmp_path / "delta")
+    delta = (tmp_path / "delta").read_bytes()
+    with FaultServer(delta, delta) as server:
+        server.script = [None] * (at - 1) + ["stall"] * 8
+
+        def stop():
+            while len(server.requests) < at:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+        with stopper(stop), pytest.raises(Stopped):
+            libst.patch(tmp_path / "base", server.url)
+        assert len(server.requests) == at, "it was asked again"
+        check(libst.load(tmp_path / "base"), before)
+        server.begin_anew([])
+        libst.patch(tmp_path / "base", server.url)
+        check(libst.load(tmp_path / "base"), after)
 
 
 def test_a_file_is_patched_by_a_delta_of_a_url_and_back(base, folder, changed, arrays, tmp_path):
