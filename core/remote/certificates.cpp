@@ -4,8 +4,7 @@ namespace st::remote {
 
 std::string certificates(const Surroundings &from, const std::string &of_libcurl, const std::string &folder,
                          const IsReadable &is_readable) {
-  if (auto named =
-          from.first({"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"}))
+  if (auto named = from.first({"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"}))
     return *named;
   const std::string places[] = {
       of_libcurl,

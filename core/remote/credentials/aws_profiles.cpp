@@ -35,13 +35,15 @@ Sections sections_of(const std::string &text) {
     const size_t indent = line.find_first_not_of(" \t");
     const bool is_below = indent_of_key != text.npos && indent > indent_of_key;
     const size_t equals = plain.find('=');
-    const std::string name = lower(trimmed(plain.substr(0, equals)));
-    if (!is_below) {
+    std::string name = lower(trimmed(plain.substr(0, equals)));
+    if (is_below) {
+      name.insert(0, key + '.');
+    } else {
       indent_of_key = indent;
       key = name;
     }
     if (!now || equals == plain.npos) continue;
-    (*now)[is_below ? key + "." + name : name] = trimmed(plain.substr(equals + 1));
+    (*now)[name] = trimmed(plain.substr(equals + 1));
   }
   return all;
 }
