@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "interrupt.h"
 #include "json.h"
 #include "progress.h"
 #include "text.h"
@@ -20,7 +21,7 @@ void log(void *user, uint32_t level, const char *message) {
 
 }  // namespace
 
-File::File(Session &session, const std::string &path, const FileOptions &options) : path_(shown(path)) {
+File::File(Session &session, const std::string &path, const FileOptions &options) : path_(shown(path)), file_(nullptr) {
   auto opts = sized<st_open_options>();
   opts.flags = options.write ? ST_OPEN_READ_WRITE : 0;
   opts.map = options.map;
@@ -32,7 +33,16 @@ File::File(Session &session, const std::string &path, const FileOptions &options
   for (const std::string &delta : options.deltas) deltas.push_back(delta.c_str());
   opts.deltas = deltas.data();
   opts.delta_count = deltas.size();
-  check(st_open(path.c_str(), &opts, &file_));
+  // It may be a program that gives keys for which the open waits, and that would go on.
+  const st_status status = [&] {
+    const Interruptible politely(nullptr);
+    return st_open(path.c_str(), &opts, &file_);
+  }();
+  if (interrupted()) {
+    st_close(file_);
+    throw_if_interrupted();
+  }
+  check(status);
 }
 
 File::~File() {

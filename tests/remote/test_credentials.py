@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 import azure_upload
 import libst
 import pytest
-from conftest import KEYS, Stopped, check, fails, no_secret_in, stctl, stopper
+from conftest import KEYS, STCTL, Stopped, check, fails, no_secret_in, stctl, stopper
 from libst import Status
 from stores import put_to_google
 from token_services import ENDS
@@ -138,6 +138,22 @@ def test_a_call_that_waits_for_keys_can_be_stopped(gateway, aws, tokens, arrays,
     if origin == "process":
         aws.process()
     check(libst.load("s3://models/model.safetensors"), arrays)
+
+
+def test_an_interrupted_stctl_leaves_no_program_behind(aws, tmp_path):
+    begun, new = tmp_path / "begun", tmp_path / "new"
+    aws.process_of(
+        f"import os, time; open({str(new)!r}, 'w').write(str(os.getpid())); "
+        f"os.rename({str(new)!r}, {str(begun)!r}); time.sleep(1000)"
+    )
+    with subprocess.Popen([STCTL, "ls", "s3://models/a"], stderr=subprocess.PIPE, text=True) as process:
+        while not begun.exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate()[1] == "stctl: interrupted\n"
+    assert process.returncode == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
 
 
 @pytest.mark.parametrize("origin", SERVICES)
