@@ -6,17 +6,10 @@
 #include "read/thread_pool.h"
 
 namespace st::store {
-namespace {
-
-// Per handle, so that a program may have a few handles. A shard's descriptor that was given up is opened again.
-constexpr size_t most_descriptors = 128;
-
-}  // namespace
 
 MultiFile::MultiFile(os::Env &env, OpenOptions options)
     : env_(env), options_(std::move(options)), member_options_(options_) {
-  if (!member_options_.descriptors)
-    member_options_.descriptors = std::make_shared<os::Descriptors>(env, most_descriptors);
+  if (!member_options_.descriptors) member_options_.descriptors = std::make_shared<os::Descriptors>(env);
   if (!member_options_.account) member_options_.account = std::make_shared<Account>();
   // A group of workers shares out the tensors of all members, not of each.
   member_options_.worker_index = 0;

@@ -14,9 +14,12 @@
 
 namespace st::os {
 
+// Of one handle's shards, so that a program may have a few handles.
+inline constexpr size_t most_descriptors = 128;
+
 class Descriptors {
  public:
-  Descriptors(Env &env, size_t most) : env_(env), open_(env), most_(most) {}
+  explicit Descriptors(Env &env, size_t most = most_descriptors) : env_(env), open_(env), most_(most) {}
 
   // Stays open while it is held, also if it is given up meanwhile.
   using Held = std::shared_ptr<const File>;

@@ -67,7 +67,7 @@ Surroundings Surroundings::of_process() {
 }
 
 bool Surroundings::may_be_plain(const std::string &url) const {
-  return url.starts_with("https://") || is_loopback(host_of(url)) || variable("ST_ALLOW_HTTP").value_or("") == "1";
+  return may_be_asked(url, variable("ST_ALLOW_HTTP").value_or("") == "1");
 }
 
 uint64_t Surroundings::number(const char *name, uint64_t otherwise) const {

@@ -122,4 +122,8 @@ bool is_loopback(std::string_view host) {
   return host == "localhost" || (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
 }
 
+bool may_be_asked(const std::string &url, bool allows_http) {
+  return url.starts_with("https://") || is_loopback(host_of(url)) || allows_http;
+}
+
 }  // namespace st::remote

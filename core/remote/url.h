@@ -32,7 +32,10 @@ std::string without_slash(std::string text);
 // A blob of Azure's, by a URL without a signature of its own.
 bool is_azure(const Url &url);
 
-// May it be asked without encryption? A server on this machine may.
+// This machine.
 bool is_loopback(std::string_view host_and_port);
+
+// May it be asked, encrypted or not? By plain http only a server on this machine may, or with `allows_http` any.
+bool may_be_asked(const std::string &url, bool allows_http);
 
 }  // namespace st::remote
