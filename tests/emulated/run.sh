@@ -51,7 +51,7 @@ done
 not_by_qemu+=':*CrashEnumeration.EveryCutOfT*'
 for machine in armhf aarch64; do on $machine "$not_by_qemu"; done
 # /proc/self/pagemap is this machine's there, and has its numbers as this machine has them.
-on s390x "$not_by_qemu:HostileHeader.*:MappingTest.WhatIsWrittenCopyOnWriteIsCountedAndNotInTheFile"
+on s390x "$not_by_qemu:HostileHeader.*:MappingTest.WhatIsWrittenCopyOnWriteIsCountedAndNotInTheFile:CopyOnWrite.WhatIsWrittenIsCounted"
 
 # Pages of 64 KiB, which few rooms ask for: their programs alone. There is no mincore (pages.py), so nothing is known to be in
 # memory.
@@ -65,7 +65,7 @@ if [[ " $machines " == *" aarch64_64k "* ]]; then
   no_mincore=MappingTest.EveryKindShowsTheBytes:MissingCallsTest.ThisKernelHasWhatIsOlderThanDebian12
   no_mincore+=:ContentTest.LocalStorageIsMappedShared:ColdTest.TheFirstLoadGoesPastThePageCacheAndTheNextFillsIt
   no_mincore+=:ColdTest.WhatIsInMemoryInPartIsReadThroughIt
-  GTEST_FILTER="$not_by_qemu:HostileHeader.*:MappingTest.WhatIsWrittenCopyOnWriteIsCountedAndNotInTheFile:$no_mincore" \
+  GTEST_FILTER="$not_by_qemu:HostileHeader.*:MappingTest.WhatIsWrittenCopyOnWriteIsCountedAndNotInTheFile:CopyOnWrite.WhatIsWrittenIsCounted:$no_mincore" \
     run_meson "$tree" --timeout-multiplier 3 "${rooms[@]/#/unit_}" || status=$?
 fi
 
