@@ -13,40 +13,51 @@ namespace st::os {
 template <class State>
 class PerProcess {
  public:
-  explicit PerProcess(Env &env) : env_(env), first_(env.fork_generation(), nullptr) {}
+  explicit PerProcess(Env &env) : env_(env), last_(new Own(env.fork_generation(), nullptr)) {}
+  // A child leaves its parent's, which may be torn.
   ~PerProcess() {
-    for (Own *o = of_children_.load(); o;) delete std::exchange(o, o->before);
+    Own *own = last_.load();
+    if (own->generation == env_.fork_generation()) delete std::exchange(own, own->before);
+    if (own) leave(own);
   }
   PerProcess(const PerProcess &) = delete;
   PerProcess &operator=(const PerProcess &) = delete;
 
   // Null: this process has none yet. Takes no memory.
   State *find() {
-    const uint64_t now = env_.fork_generation();
-    if (first_.generation == now) return &first_.state;
-    Own *last = of_children_.load(std::memory_order_acquire);
-    return last && last->generation == now ? &last->state : nullptr;
+    Own *last = last_.load(std::memory_order_acquire);
+    return last->generation == env_.fork_generation() ? &last->state : nullptr;
   }
   State &mine() {
-    for (;;) {
-      if (State *own = find()) return *own;
-      Own *last = of_children_.load(std::memory_order_acquire);
-      auto own = std::make_unique<Own>(env_.fork_generation(), last);
-      if (of_children_.compare_exchange_strong(last, own.get(), std::memory_order_acq_rel)) return own.release()->state;
+    const uint64_t now = env_.fork_generation();
+    Own *last = last_.load(std::memory_order_acquire);
+    while (last->generation != now) {
+      auto own = std::make_unique<Own>(now, last);
+      if (last_.compare_exchange_strong(last, own.get(), std::memory_order_acq_rel)) return own.release()->state;
     }
+    return last->state;
   }
 
  private:
   struct Own {
     Own(uint64_t g, Own *b) : generation(g), before(b) {}
     const uint64_t generation;
-    Own *const before;  // of its parent
+    Own *before;  // of its parent
     State state;
   };
 
+  // Where leak checkers find it.
+  static void leave(Own *own) {
+    Own *oldest = own;
+    while (oldest->before) oldest = oldest->before;
+    oldest->before = left_.load();
+    while (!left_.compare_exchange_weak(oldest->before, own)) {
+    }
+  }
+
   Env &env_;
-  Own first_;
-  std::atomic<Own *> of_children_ = nullptr;
+  std::atomic<Own *> last_;
+  inline static std::atomic<Own *> left_ = nullptr;
 };
 
 }  // namespace st::os

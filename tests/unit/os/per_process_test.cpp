@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
-#include <vector>
 
 #include "fault_env.h"
 
@@ -37,15 +37,44 @@ TEST(PerProcessTest, AChildHasItsOwn) {
 }
 
 TEST(PerProcessTest, WhichItsThreadsShare) {
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 2000; ++i) {
     Forked env;
     PerProcess<State> states(env);
     env.generation = 8;
-    std::vector<State *> seen(4);
-    std::vector<std::thread> threads;
-    for (State *&mine : seen) threads.emplace_back([&] { mine = &states.mine(); });
-    for (std::thread &t : threads) t.join();
-    for (const State *mine : seen) ASSERT_EQ(mine, states.find());
+    State *seen[2] = {};
+    std::atomic<int> ready = 0;
+    const auto ask = [&](State **mine) {
+      ready.fetch_add(1);
+      while (ready.load() < 2) std::this_thread::yield();  // so that both ask at once
+      *mine = &states.mine();
+    };
+    std::thread other([&] { ask(&seen[1]); });
+    ask(&seen[0]);
+    other.join();
+    ASSERT_EQ(seen[0], seen[1]);
+    ASSERT_EQ(seen[0], states.find());
+  }
+}
+
+// Amid a change of it a thread of the parent may have been.
+TEST(PerProcessTest, AChildDoesNotEndItsParents) {
+  struct Ends {
+    int *count = nullptr;
+    ~Ends() {
+      if (count) ++*count;
+    }
+  };
+  int parents = 0, childs = 0;
+  for (const bool uses : {true, false}) {
+    Forked env;
+    {
+      PerProcess<Ends> states(env);
+      states.mine().count = &parents;
+      env.generation = 8;
+      if (uses) states.mine().count = &childs;
+    }
+    EXPECT_EQ(parents, 0);
+    EXPECT_EQ(childs, 1);
   }
 }
 
