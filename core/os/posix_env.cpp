@@ -42,12 +42,16 @@ R answer(R r) {
   return r < 0 ? static_cast<R>(-errno) : r;
 }
 
-// No number of a standard stream. Where the program has closed one the next file gets its number, and what the program
-// prints would go into a model.
+// No number of a standard stream: what the program prints would go into a model. Where the program has closed one,
+// /dev/null has its number from then on. A file's folder is opened before the file: no print meets the file meanwhile.
 int above_standard(int fd) {
   if (fd < 0 || fd > STDERR_FILENO) return fd;
   const int above = answer(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   ::close(fd);
+  int nothing;
+  do nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  while (nothing >= 0 && nothing <= STDERR_FILENO);
+  if (nothing >= 0) ::close(nothing);
   return above;
 }
 

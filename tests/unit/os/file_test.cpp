@@ -223,7 +223,8 @@ TEST_F(FileTest, NoneTakesTheNumberOfAStandardStream) {
         (::fcntl(file.fd(), F_GETFD) & FD_CLOEXEC) && (linkless < 0 || ::fcntl(linkless, F_GETFD) & FD_CLOEXEC);
     const bool above = file.fd() > STDERR_FILENO && (linkless < 0 || linkless > STDERR_FILENO);
     const ssize_t printed = ::write(STDERR_FILENO, "oh", 2);
-    ::_exit(closes && above && printed < 0 && ::fcntl(STDIN_FILENO, F_GETFD) < 0 ? 0 : 1);
+    const bool are_taken = (::fcntl(STDIN_FILENO, F_GETFD) & ::fcntl(STDOUT_FILENO, F_GETFD)) == FD_CLOEXEC;
+    ::_exit(closes && above && printed < 0 && are_taken ? 0 : 1);
   };
   EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
   EXPECT_EQ(bytes_of(path), "abc");
