@@ -194,8 +194,9 @@ class DarwinEnv final : public Env {
 }  // namespace
 
 Env &Env::posix() {
-  static DarwinEnv env;
-  return env;
+  alignas(DarwinEnv) static std::byte place[sizeof(DarwinEnv)];
+  static DarwinEnv *const env = new (place) DarwinEnv;  // for ever, as handles may be used while the process ends
+  return *env;
 }
 
 }  // namespace st::os

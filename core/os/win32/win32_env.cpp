@@ -522,8 +522,9 @@ int list_names(HANDLE dir, std::vector<std::wstring> *out) {
 }
 
 Env &Env::posix() {  // the system's, which speaks the words of POSIX
-  static Win32Env env;
-  return env;
+  alignas(Win32Env) static std::byte place[sizeof(Win32Env)];
+  static Win32Env *const env = new (place) Win32Env;  // for ever, as handles may be used while the process ends
+  return *env;
 }
 
 }  // namespace st::os
