@@ -205,6 +205,7 @@ Result<void> Walk::go(std::string rest, bool folder) {
     }
     if (r < 0) return failure(-r);
     if (leads_nowhere(part, target)) {
+      if (closed) return failure(ENOTDIR);
       name_ = part;
       nameless_ = true;
       return {};

@@ -64,6 +64,11 @@ TEST_P(CapiNameless, ItIsReadAndOpenedAnew) {
   }
 }
 
+TEST_P(CapiNameless, WithASlashBehindItItIsNoFile) {
+  st_file *file = nullptr;
+  EXPECT_ST(ST_E_NO_FILE, st_open((name + "/").c_str(), nullptr, &file));
+}
+
 TEST_P(CapiNameless, AForkedChildReadsItThoughTheProgramClosedItsDescriptor) {
   st_file *file = open_by_path(ST_MAP_NONE);
   ASSERT_NE(file, nullptr);
