@@ -188,7 +188,7 @@ fn bulk(
 ) -> Result<()> {
     let mut c = sys::st_bulk_options { flags, ..Default::default() };
     (c.progress, c.progress_user) = callback::of_call(&mut progress);
-    of.told(callback::call(|| check(run(&c))))
+    of.told(|| check(run(&c)))
 }
 
 /// Indices of a pin.

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr::{null_mut, NonNull};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, TryLockError};
 
 use crate::check::Report;
 use crate::error::text;
@@ -125,8 +125,8 @@ pub(crate) struct Shared {
     pub(crate) progress: Option<SharedProgress>,
     pub(crate) log: Option<SharedLog>,
     pub(crate) source: Option<Box<dyn Source>>,
-    /// What the source last answered, until a call that failed takes it.
-    pub(crate) failure: Mutex<Option<io::Error>>,
+    /// What the source last answered, and as which `errno`; until a call ends that failed, or another begins.
+    pub(crate) failure: Mutex<Option<(c_int, io::Error)>>,
 }
 
 impl Shared {
@@ -135,15 +135,29 @@ impl Shared {
         self.progress.is_none() && self.log.is_none() && self.source.is_none()
     }
 
-    /// An error of a call, with what the source answered if that is why.
+    /// Before a call: what an earlier one left is no reason of it.
+    #[inline]
+    pub(crate) fn begin(&self) {
+        if self.source.is_some() {
+            drop(self.take_failure());
+        }
+    }
+
+    /// An error of a call, with what the source answered if that may be why.
     #[cold]
     pub(crate) fn explain(&self, error: Error) -> Error {
-        if error.os_errno().is_none() {
-            return error;
+        match self.take_failure() {
+            Some((errno, cause)) if error.os_errno() == Some(errno) => error.caused_by(cause),
+            _ => error,
         }
-        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(cause) => error.caused_by(cause),
-            None => error,
+    }
+
+    /// Waits for nobody: in a child of a fork there may be nobody who has it.
+    fn take_failure(&self) -> Option<(c_int, io::Error)> {
+        match self.failure.try_lock() {
+            Ok(mut failure) => failure.take(),
+            Err(TryLockError::Poisoned(failure)) => failure.into_inner().take(),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 

@@ -102,12 +102,13 @@ impl Handle {
         if !self.calls_back {
             return check(run(self.raw()));
         }
-        self.told(callback::call(|| check(run(self.raw()))))
+        self.told(|| check(run(self.raw())))
     }
 
-    /// What a call that reads answered.
-    pub(crate) fn told(&self, answer: Result<()>) -> Result<()> {
-        answer.map_err(|error| self.callbacks.explain(error))
+    /// A call that may read, and why it failed.
+    pub(crate) fn told(&self, run: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.callbacks.begin();
+        callback::call(run).map_err(|error| self.callbacks.explain(error))
     }
 
     pub(crate) fn count(&self) -> usize {

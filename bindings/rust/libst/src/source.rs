@@ -133,7 +133,9 @@ unsafe extern "C" fn read(user: *mut c_void, ranges: *const sys::st_source_range
             };
             if let Err(error) = source.read_at(buffer, range.offset) {
                 let errno = errno_of(&error);
-                *shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                let before =
+                    shared.failure.lock().unwrap_or_else(PoisonError::into_inner).replace((errno, error));
+                drop(before); // it is of the user's, and nobody waits for it
                 return errno;
             }
         }
