@@ -416,6 +416,26 @@ while not waiting.stats().lock_waits:
             assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
 
 
+def test_daemon_threads_are_stopped_after_a_late_exit_handler_too(tmp_path):
+    program = """
+import atexit, sys, threading, libst, numpy as np
+inside = threading.Event()
+def save():
+    while True:
+        libst.save(sys.argv[1], {"a": np.ones(1 << 20)}, progress=lambda *_: inside.set())
+def register():
+    threading.main_thread().join()
+    atexit.register(print, "late")
+threading.Thread(target=save, daemon=True).start()
+threading.Thread(target=register).start()
+inside.wait()
+"""
+    path = str(tmp_path / "m.safetensors")
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "late\n", ""), done
+
+
 def test_exit_handlers_may_wait_for_what_daemon_threads_save(tmp_path):
     program = """
 import atexit, queue, sys, threading

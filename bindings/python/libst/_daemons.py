@@ -21,6 +21,7 @@ _handlers = 0  # how many there were when ours was registered
 _PATIENCE = 5.0  # seconds at exit: what a callback of the user's waits for may never come
 
 _ends = False
+_is_late = False  # a handler was registered when the main thread had ended
 _inside: set[int] = set()  # threads that are in a call; the main one never
 _left = threading.Event()  # one of them has ended its call
 
@@ -71,12 +72,20 @@ def _register() -> None:
 
 
 def _end() -> None:
+    global _is_late
     if _exit._ncallbacks() != _handlers:
-        return  # a handler came later and has run: it would run twice
+        _is_late = True  # and has run: it would run twice
+        return
     atexit.unregister(_end)
     with suppress(BaseException):  # told already
         _exit._run_exitfuncs()
     _stop_all()
+
+
+def _stop_late() -> None:
+    """Runs after all handlers that were registered since libst was imported."""
+    if _is_late:
+        _stop_all()
 
 
 def _begin_anew() -> None:
@@ -87,5 +96,6 @@ def _begin_anew() -> None:
 if sys.version_info < (3, 14):
     with suppress(AttributeError, RuntimeError):  # another Python; the main thread has ended
         _threads._register_atexit(_register)
+        atexit.register(_stop_late)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)  # the threads of the parent are not in the child
