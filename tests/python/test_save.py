@@ -337,6 +337,11 @@ def test_a_file_is_saved_with_the_element_types_that_numpy_has_not(tmp_path):
     assert (tmp_path / "second").read_bytes() == (tmp_path / "first").read_bytes()
 
 
+class MakesMasked:
+    def __array__(self, dtype=None, copy=None):
+        return np.ma.masked_array(np.arange(3.0), [False, True, False])
+
+
 @pytest.mark.parametrize("change", ["save", "update"])
 def test_a_masked_array_is_refused_unless_nothing_is_masked(tmp_path, change):
     libst.save(tmp_path / "m", {"a": np.zeros(3)})
@@ -345,6 +350,10 @@ def test_a_masked_array_is_refused_unless_nothing_is_masked(tmp_path, change):
         write = (lambda a: f.update("a", a)) if change == "update" else lambda a: libst.save(tmp_path / "m", {"a": a})
         with pytest.raises(NotImplementedError, match="masked"):
             write(masked)
+        with pytest.raises(NotImplementedError, match="masked"):
+            write(libst.Packed("F64", (3,), masked))
+        with pytest.raises(NotImplementedError, match="masked"):
+            write(MakesMasked())
         write(np.ma.masked_array(np.arange(3.0)))
     same(tmp_path / "m", {"a": np.arange(3.0)})
 

@@ -42,7 +42,8 @@ def form_of(value: Any) -> Form:
     if isinstance(value, Packed):
         if value.dtype not in _BY_NAME:
             raise refusal(Status.DTYPE_MISMATCH, f"the format has no element type named {value.dtype!r}")
-        data = np.asarray(value.data)
+        data = np.asanyarray(value.data)
+        _refuse_mask(data)
         ready = isinstance(value.data, np.ndarray) and data.flags.c_contiguous
         return _BY_NAME[value.dtype], tuple(value.shape), data.nbytes, ready
     if _is_torch(value):
@@ -52,15 +53,20 @@ def form_of(value: Any) -> Form:
         told = _told_form(value)
         if told is not None:
             return told
-        value = np.asarray(value)
+        value = np.asanyarray(value)
+        _refuse_mask(value)
         return _number(value.dtype), value.shape, value.nbytes, False
-    if _masked.is_masked(value):
+    _refuse_mask(value)
+    return _number(value.dtype), value.shape, value.nbytes, value.flags.c_contiguous
+
+
+def _refuse_mask(array: Any) -> None:
+    if _masked.is_masked(array):
         raise refusal(
             Status.UNSUPPORTED,
             "the array has masked elements, and the format has no masks; "
             "write array.filled(...), or array.data and the mask as a tensor of its own",
         )
-    return _number(value.dtype), value.shape, value.nbytes, value.flags.c_contiguous
 
 
 def _told_form(value: Any) -> Optional[Form]:
@@ -68,7 +74,7 @@ def _told_form(value: Any) -> Optional[Form]:
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if not isinstance(dtype, np.dtype) or not isinstance(shape, tuple):
         return None
-    if not hasattr(value, "__array__") or not all(isinstance(extent, int) for extent in shape):
+    if not hasattr(value, "__array__") or not all(isinstance(extent, int) and extent >= 0 for extent in shape):
         return None
     return _number(dtype), shape, math.prod(shape) * dtype.itemsize, False
 
@@ -133,8 +139,8 @@ def address_of(value: Any) -> int:
 def _converted(value: Any) -> Any:
     """An array of numpy or torch, or bytes of `Packed`: what else there is, is asked for its elements once."""
     if isinstance(value, Packed):
-        return value._replace(data=np.asarray(value.data))
-    return value if isinstance(value, np.ndarray) or _is_torch(value) else np.asarray(value)
+        return value._replace(data=np.asanyarray(value.data))
+    return value if isinstance(value, np.ndarray) or _is_torch(value) else np.asanyarray(value)
 
 
 def _bytes_of(value: Any) -> Any:

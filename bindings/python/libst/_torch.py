@@ -97,7 +97,7 @@ def told_form(tensor: Any) -> tuple[str, tuple[int, ...], int]:
     if name is None:
         text = f"the format has no element type for {tensor.dtype}; convert it with tensor.to(...)"
         raise refusal(Status.DTYPE_MISMATCH, text)
-    if tensor.is_nested:
+    if getattr(tensor, "is_nested", False):
         raise refusal(Status.UNSUPPORTED, "the format has no nested tensors; write those of tensor.unbind()")
     shape = tuple(tensor.shape)
     if name == "F4" and shape:

@@ -42,7 +42,7 @@ def save(
         tensors: names to arrays of numpy or tensors of torch, on any device, or to `Packed` for types that these have
             not. What does not lie in memory as the file has it is copied, one tensor at a time.
             A mapping that makes its arrays when they are looked at has all of them in memory at once; see `writer`.
-            Of a `libst.File` F4 and F6 stay what they are; its metadata is given as any other.
+            A `libst.File` keeps its F4 and F6; its metadata is given as any other.
         metadata: strings to strings.
         layout: "keep", in the order of the dict, or, if a tensor would lie unaligned then, wide elements before narrow
             ones; "canonical", descending dtype then name; "stock", canonical and byte for byte what safetensors 0.8
