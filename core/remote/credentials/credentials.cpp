@@ -21,8 +21,8 @@ int64_t renewal_of(const Granted &granted, int64_t now) {
 
 }  // namespace
 
-// A question that was stopped says nothing of the keys: the next call asks anew. Of several threads that are stopped
-// none asks after the first.
+// A question that was stopped says nothing of the keys: the next call asks anew. Where several threads are
+// stopped, none asks after the first.
 Result<void> Credentials::grant(int64_t unix_time) {
   const auto stops = [&] { return !origin_.name.empty() && Stopping::is_wanted(); };
   const auto stopped = [] { return fail(Status::cancelled, "the call was stopped while it waited for keys"); };

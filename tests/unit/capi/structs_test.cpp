@@ -254,7 +254,7 @@ TEST_F(CapiOptions, OfAnOlderCallerAreReadAsFarAsTheyGo) {
   st_close(file);
 }
 
-// Of a struct that nobody set up. Nothing behind it is looked at, and nothing written.
+// Nothing behind a struct that nobody set up is looked at, and nothing written.
 TEST_F(CapiOptions, OfASizeThatNoStructHasAreRefused) {
   st_file *const file = open(), *none = nullptr;
   st_txn *transaction = nullptr;
