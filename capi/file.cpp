@@ -68,7 +68,7 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out) {
     if (flags & ~ST_REOPEN_COPY_ON_WRITE)
       return fail(Status::unsupported, "st_reopen was given a flag that libst ", st_version(), " does not know");
     const auto how = flags & ST_REOPEN_COPY_ON_WRITE ? store::Again::copy_on_write : store::Again::the_same;
-    return hand_out(file->model->reopen(file->model->catalogue(), how), out);
+    return hand_out(file->model->reopen_shown(how), out);
   });
 }
 

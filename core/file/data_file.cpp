@@ -78,6 +78,19 @@ Result<std::unique_ptr<DataFile>> DataFile::reopen(const Snapshot &state, Again 
   return open(at_, options_of(options_, as));
 }
 
+Result<std::unique_ptr<DataFile>> DataFile::reopen_shown(Again as) const {
+  constexpr int attempts = 100;
+  for (int n = 1;; ++n) {
+    const HeldSnapshot shown = hold();
+    auto again = reopen(*shown, as);
+    if (again || again.error().status != Status::file_changed || n == attempts) return again;
+    // In this order: what is no longer being placed by the second look is shown by the third.
+    struct stat named;
+    if (at_.stat(&named) == 0 && named.st_ino == placing_) return open(at_, options_of(options_, as));
+    if (hold().get() == shown.get()) return again;
+  }
+}
+
 // The file as it stands there now, with nothing left to recover.
 Result<std::unique_ptr<Snapshot>> DataFile::look(bool follows) {
   return os::while_stale([this, follows]() -> Result<std::unique_ptr<Snapshot>> {

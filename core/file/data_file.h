@@ -105,6 +105,8 @@ class DataFile {
   static Result<std::unique_ptr<DataFile>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
   // By the same path, which must still lead to the file of `state`. How: `as`.
   Result<std::unique_ptr<DataFile>> reopen(const Snapshot &state, Again as) const;
+  // The same of what it shows now. A file that its own commit puts there meanwhile is no other one.
+  Result<std::unique_ptr<DataFile>> reopen_shown(Again as) const;
   ~DataFile() { end_writing(); }
   DataFile(const DataFile &) = delete;
   DataFile &operator=(const DataFile &) = delete;
@@ -136,6 +138,8 @@ class DataFile {
   write::JournalFolder &journals() const { return *journals_; }  // of a writable file
   // Shows this state from now on.
   HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
+  // A commit is about to put this file in the place of what is shown, until it is adopted. 0: none is.
+  void places(uint64_t inode) noexcept { placing_ = inode; }
   Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat *identity, bool follows) const;
   Result<void> recover(const os::LockWait &wait);
   // A hot journal is in the way. It may be of a commit that this handle has deferred.
@@ -236,6 +240,7 @@ class DataFile {
   std::unique_ptr<write::JournalFolder> journals_;  // of a writable file, as is deferred_
   std::unique_ptr<DeferredCommits> deferred_;
   std::atomic<bool> poisoned_ = false;
+  std::atomic<uint64_t> placing_ = 0;
   std::atomic<bool> locks_tested_ = false;
   std::atomic<uint64_t> undo_from_ = write::never;
   const std::shared_ptr<Account> account_;

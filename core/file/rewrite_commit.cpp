@@ -208,17 +208,22 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock) {
   ST_TRY(check_links(staged, lock));
   NewFile made;
   ST_TRY(make_new_file(staged, lock, &made, staged.file.location(), write::temporary_infix));
+  const uint64_t fresh = made.snapshot->identity.st_ino;
   // It may have taken long, and been frozen.
   auto placed = made.replacement->rename_into_place(staged.control, [&]() -> Result<void> {
     ST_TRY(check_in_place(staged, lock));
-    return staged.has_other_hosts() ? staged.check_journal_is_there() : Result<void>();
+    if (staged.has_other_hosts()) ST_TRY(staged.check_journal_is_there());
+    staged.file.places(fresh);
+    return {};
   });
+  if (!placed && !placed.error().replaced) staged.file.places(0);
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
   try {
     staged.file.adopt(std::move(made.snapshot));
   } catch (const std::bad_alloc &) {
     // The change stands; this handle shows the old file until it is refreshed.
   }
+  staged.file.places(0);
   if (placed) os::hand_over(lock.file(), lock.held->lock);
   return finish(staged, made.built, std::move(placed));
 }

@@ -26,6 +26,8 @@ class Model {
 
   // Another one, by the same path, which must still lead to the files of `state`. Status file_changed. How: `as`.
   virtual Result<std::unique_ptr<Model>> reopen(const Catalogue &state, Again as) const = 0;
+  // The same of what it shows now, whatever its own commits do meanwhile.
+  virtual Result<std::unique_ptr<Model>> reopen_shown(Again as) const { return reopen(catalogue(), as); }
   // The handle is closed, but what was pinned of it (model/pinned.h) lives on: what only the handle needs goes now.
   virtual void close() noexcept = 0;
   // As it is now: what others have committed.

@@ -21,6 +21,11 @@ Result<std::unique_ptr<Model>> SingleFile::reopen(const Catalogue &state, Again 
   return std::make_unique<SingleFile>(std::move(again));
 }
 
+Result<std::unique_ptr<Model>> SingleFile::reopen_shown(Again as) const {
+  ST_TRY(auto again, file_->reopen_shown(as));
+  return std::make_unique<SingleFile>(std::move(again));
+}
+
 Result<std::unique_ptr<AnyTransaction>> SingleFile::begin(TransactionOptions options) {
   const bool new_names = options.new_names;
   ST_TRY(auto begun, Transaction::begin(*file_, std::move(options)));

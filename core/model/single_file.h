@@ -10,6 +10,7 @@ class SingleFile final : public Model {
   explicit SingleFile(std::unique_ptr<DataFile> file) : file_(std::move(file)) {}
 
   Result<std::unique_ptr<Model>> reopen(const Catalogue &state, Again as) const override;
+  Result<std::unique_ptr<Model>> reopen_shown(Again as) const override;
   void close() noexcept override { file_->close(); }
   Result<void> refresh() override { return file_->refresh(); }
   Result<void> sync() override { return file_->sync(); }

@@ -133,6 +133,59 @@ TEST_F(DataFileTest, ReopeningGivesAnotherHandleOnTheSameFile) {
   EXPECT_TRUE(fails_with(Status::file_changed, (*second)->reopen((*second)->snapshot(), Again::the_same)));
 }
 
+// Whatever step of it another thread looks at, or makes while this one looks.
+TEST_F(DataFileTest, ReopensWhileItsOwnCommitReplacesTheFile) {
+  testing::FaultEnv faulty(env);
+  auto c = open(faulty);
+  const auto publish = [&](const std::string &key) {
+    auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->set_metadata(key, "1")));
+    ASSERT_TRUE(is_ok(t->commit()));
+  };
+  const auto with_hook = [&](const std::function<void(Call)> &hook, const std::function<void()> &run) {
+    bool inside = false;
+    faulty.before = [&](Call call) {
+      if (!std::exchange(inside, true)) {
+        hook(call);
+        inside = false;
+      }
+      return 0;
+    };
+    run();
+    faulty.before = {};
+  };
+  size_t looks = 0;
+  with_hook(
+      [&](Call) {
+        ++looks;
+        EXPECT_TRUE(is_ok(c->reopen_shown(Again::for_reading)));
+      },
+      [&] { publish("looked at"); });
+  EXPECT_GT(looks, 10u);
+  int reached = 0;
+  for (int n = 1; reached == n - 1; ++n) {
+    int step = 0;
+    with_hook(
+        [&](Call) {
+          if (++step == n) publish("step " + std::to_string(reached = n));
+        },
+        [&] { EXPECT_TRUE(is_ok(c->reopen_shown(Again::for_reading))) << n; });
+  }
+  EXPECT_GT(reached, 3);
+  // A file of another hand is another one, also while a commit only thinks that it will replace it.
+  bool replaced = false;
+  with_hook(
+      [&](Call call) {
+        if (call != Call::renameat || std::exchange(replaced, true)) return;
+        testing::replace_by(path, old);
+        EXPECT_TRUE(fails_with(Status::file_changed, c->reopen_shown(Again::for_reading)));
+      },
+      [&] { publish("over another"); });
+  EXPECT_TRUE(replaced);
+  testing::replace_by(path, old);
+  EXPECT_TRUE(fails_with(Status::file_changed, c->reopen_shown(Again::for_reading)));
+}
+
 TEST_F(DataFileTest, FinishesACommittedJournalFirst) {
   for (bool write : {false, true}) {
     put_bytes(path, old);
