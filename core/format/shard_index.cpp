@@ -63,7 +63,7 @@ size_t SeededHash::operator()(std::string_view name) const {
 class ShardIndexParser {
  public:
   explicit ShardIndexParser(uint64_t seed) : numbers_(0, SeededHash(seed)) {
-    index_.by_name_ = ShardIndex::ByName(0, SeededHash(seed));
+    index_.by_name_ = index_.numbers_ = ShardIndex::ByName(0, SeededHash(seed));
   }
 
   Result<ShardIndex> parse(od::document &document);
@@ -117,12 +117,8 @@ Result<void> ShardIndexParser::metadata(od::value value) {
       ST_TRY(auto json, raw(field.value()));
       pair.text = pair.json = std::move(json);
     }
-    index_.metadata_.push_back(std::move(pair));
+    if (!index_.put(std::move(pair))) return not_an_index("has a metadata key twice");
   }
-  std::vector<std::string_view> keys;
-  for (const auto &pair : index_.metadata_) keys.push_back(pair.key);
-  std::sort(keys.begin(), keys.end());
-  if (std::adjacent_find(keys.begin(), keys.end()) != keys.end()) return not_an_index("has a metadata key twice");
   return {};
 }
 
@@ -217,8 +213,8 @@ std::vector<std::vector<std::string_view>> ShardIndex::names_by_shard() const {
 }
 
 std::optional<std::string_view> ShardIndex::metadata_find(std::string_view key) const {
-  const auto found = std::find_if(metadata_.begin(), metadata_.end(), [&](const Pair &p) { return p.key == key; });
-  return found == metadata_.end() ? std::nullopt : std::optional<std::string_view>(found->text);
+  const auto found = numbers_.find(key);
+  return found == numbers_.end() ? std::nullopt : std::optional<std::string_view>(metadata_[found->second].text);
 }
 
 std::optional<uint64_t> ShardIndex::total(std::string_view key) const {
@@ -258,30 +254,37 @@ void ShardIndex::remove(std::string_view name) {
   by_name_.erase(found);
 }
 
-void ShardIndex::set_metadata(std::string_view key, std::optional<std::string_view> text) {
-  const auto found = std::find_if(metadata_.begin(), metadata_.end(), [&](const Pair &p) { return p.key == key; });
-  if (!text) {
-    if (found != metadata_.end()) metadata_.erase(found);
-    return;
-  }
-  Pair pair{std::string(key), std::string(*text), {}};
-  if (found != metadata_.end() && is_acceptable_number(found->json) && is_readable_number(*text))
-    pair.json = *text;
-  else
-    append_json_string(pair.json, *text);
-  if (found != metadata_.end())
-    *found = std::move(pair);
-  else
+bool ShardIndex::put(Pair pair) {
+  const auto [found, is_new] = numbers_.try_emplace(pair.key, static_cast<uint32_t>(metadata_.size()));
+  if (is_new)
     metadata_.push_back(std::move(pair));
+  else
+    metadata_[found->second] = std::move(pair);
+  return is_new;
+}
+
+void ShardIndex::set_metadata(std::string_view key, std::optional<std::string_view> text) {
+  const auto found = numbers_.find(key);
+  if (text) {
+    Pair pair{std::string(key), std::string(*text), {}};
+    if (found != numbers_.end() && is_acceptable_number(metadata_[found->second].json) && is_readable_number(*text))
+      pair.json = *text;
+    else
+      append_json_string(pair.json, *text);
+    put(std::move(pair));
+  } else if (found != numbers_.end()) {  // the last one takes its place, so that no other moves
+    const uint32_t place = found->second;
+    numbers_.erase(found);
+    if (place + 1 < metadata_.size()) {
+      metadata_[place] = std::move(metadata_.back());
+      numbers_.find(metadata_[place].key)->second = place;
+    }
+    metadata_.pop_back();
+  }
 }
 
 void ShardIndex::set_total(std::string_view key, uint64_t n) {
-  const auto found = std::find_if(metadata_.begin(), metadata_.end(), [&](const Pair &p) { return p.key == key; });
-  Pair pair{std::string(key), std::to_string(n), std::to_string(n)};
-  if (found != metadata_.end())
-    *found = std::move(pair);
-  else
-    metadata_.push_back(std::move(pair));
+  put({std::string(key), std::to_string(n), std::to_string(n)});
 }
 
 void ShardIndex::add_to_total(std::string_view key, int64_t n) {

@@ -47,7 +47,8 @@ class ShardIndex {
   // The names in each shard, in no order. One pass serves all shards.
   std::vector<std::vector<std::string_view>> names_by_shard() const;
 
-  // Pairs of "metadata", in the order of the file: strings as they are meant, all else as it is spelled.
+  // Pairs of "metadata", in the order of the file unless one was removed: strings as they are meant, all else as it is
+  // spelled.
   struct Pair {
     std::string key, text;
     std::string json;  // the value as it is spelled
@@ -73,11 +74,14 @@ class ShardIndex {
  private:
   friend class ShardIndexParser;
   using ByName = std::unordered_map<std::string, uint32_t, SeededHash, std::equal_to<>>;
+  // Whether there was none of that key.
+  bool put(Pair pair);
 
   ByName by_name_;
   std::vector<std::string> shards_;
   std::vector<uint64_t> counts_;
   std::vector<Pair> metadata_;
+  ByName numbers_;                             // of each key in them
   std::map<std::string, std::string> others_;  // fields that we do not know, as they are spelled
 };
 

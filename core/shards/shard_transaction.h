@@ -67,6 +67,7 @@ class ShardTransaction final : public AnyTransaction {
   std::map<uint32_t, std::unique_ptr<Transaction>> parts_;          // by number of the shard
   std::unordered_map<std::string, std::optional<uint32_t>> moved_;  // names that are no longer where the index has them
   std::vector<MetadataChange> metadata_;
+  std::unordered_map<std::string, bool> has_key_;  // of each key in them, after the last
   Approve approve_;
   bool failed_ = false;
 };

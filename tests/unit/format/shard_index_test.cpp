@@ -2,8 +2,11 @@
 // is spelled again as it was.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "format/header.h"
 #include "format/shard_index.h"
+#include "os/env.h"
 #include "test_files.h"
 
 namespace st {
@@ -140,6 +143,36 @@ TEST(ShardIndex, ValuesOfAnyTypeAreKeptAsTheyAreSpelled) {
   EXPECT_NE(index->spell().find("\"x\": [ ]"), std::string::npos);
   EXPECT_NE(index->spell().find("\"y\": null"), std::string::npos);
   EXPECT_NE(index->spell().find("\"weight_map\": {}"), std::string::npos);
+}
+
+TEST(ShardIndex, FindsEachKeyAfterOthersWereRemoved) {
+  auto index = parse(R"({"metadata":{"a":1,"b":2,"c":3,"d":4},"weight_map":{}})");
+  ASSERT_TRUE(index.has_value());
+  for (const char *key : {"b", "d", "z"}) index->set_metadata(key, std::nullopt);
+  index->set_metadata("e", "5");
+  index->set_metadata("c", "6");
+  EXPECT_EQ(index->metadata_find("a"), "1");
+  EXPECT_EQ(index->metadata_find("b"), std::nullopt);
+  EXPECT_EQ(index->metadata_find("c"), "6");
+  EXPECT_EQ(index->metadata_find("d"), std::nullopt);
+  EXPECT_EQ(index->metadata_find("e"), "5");
+  EXPECT_EQ(index->metadata().size(), 3u);
+}
+
+// Time of this thread, as others may have the processor.
+TEST(ShardIndex, ManyKeysTakeWorkInProportion) {
+  const auto cost_of = [](size_t n) {
+    ShardIndex index = parse(R"({"weight_map":{}})").value();
+    const uint64_t before = os::Env::posix().thread_ns();
+    for (const auto value : {std::optional<std::string_view>("1"), std::optional<std::string_view>("2"),
+                             std::optional<std::string_view>()})
+      for (size_t i = 0; i < n; ++i) index.set_metadata(text("key ", i), value);
+    EXPECT_EQ(index.metadata().size(), 0u);
+    return os::Env::posix().thread_ns() - before;
+  };
+  const uint64_t once = std::max(cost_of(8000), uint64_t{20000000}),
+                 eight_times = cost_of(64000);  // a clock may tick in 15 ms
+  EXPECT_LT(eight_times, once * 24);
 }
 
 // What a reader would refuse is not written.
