@@ -85,6 +85,7 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
 
 // All that can fail: afterwards everything that is to be is on the disk, and nothing names it.
 Result<void> ShardCommit::prepare_new_names() {
+  ST_TRY(open_folder());
   const write::Findings told = shards_.told();
   ST_TRY(old_->remove(shards_.env().unix_time(), told));
   for (const auto &part : parts_) ST_TRY(part->prepare_new_name(shards_.location().beside(name_of(*part))));

@@ -179,7 +179,8 @@ Result<void> OldShards::remove(uint64_t now, const write::Findings &findings) {
     if (is_due(old) && !named->contains(old.name) && goes_without_journal(index_.beside(old.name)))
       may_go.insert(old.name);
   // An older index must not come back by a power cut when its shards are gone.
-  ST_TRY(index_.folder()->sync());
+  ST_TRY(auto folder, index_.folder()->to_sync());
+  ST_TRY(folder.sync());
   std::erase_if(unnamed_, [&](const std::string &name) {  //
     return !named->contains(name) && remove(name, nullptr, findings);
   });
@@ -187,7 +188,7 @@ Result<void> OldShards::remove(uint64_t now, const write::Findings &findings) {
     return may_go.contains(old.name) && remove(old.name, &old, findings);
   });
   // Nor a shard, when it is no longer listed.
-  return index_.folder()->sync();
+  return folder.sync();
 }
 
 Result<std::string> OldShards::spell(const std::vector<write::OldShard> &more) const {
@@ -229,11 +230,12 @@ Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wa
   if (seen.nothing()) return {};
   ST_TRY(auto exclusive, os::lock_whole_file(index, wait));
   ST_TRY(auto old, look());
+  ST_TRY(auto folder, index.folder()->to_sync());
   ST_TRY(old.remove(UINT64_MAX, findings));
   ST_TRY(auto list, old.spell({}));
   if (list.empty() && !old.unnamed().empty()) return {};  // which somebody works on: they lie beside a list
   ST_TRY(old.write_list(list, exclusive->file, {}));
-  return index.folder()->sync();
+  return folder.sync();
 }
 
 }  // namespace st::store

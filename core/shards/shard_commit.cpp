@@ -281,8 +281,9 @@ Result<void> ShardCommit::prepare_index(write::SuperParticipant *entry) {
   return {};
 }
 
-// All that can fail: afterwards everything that is to be is on the disk.
+// All that can fail: afterwards everything that is to be is on the disk, and no more descriptors are needed.
 Result<void> ShardCommit::prepare() {
+  ST_TRY(open_folder());
   ST_TRY(auto identity, index_.file().stat());
   decision_.beside = std::make_unique<write::JournalFolder>(shards_.location(), identity);
   ST_TRY(decision_.taken, decision_.beside->take());
@@ -325,8 +326,13 @@ Result<void> ShardCommit::check_in_place() const {
   return {};
 }
 
+Result<void> ShardCommit::open_folder() {
+  ST_TRY(folder_, shards_.location().folder()->to_sync());
+  return {};
+}
+
 Result<void> ShardCommit::sync_folder() const {
-  return shards_.location().folder()->sync();
+  return folder_.sync();
 }
 
 Result<void> ShardCommit::apply() {

@@ -82,6 +82,7 @@ class ShardCommit {
   Result<std::vector<write::OldShard>> will_be_old() const;
   Result<void> prepare_new_names();
   Result<void> commit_new_names();
+  Result<void> open_folder();
   Result<void> sync_folder() const;
 
   Shards &shards_;
@@ -91,6 +92,7 @@ class ShardCommit {
   const uint64_t deadline_;
   LockedIndex index_;
   Decision decision_;
+  os::File folder_;                               // to be synced
   std::optional<OldShards> old_;                  // of a commit under new names
   std::map<std::string, std::string> new_names_;  // then: of each part's shard
 };

@@ -579,6 +579,29 @@ TEST_F(ShardTransactionTest, AnOlderStateOpensItsShardsWhileTheNextIndexTakesIts
   EXPECT_TRUE(looked);
 }
 
+// Once a file has its new name, the want of descriptors stops nothing.
+TEST_F(ShardTransactionTest, NothingIsOpenedAfterTheFirstRename) {
+  for (const bool new_names : {false, true}) {
+    FaultEnv env(os::Env::posix());
+    auto c = open(env);
+    TransactionOptions options;
+    options.new_names = new_names;
+    auto t = begin(*c, options);
+    ASSERT_TRUE(is_ok(t->put(new_names ? "y" : "x", u8(ten))));
+    ASSERT_TRUE(is_ok(t->set_metadata("by", "you")));
+    bool renamed = false;
+    env.before = [&](Call call) {
+      renamed |= call == Call::renameat;
+      return call == Call::openat && renamed ? -EMFILE : 0;
+    };
+    EXPECT_TRUE(is_ok(t->commit())) << new_names;
+    EXPECT_TRUE(renamed);
+    env.before = {};
+    t.reset(), c.reset();
+    EXPECT_EQ(bytes(*open(), new_names ? "y" : "x"), ten);
+  }
+}
+
 // Another writer, in its own thread. It stops before the n-th rename of its commit until it may go on, or must die.
 class AtRename {
  public:
