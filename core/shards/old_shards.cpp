@@ -178,8 +178,8 @@ Result<void> OldShards::remove(uint64_t now, const write::Findings &findings) {
   for (const write::OldShard &old : listed_)
     if (is_due(old) && !named->contains(old.name) && goes_without_journal(index_.beside(old.name)))
       may_go.insert(old.name);
-  // An older index must not come back by a power cut when its shards are gone.
   ST_TRY(auto folder, index_.folder()->to_sync());
+  // An older index must not come back by a power cut when its shards are gone.
   ST_TRY(folder.sync());
   std::erase_if(unnamed_, [&](const std::string &name) {  //
     return !named->contains(name) && remove(name, nullptr, findings);
