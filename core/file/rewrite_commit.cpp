@@ -211,10 +211,9 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock) {
   const uint64_t fresh = made.snapshot->identity.st_ino;
   // It may have taken long, and been frozen.
   auto placed = made.replacement->rename_into_place(staged.control, [&]() -> Result<void> {
-    ST_TRY(check_in_place(staged, lock));
-    if (staged.has_other_hosts()) ST_TRY(staged.check_journal_is_there());
     staged.file.places(fresh);
-    return {};
+    ST_TRY(check_in_place(staged, lock));
+    return staged.has_other_hosts() ? staged.check_journal_is_there() : Result<void>();
   });
   if (!placed && !placed.error().replaced) staged.file.places(0);
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
