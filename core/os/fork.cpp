@@ -1,5 +1,6 @@
 #include "os/fork.h"
 
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,10 +35,17 @@ void Forks::forget(int fd) {
 }
 
 void Forks::in_child() {
-  const int null = locked_.empty() ? -1 : ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd : locked_)
-    if (null >= 0) ::dup3(null, fd, O_CLOEXEC);
-  if (null >= 0) ::close(null);
+  if (!locked_.empty()) {
+    ::close(locked_.front());  // whose number another takes, so that there is always one
+    int other = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (other < 0) other = ::epoll_create1(EPOLL_CLOEXEC);
+    for (int fd : locked_)
+      if (other < 0)
+        ::close(fd);  // better than its lock
+      else if (fd != other)
+        ::dup3(other, fd, O_CLOEXEC);
+    if (other >= 0 && std::find(locked_.begin(), locked_.end(), other) == locked_.end()) ::close(other);
+  }
   locked_.clear();
   generation_.fetch_add(1, std::memory_order_relaxed);
   mutex_.unlock();

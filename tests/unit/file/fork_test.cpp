@@ -1,6 +1,7 @@
 // Handles and transactions over fork(): a child never ends, uses or keeps what
 // is its parent's.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <cstring>
@@ -220,6 +221,51 @@ TEST_F(ForkTest, AWorkerForkedDuringACommitDoesNotKeepItsLocks) {
   EXPECT_TRUE(is_ok(update(*open(), "a", tensors[0].bytes, {false, 0, {}})));
   baton.pass(true);
   ::waitpid(forking.child, nullptr, 0);
+}
+
+// There may be no descriptor free, none at all by a lower limit, and no /dev/null in a chroot.
+TEST_F(ForkTest, AWorkerKeepsNoLockWhateverItCannotOpen) {
+  enum Want { full, lowered, without_null };
+  const std::string other = dir / "other";
+  testing::put_bytes(other, old);
+  for (const Want want : {full, lowered, without_null}) {
+    const int answer = in_child([&] {
+      const Baton baton;
+      int held[2], fresh[2];
+      for (int i : {0, 1}) {
+        held[i] = env.openat(AT_FDCWD, (i ? other : path).c_str(), O_RDWR | O_CLOEXEC, 0);
+        fresh[i] = env.openat(AT_FDCWD, (i ? other : path).c_str(), O_RDWR | O_CLOEXEC, 0);
+        struct flock whole = {F_WRLCK, SEEK_SET, 0, 0, 0};
+        if (env.lock(held[i], F_OFD_SETLK, &whole) != 0) return 1;
+      }
+      if (want == without_null) {
+        static_cast<void>(::unshare(CLONE_NEWUSER));
+        if (::chroot(dir.path().c_str()) != 0) return 77;
+      } else {
+        const struct rlimit few = {want == full ? 100u : 3u, 4096};
+        if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return 2;
+        while (::open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) continue;
+      }
+      const pid_t worker = ::fork();
+      if (worker == 0) {
+        baton.pass(false);
+        baton.wait(true);
+        ::_exit(0);
+      }
+      baton.wait(false);
+      int kept = 0;
+      for (int i : {0, 1}) {
+        ::close(held[i]);  // as if this process were killed
+        struct flock whole = {F_WRLCK, SEEK_SET, 0, 0, 0};
+        kept += ::fcntl(fresh[i], F_OFD_SETLK, &whole) != 0;
+      }
+      baton.pass(true);
+      ::waitpid(worker, nullptr, 0);
+      return kept == 0 ? 0 : 10 + kept;
+    });
+    const bool refused = want == without_null && answer == 77;
+    EXPECT_TRUE(refused || answer == 0) << want << ": " << answer;
+  }
 }
 
 // The thread that holds it is not in the child, and would never come.
