@@ -201,7 +201,7 @@ Result<void> DataFile::settle_or_recover(const os::LockWait &wait) {
 
 Result<void> DataFile::sync() {
   if (poisoned())
-    return fail(Status::poisoned, "an earlier sync of ", in_quotes(path_),
+    return fail(Status::poisoned, "an earlier write or sync of ", in_quotes(path_),
                 " failed; close the handle and open the file anew, which finishes what is in its journals");
   const Control control = this->control();
   ST_TRY(settle_deferred({options_.lock_timeout_ms, &control, &counters_.lock_waits}));

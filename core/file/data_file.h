@@ -129,8 +129,8 @@ class DataFile {
   Counters &counters() const { return counters_; }
   Account &account() const { return *account_; }
   // What was written through this handle may be lost, or may still be decided by recovery: a sync has failed, or a
-  // commit ended between its record and its end. For good, as only another open looks at the disk: no transaction
-  // begins or goes on, status poisoned. Reads go on.
+  // commit ended between its record and its end, as where a write failed. For good, as only another open looks at the
+  // disk: no transaction begins or goes on, status poisoned. Reads go on.
   void poison() noexcept { poisoned_ = true; }
   bool poisoned() const { return poisoned_; }
   // For its transactions.

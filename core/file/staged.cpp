@@ -16,8 +16,8 @@ Result<void> Staged::may_go_on() const {
     return fail(Status::forked,
                 "this transaction was begun by the parent process; begin one on a handle opened after the fork");
   if (file.poisoned())
-    return fail(Status::poisoned, "an earlier sync of ", in_quotes(file.path()),
-                " failed, so what was written since may be lost; close the handle and open the file anew");
+    return fail(Status::poisoned, "an earlier write or sync of ", in_quotes(file.path()),
+                " failed, so what was written may be lost; close the handle and open the file anew");
   if (failed) return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
   return {};
 }

@@ -121,7 +121,9 @@ TEST_F(FailedCommit, AfterThePointOfNoReturnTheNextOpenerFinishesIt) {
       ASSERT_TRUE(fails_with(Status::needs_recovery, failed));
       EXPECT_EQ(failed.error().os_errno, error);
       t.reset();
-      EXPECT_TRUE(fails_with(Status::poisoned, Transaction::begin(*c, {})));
+      auto next = Transaction::begin(*c, {});
+      ASSERT_TRUE(fails_with(Status::poisoned, next));
+      EXPECT_NE(next.error().message.find("an earlier write or sync of"), std::string::npos);
       EXPECT_EQ(testing::names_in(folder()).size(), 1u);
       disk.data_sync = disk.data_write = 0;
       EXPECT_TRUE(same_bytes(seen(*open({}), "b"), new_b));  // also while the failed handle is open

@@ -84,7 +84,7 @@ statuses! {
     FileChanged = ST_E_FILE_CHANGED,
     /// The filesystem cannot lock, or grants every lock; changing is refused.
     LockUnsupported = ST_E_LOCK_UNSUPPORTED,
-    /// A sync failed on this handle earlier; close it and open anew.
+    /// A write or sync failed on this handle earlier; close it and open anew.
     Poisoned = ST_E_POISONED,
     /// The bytes that came are not those that were stored; read them once more.
     Checksum = ST_E_CHECKSUM,
