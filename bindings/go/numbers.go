@@ -29,7 +29,7 @@ const (
 	ErrNotRegular      Status = 24 // fix: a folder, a device or a pipe, where a plain file is needed
 	ErrFileChanged     Status = 25 // reopen: the file was truncated or replaced under an open handle, or its folder moved
 	ErrLockUnsupported Status = 26 // move: the filesystem cannot lock, or grants every lock; changing is refused
-	ErrPoisoned        Status = 27 // reopen: a write or sync failed on this handle
+	ErrPoisoned        Status = 27 // reopen: a write or a sync failed on this handle
 	ErrChecksum        Status = 28 // retry: the bytes that came are not those that were stored
 )
 

@@ -33,7 +33,7 @@ class Status(IntEnum):
     NOT_REGULAR = 24  # fix: a folder, a device or a pipe, where a plain file is needed
     FILE_CHANGED = 25  # reopen: the file was truncated or replaced under an open handle, or its folder moved
     LOCK_UNSUPPORTED = 26  # move: the filesystem cannot lock, or grants every lock; changing is refused
-    POISONED = 27  # reopen: a write or sync failed on this handle
+    POISONED = 27  # reopen: a write or a sync failed on this handle
     CHECKSUM = 28  # retry: the bytes that came are not those that were stored
 
     # The format, one status a rule: capi/README.md has them with examples.

@@ -160,7 +160,8 @@ typedef int32_t st_status;
                                     under an open handle, or its folder moved */
 #define ST_E_LOCK_UNSUPPORTED 26 /* move: the filesystem cannot lock, or grants
                                     every lock; changing is refused */
-#define ST_E_POISONED 27         /* reopen: a write or sync failed on this handle */
+#define ST_E_POISONED 27         /* reopen: a write or a sync failed on this
+                                    handle */
 #define ST_E_CHECKSUM 28         /* retry: the bytes that came are not those
                                     that were stored */
 
