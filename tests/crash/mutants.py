@@ -338,7 +338,7 @@ MUTANTS = [
     Mutant("a journal of another inode is applied unseen", HOT_JOURNAL, "if (!same_inode && !touched_)", "if (false)", rule="INODE_UNSEEN"),
     Mutant("a journal of another inode is never applied", HOT_JOURNAL, "if (!same_inode && !touched_)", "if (!same_inode)"),
     Mutant("a journal in a folder that was moved is used", FOLDER, "if (taken.journal && check_beside(taken))", "if (taken.journal)"),
-    Mutant("a child takes its parent's journals", "core/os/per_process.h", "if (first_.generation == now)", "if (first_.generation <= now)"),
+    Mutant("a child takes its parent's journals", "core/os/per_process.h", "while (last->generation != now)", "while (last->generation > now)"),
     Mutant("a transaction does not lock its tensors", COMMIT_LOCK,
            "  for (const Covered &c : bytes_to_lock(staged)) ranges.push_back({c.begin, c.end - c.begin, true});\n", ""),
     # slices

@@ -181,7 +181,7 @@ TEST(ShardIndex, IsSpelledSoThatItCanBeRead) {
   for (const char *number : {"18446744073709551615", "-9223372036854775808", "1.5e300", "0.1e-400"}) {
     index.set_metadata("n", number);
     EXPECT_EQ(index.metadata()[0].json, number);
-    EXPECT_TRUE(is_ok(parse(index.spell_readable().value())));
+    EXPECT_TRUE(testing::is_ok(parse(index.spell_readable().value())));
   }
   for (const char *number : {"18446744073709551616", "-9223372036854775809", "123456789012345678901234567890"}) {
     ShardIndex other = index;
