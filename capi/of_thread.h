@@ -1,5 +1,5 @@
-// A value of each thread, for as long as the thread runs. Destructors of other thread_locals, of pthread keys and of
-// statics, and exit handlers, may call libst when a thread_local of its own has ended.
+// A value of each thread, for as long as the thread runs. A thread_local of libst may end before the last call: exit
+// handlers may call, and destructors of other thread_locals, of pthread keys and of statics.
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,9 @@
 
 namespace st {
 
-// A URL as it may be shown: without a user's name and password, and without what follows the path. To a store that has
-// a scheme of its own all of the path is a name, and what comes before an '@' a secret only if it has a password.
+// A URL as it may be shown: without a user's name and password, and without what follows the path. A
+// store with a scheme of its own takes all of the path as a name. What comes before an '@' is a secret there only if it
+// has a password.
 inline std::string without_secrets(std::string_view url) {
   const size_t colon = url.find("://");
   constexpr std::string_view stores[] = {"s3", "gs", "az", "hf", "S3", "GS", "AZ", "HF"};

@@ -152,7 +152,7 @@ Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, H
 }
 
 // A chunk each; and what changes of a sparse range. For the longest ranges that the rules allow, and not that the list
-// has: it is read more than once, and whoever owns the file may make it another one in between.
+// has: it is read more than once, and the owner of the file may make it another one in between.
 struct Replay::Buffers {
   explicit Buffers(const CommitRecord &record)
       : chunk(std::min(write_chunk_bytes, record.identity.size)),

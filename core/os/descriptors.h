@@ -14,7 +14,7 @@
 
 namespace st::os {
 
-// Of one handle's shards, so that a program may have a few handles.
+// A handle has no more of its shards, so that a program may have a few handles.
 inline constexpr size_t most_descriptors = 128;
 
 class Descriptors {

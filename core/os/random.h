@@ -34,7 +34,7 @@ inline uint64_t random_number(Env &env) {
   return hash64(seen.data(), sizeof seen);
 }
 
-// The seed of a table that is looked up by hash: whoever wrote the names must not know which ones collide.
+// The seed of a table that is looked up by hash: the author of the names must not know which ones collide.
 inline uint64_t hash_seed(Env &env) {
   return random_number(env);
 }

@@ -44,7 +44,7 @@ std::string_view google_crc(const Head &head) {
 }  // namespace
 
 std::optional<Checksum> checksum_of(const Head &head) {
-  // What Google has compressed, and unpacks for whoever takes no gzip, has the checksum of what is packed.
+  // Google unpacks what it has compressed for a client that takes no gzip. The checksum is of what is packed.
   if (!head.field("x-goog-stored-content-encoding").empty() &&
       head.field("x-goog-stored-content-encoding") != "identity")
     return std::nullopt;

@@ -67,7 +67,7 @@ TEST(AwsKeysTest, FilesOfProfilesMayBeIndented) {
   EXPECT_EQ(url_of("p", "[profile p]\ns3 =\n  x = y\n\n  endpoint_url = http://localhost:2\n"),
             "https://b.s3.us-east-1.amazonaws.com/a");
   EXPECT_EQ(url_of("p q", "[profile \t\"p q\"]\nendpoint_url = http://localhost:1\n"), "http://localhost:1/b/a");
-  // Of a service alone. https://docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html
+  // For a service alone: https://docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html
   const std::string services =
       "[profile p]\nendpoint_url = http://localhost:1\nservices = s\n"
       "[services s]\ndynamodb = \n  endpoint_url = http://localhost:2\ns3 =\n  endpoint_url = http://localhost:3/\n";

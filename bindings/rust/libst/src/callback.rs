@@ -152,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// Waits for nobody: in a child of a fork there may be nobody who has it.
+    /// Never waits: in a child of a fork its holder may be gone.
     fn take_failure(&self) -> Option<(c_int, io::Error)> {
         match self.failure.try_lock() {
             Ok(mut failure) => failure.take(),
