@@ -4,21 +4,28 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "os/env.h"
 
 namespace st::os {
 
+// `State` has a `mutex` that is locked while it is changed.
 template <class State>
 class PerProcess {
  public:
   explicit PerProcess(Env &env) : env_(env), last_(new Own(env.fork_generation(), nullptr)) {}
-  // A child leaves its parent's, which may be torn.
+  // A child leaves what a thread of its parent's may have been amid a change of: such a thread has locked its mutex.
   ~PerProcess() {
-    Own *own = last_.load();
-    if (own->generation == env_.fork_generation()) delete std::exchange(own, own->before);
-    if (own) leave(own);
+    const uint64_t now = env_.fork_generation();
+    for (Own *own = last_.load(); own;) {
+      Own *const one = std::exchange(own, own->before);
+      if (one->generation == now || is_whole(*one))
+        delete one;
+      else
+        leave(one);
+    }
   }
   PerProcess(const PerProcess &) = delete;
   PerProcess &operator=(const PerProcess &) = delete;
@@ -46,12 +53,14 @@ class PerProcess {
     State state;
   };
 
+  static bool is_whole(Own &own) {
+    const std::unique_lock lock(own.state.mutex, std::try_to_lock);
+    return lock.owns_lock();
+  }
   // Where leak checkers find it.
   static void leave(Own *own) {
-    Own *oldest = own;
-    while (oldest->before) oldest = oldest->before;
-    oldest->before = left_.load();
-    while (!left_.compare_exchange_weak(oldest->before, own)) {
+    own->before = left_.load();
+    while (!left_.compare_exchange_weak(own->before, own)) {
     }
   }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <thread>
 
 #include "fault_env.h"
@@ -19,6 +21,7 @@ class Forked : public testing::FaultEnv {
 };
 
 struct State {
+  std::mutex mutex;
   int number = 0;
 };
 
@@ -56,26 +59,29 @@ TEST(PerProcessTest, WhichItsThreadsShare) {
   }
 }
 
-// Amid a change of it a thread of the parent may have been.
-TEST(PerProcessTest, AChildDoesNotEndItsParents) {
+TEST(PerProcessTest, AChildEndsItsParentsUnlessSomebodyWasAmidAChange) {
   struct Ends {
+    std::mutex mutex;
     int *count = nullptr;
     ~Ends() {
       if (count) ++*count;
     }
   };
-  int parents = 0, childs = 0;
-  for (const bool uses : {true, false}) {
-    Forked env;
-    {
-      PerProcess<Ends> states(env);
-      states.mine().count = &parents;
+  for (const bool is_torn : {false, true})
+    for (const bool uses : {true, false}) {
+      int parents = 0, childs = 0;
+      Forked env;
+      auto states = std::make_unique<PerProcess<Ends>>(env);
+      Ends &parent = states->mine();
+      parent.count = &parents;
+      if (is_torn) parent.mutex.lock();
       env.generation = 8;
-      if (uses) states.mine().count = &childs;
+      if (uses) states->mine().count = &childs;
+      states.reset();
+      EXPECT_EQ(parents, is_torn ? 0 : 1);
+      EXPECT_EQ(childs, uses ? 1 : 0);
+      if (is_torn) parent.mutex.unlock();  // which lies there for good
     }
-    EXPECT_EQ(parents, 0);
-    EXPECT_EQ(childs, 1);
-  }
 }
 
 }  // namespace
