@@ -3,7 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <new>
+#include <utility>
 
+#include "base/control.h"
 #include "remote/credentials/times.h"
 #include "remote/error_body.h"
 #include "remote/stopping.h"
@@ -19,17 +23,29 @@ int64_t renewal_of(const Granted &granted, int64_t now) {
   return *granted.ends - std::min(before_their_end, std::max<int64_t>(*granted.ends - now, 0) / 4);
 }
 
+Failure stopped() {
+  return fail(Status::cancelled, "the call was stopped while it waited for keys");
+}
+
 }  // namespace
 
-// A question that was stopped says nothing of the keys: the next call asks anew. Where several threads are
-// stopped, none asks after the first.
-Result<void> Credentials::grant(int64_t unix_time) {
-  const auto stops = [&] { return !origin_.name.empty() && Stopping::is_wanted(); };
-  const auto stopped = [] { return fail(Status::cancelled, "the call was stopped while it waited for keys"); };
-  if (stops()) return stopped();
-  auto granted = origin_.grant(unix_time);
-  if (stops()) return stopped();
+// Nobody holds the mutex while a service is asked: whether to go on is asked of the caller, who may do anything there,
+// also open another URL. A question that was stopped says nothing of the keys: the next call asks anew.
+Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix_time) {
+  const std::thread::id outer = std::exchange(asker_, std::this_thread::get_id());
+  lock.unlock();
+  Result<Granted> granted = stopped();
+  try {
+    if (!stops()) granted = origin_.grant(unix_time);
+    if (stops()) granted = stopped();
+  } catch (const std::bad_alloc &) {
+    granted = Failure(Error{Status::nomem, {}});
+  }
+  lock.lock();
+  asker_ = outer;
+  answered_.notify_all();
   if (!granted) {
+    if (was_stopped(granted.error())) return Failure(std::move(granted.error()));
     why_ = granted.error().message;
     renew_at_ = unix_time + until_the_next_try;
     return Failure(std::move(granted.error()));
@@ -41,15 +57,33 @@ Result<void> Credentials::grant(int64_t unix_time) {
   return {};
 }
 
+// A thread that asks does not wait for itself, where its caller comes back to it.
+Result<void> Credentials::wait_for_others(std::unique_lock<std::mutex> &lock) {
+  while (asker_ != std::thread::id() && asker_ != std::this_thread::get_id()) {
+    answered_.wait_for(lock, std::chrono::milliseconds(between_questions_ms));
+    lock.unlock();
+    const bool wants_no_more = stops();
+    lock.lock();
+    if (wants_no_more) return stopped();
+  }
+  return {};
+}
+
+bool Credentials::stops() const {
+  return !origin_.name.empty() && Stopping::is_wanted();
+}
+
 Result<void> Credentials::have(int64_t unix_time) {
-  const std::lock_guard lock(mutex_);
-  return granted_ ? Result<void>() : grant(unix_time + skew_);
+  std::unique_lock lock(mutex_);
+  ST_TRY(wait_for_others(lock));
+  return granted_ ? Result<void>() : grant(lock, unix_time + skew_);
 }
 
 Credentials::Now Credentials::now(int64_t unix_time) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  const bool waited = wait_for_others(lock).has_value();
   const int64_t there = unix_time + skew_;
-  if (there >= renew_at_) static_cast<void>(grant(there));
+  if (waited && there >= renew_at_) static_cast<void>(grant(lock, there));
   return {granted_, there};
 }
 
@@ -59,7 +93,8 @@ uint64_t Credentials::number() const {
 }
 
 bool Credentials::renew(uint64_t number, const Answer &refusal, int64_t unix_time) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (!wait_for_others(lock)) return false;
   if (number != number_) return true;
   if (!granted_->keys) return false;
   const int64_t there = unix_time + skew_;
@@ -71,7 +106,7 @@ bool Credentials::renew(uint64_t number, const Answer &refusal, int64_t unix_tim
   }
   if (!refuses_keys(refusal)) return false;
   const auto refused = granted_;
-  return grant(there) && granted_->keys != refused->keys;
+  return grant(lock, there) && granted_->keys != refused->keys;
 }
 
 std::string Credentials::asked_as(std::string_view anonymously) const {

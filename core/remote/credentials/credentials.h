@@ -2,12 +2,14 @@
 // them. Any thread.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "base/error.h"
 #include "remote/credentials/secret.h"
@@ -60,10 +62,14 @@ class Credentials {
   std::string asked_as(std::string_view anonymously) const;
 
  private:
-  Result<void> grant(int64_t unix_time);
+  Result<void> grant(std::unique_lock<std::mutex> &lock, int64_t unix_time);
+  Result<void> wait_for_others(std::unique_lock<std::mutex> &lock);
+  bool stops() const;
 
   const Origin origin_;
-  mutable std::mutex mutex_;  // of all below; held while a service is asked, so that it is asked once
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable answered_;
+  std::thread::id asker_;  // the thread that asks a service, so that it is asked once; none
   std::shared_ptr<const Granted> granted_;
   int64_t renew_at_ = INT64_MAX;
   int64_t skew_ = 0;  // the store's clock less ours

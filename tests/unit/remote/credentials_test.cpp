@@ -3,9 +3,13 @@
 
 #include <gmock/gmock.h>
 
+#include <future>
+#include <thread>
+
 #include "remote/credentials/times.h"
 #include "remote/object.h"
 #include "remote/simulated_store.h"
+#include "remote/stopping.h"
 #include "remote/surroundings_of_tests.h"
 
 namespace st::remote {
@@ -54,6 +58,44 @@ TEST_F(RenewalTest, AnotherClockIsTakenOnce) {
       credentials.renew(credentials.number(), says(403, "", {{"date", "Fri, 24 May 2013 09:00:00 GMT"}}), now));
   EXPECT_FALSE(other_clock(says(200, "", {{"date", "Fri, 24 May 2013 05:00:00 GMT"}}), now));
   EXPECT_FALSE(other_clock(says(403, "", {{"date", "Fri, 24 May 2013 00:04:00 GMT"}}), now));
+}
+
+// A callback may open another URL, for which the same keys are wanted.
+TEST_F(RenewalTest, WhatIsDoneWhileAServiceIsAskedMayAskForKeysToo) {
+  int asked = 0;
+  const Stops stops = [&] {
+    if (asked++ > 0) return false;
+    EXPECT_EQ(id_at(now + 3300), "K2");
+    return false;
+  };
+  const Stopping here(stops);
+  EXPECT_EQ(id_at(now + 3300), "K3");
+}
+
+TEST_F(RenewalTest, OthersWaitForTheThreadThatAsks) {
+  std::promise<void> is_asked, goes_on;
+  const Stops stops = [&, told = false]() mutable {
+    if (!std::exchange(told, true)) {
+      is_asked.set_value();
+      goes_on.get_future().wait();
+    }
+    return false;
+  };
+  std::thread asks([&] {
+    const Stopping here(stops);
+    EXPECT_EQ(id_at(now + 3300), "K2");
+  });
+  is_asked.get_future().wait();
+  {
+    const Stops wants_no_more = [] { return true; };
+    const Stopping here(wants_no_more);
+    EXPECT_EQ(id_at(now + 3300), "K1") << "it does not wait, and takes the old ones";
+  }
+  std::thread waits([&] { EXPECT_EQ(id_at(now + 3300), "K2"); });
+  goes_on.set_value();
+  asks.join();
+  waits.join();
+  EXPECT_EQ(given, 2);
 }
 
 TEST(RenewalOfFilesTest, TheSameKeysAreNotAskedWithAgain) {
