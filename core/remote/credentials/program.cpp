@@ -21,6 +21,7 @@ namespace st::remote {
 namespace {
 
 constexpr size_t longest_output = 64u << 10;
+constexpr std::chrono::seconds longest_farewell{2};
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
@@ -85,7 +86,9 @@ class Child {
     if (output_ >= 0) close(output_);
     if (process_ <= 0) return;
     kill(-process_, SIGKILL);
-    while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) continue;
+    // One that is another user's by now, as sudo is, cannot be ended: it is left, and its output goes nowhere.
+    until_ = std::chrono::steady_clock::now() + longest_farewell;
+    while (!is_gone() && left_ms() > 0) poll(nullptr, 0, 1);
   }
   Child(const Child &) = delete;
   Child &operator=(const Child &) = delete;
@@ -99,9 +102,10 @@ class Child {
       struct pollfd waiting = {output_, POLLIN, 0};
       const int left = left_ms();
       const int ready = poll(&waiting, 1, std::min(left, static_cast<int>(between_questions_ms)));
+      if (left == 0 || is_stopped()) break;
+      if (ready == 0) continue;
       if (ready < 0 && errno == EINTR) continue;
-      if (ready == 0 && left > 0 && !Stopping::is_wanted()) continue;
-      if (ready <= 0) break;
+      if (ready < 0) break;
       char part[4096];
       const ssize_t n = read(output_, part, sizeof part);
       if (n == 0 && ended()) return ended_well(std::move(out));
@@ -119,18 +123,27 @@ class Child {
     return static_cast<int>(std::max<int64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count(), 0));
   }
 
+  bool is_gone() {
+    const pid_t found = waitpid(process_, &status_, WNOHANG);
+    if (found == 0 || (found < 0 && errno == EINTR)) return false;
+    process_ = -1;  // also where the process ignores SIGCHLD, and there is nothing to wait for
+    return true;
+  }
+
   // A program may close its output before its end.
   bool ended() {
-    for (uint64_t waited_ms = 0;; ++waited_ms) {
-      const pid_t found = waitpid(process_, &status_, WNOHANG);
-      if (found == process_ || (found < 0 && errno != EINTR)) {  // the latter where the process ignores SIGCHLD
-        process_ = -1;
-        return true;
-      }
-      if (left_ms() == 0) return false;
-      if (waited_ms % between_questions_ms == between_questions_ms - 1 && Stopping::is_wanted()) return false;
+    while (!is_gone()) {
+      if (left_ms() == 0 || is_stopped()) return false;
       poll(nullptr, 0, 1);
     }
+    return true;
+  }
+
+  bool is_stopped() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_question_) return false;
+    next_question_ = now + std::chrono::milliseconds(between_questions_ms);
+    return Stopping::is_wanted();
   }
 
   Result<std::string> ended_well(std::string out) const {
@@ -141,7 +154,7 @@ class Child {
   }
 
   const std::string name_;
-  const std::chrono::steady_clock::time_point until_;
+  std::chrono::steady_clock::time_point until_, next_question_ = {};
   pid_t process_ = -1;
   int output_ = -1, failed_ = 0, status_ = 0;
 };
