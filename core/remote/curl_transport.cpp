@@ -2,7 +2,10 @@
 
 #include <curl/curl.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -149,12 +152,25 @@ bool proxy_refuses(CURL *easy) {
   return code >= 400 && code < 500 && code != 408 && code != 429;
 }
 
-// libcurl shows a proxy's URL that it cannot read, with its password.
+// libcurl shows a proxy's URL that it cannot read, with its password, and cuts what is long.
 std::string without_password(std::string why) {
   const size_t at = why.rfind('@'), quote = why.find('\'');
   const size_t begin = quote == why.npos ? 0 : quote + 1;
-  if (at != why.npos && at >= begin) why.erase(begin, at + 1 - begin);
+  if (at != why.npos && at >= begin)
+    why.erase(begin, at + 1 - begin);
+  else if (quote != why.npos && why.find("://", begin) != why.npos)
+    why.erase(begin);
   return why;
+}
+
+// What a program prints must not go to a server: see PosixEnv.
+curl_socket_t open_socket(void *, curlsocktype, struct curl_sockaddr *address) {
+  const int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  if (fd < 0) return CURL_SOCKET_BAD;
+  if (fd > STDERR_FILENO) return fd;
+  const int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  close(fd);
+  return above < 0 ? CURL_SOCKET_BAD : above;
 }
 
 class CurlTransport final : public Transport {
@@ -271,6 +287,7 @@ class CurlTransport final : public Transport {
     set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));  // a connection each
     set(easy, CURLOPT_HTTP_TRANSFER_DECODING, 1L);
     set(easy, CURLOPT_NOSIGNAL, 1L);
+    set(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     set(easy, CURLOPT_QUICK_EXIT, 1L);          // without waiting for a name to be resolved
     set(easy, CURLOPT_BUFFERSIZE, 256L << 10);  // of each; no larger one was faster
     set(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(settings_.limits.connect_ms));
@@ -340,14 +357,19 @@ class CurlTransport final : public Transport {
   std::mt19937 random_{std::random_device{}()};
 };
 
+bool is_folder(const std::string &path) {
+  struct stat s = {};
+  return stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
+}
+
 std::string certificates_of_process(const Surroundings &from) {
   const char *of_libcurl = curl_version_info(CURLVERSION_NOW)->cainfo;
   Dl_info here = {};
   std::string own;
   if (dladdr(reinterpret_cast<const void *>(&certificates_of_process), &here) != 0 && here.dli_fname)
     own = here.dli_fname;
-  return certificates(from, of_libcurl ? of_libcurl : "", own.substr(0, own.rfind('/')),
-                      [](const std::string &path) { return access(path.c_str(), R_OK) == 0; });
+  const auto is_readable = [](const std::string &path) { return access(path.c_str(), R_OK) == 0; };
+  return certificates(from, of_libcurl ? of_libcurl : "", own.substr(0, own.rfind('/')), is_readable, is_folder);
 }
 
 }  // namespace
@@ -355,7 +377,7 @@ std::string certificates_of_process(const Surroundings &from) {
 NewTransport curl_transports(const Limits &limits, const Surroundings &from) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-  Settings settings{limits, certificates_of_process(from), from.variable("SSL_CERT_DIR").value_or("")};
+  Settings settings{limits, certificates_of_process(from), folder_of_certificates(from, is_folder)};
   return [settings] { return std::make_unique<CurlTransport>(settings); };
 }
 

@@ -12,16 +12,22 @@ namespace {
 
 struct System {
   std::map<std::string, std::string> variables;
-  std::set<std::string> files;
+  std::set<std::string> files, folders = {};
 
   std::string found() const {
-    Surroundings from = {.variable = [this](const std::string &name) -> std::optional<std::string> {
-                           const auto it = variables.find(name);
-                           return it == variables.end() ? std::nullopt : std::optional(it->second);
-                         },
-                         .file = {}};
-    return certificates(from, "/of/libcurl", "/site/libst",
-                        [this](const std::string &path) { return files.contains(path); });
+    return certificates(
+        surroundings(), "/of/libcurl", "/site/libst", [this](const std::string &path) { return files.contains(path); },
+        [this](const std::string &path) { return folders.contains(path); });
+  }
+  std::string folder() const {
+    return folder_of_certificates(surroundings(), [this](const std::string &path) { return folders.contains(path); });
+  }
+  Surroundings surroundings() const {
+    return {.variable = [this](const std::string &name) -> std::optional<std::string> {
+              const auto it = variables.find(name);
+              return it == variables.end() ? std::nullopt : std::optional(it->second);
+            },
+            .file = {}};
   }
 };
 
@@ -32,6 +38,15 @@ TEST(Certificates, TheFileThatIsNamedComesFirst) {
   EXPECT_EQ(system.found(), "/of/python");
   system.variables["AWS_CA_BUNDLE"] = "/of/aws";
   EXPECT_EQ(system.found(), "/of/aws");
+}
+
+TEST(Certificates, WhatRequestsTakesMayBeAFolder) {
+  System system{{{"REQUESTS_CA_BUNDLE", "/certs"}, {"SSL_CERT_DIR", "/more"}}, {"/of/libcurl"}, {"/certs"}};
+  EXPECT_EQ(system.found(), "/of/libcurl");
+  EXPECT_EQ(system.folder(), "/certs");
+  system.folders.clear();
+  EXPECT_EQ(system.found(), "/certs");
+  EXPECT_EQ(system.folder(), "/more");
 }
 
 TEST(Certificates, ThenTheFileThatLibcurlWasBuiltFor) {
