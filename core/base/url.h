@@ -13,8 +13,13 @@ namespace st {
 // has a password.
 inline std::string without_secrets(std::string_view url) {
   const size_t colon = url.find("://");
-  constexpr std::string_view stores[] = {"s3", "gs", "az", "hf", "S3", "GS", "AZ", "HF"};
-  const bool is_name = std::find(std::begin(stores), std::end(stores), url.substr(0, colon)) != std::end(stores);
+  constexpr std::string_view stores[] = {"s3", "gs", "az", "hf"};
+  const std::string_view scheme = url.substr(0, colon);
+  const auto is_scheme = [scheme](std::string_view store) {
+    return std::equal(store.begin(), store.end(), scheme.begin(), scheme.end(),
+                      [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
+  };
+  const bool is_name = std::any_of(std::begin(stores), std::end(stores), is_scheme);
   const std::string_view rest = is_name ? url : url.substr(0, url.find_first_of("?#"));
   if (colon >= rest.size()) return std::string(rest);
   const size_t begin = colon + 3;

@@ -1,5 +1,7 @@
 #include "engine/open.h"
 
+#include <algorithm>
+
 #include "base/url.h"
 #include "delta/overlay.h"
 #include "engine/locate.h"
@@ -37,12 +39,25 @@ Result<Remote> source_of(const std::string &url, const Remote &beside = nullptr)
   return std::make_shared<os::SourceEnv>(std::move(source));
 }
 
+// What of the query of an index is for its shards, too: all that does not name a version of the index itself.
+std::string query_of_shards(std::string_view query) {
+  constexpr std::string_view of_one[] = {"versionId=", "versionid=", "generation=", "snapshot="};
+  std::string out;
+  for (query = query.substr(std::min<size_t>(query.size(), 1)); !query.empty();) {
+    const std::string_view part = query.substr(0, query.find('&'));
+    query = query.substr(std::min(part.size() + 1, query.size()));
+    const auto names = [part](std::string_view begin) { return part.starts_with(begin); };
+    if (std::none_of(std::begin(of_one), std::end(of_one), names)) out += (out.empty() ? "?" : "&") + std::string(part);
+  }
+  return out;
+}
+
 // The index is `path`, a URL without what follows its path; `query` has what follows, and lets in to the shards too.
 Result<std::unique_ptr<Model>> open_remote_shards(const std::string &path, const std::string &query,
                                                   const Remote &index, OpenOptions options) {
   const std::string folder = path.substr(0, path.rfind('/') + 1);
-  const auto beside = [index, folder, query](const std::string &name) {
-    return source_of(os::url_in(folder, name) + query, index);
+  const auto beside = [index, folder, of_shards = query_of_shards(query)](const std::string &name) {
+    return source_of(os::url_in(folder, name) + of_shards, index);
   };
   ST_TRY(auto shards, Shards::open_sources(os::Env::posix(), *index, path, beside, std::move(options)));
   return shards;
@@ -58,7 +73,10 @@ Result<std::unique_ptr<Model>> open_remote_folder(const std::string &path, const
   const bool is_refused = opened.error().status == Status::permission;
   if (!is_refused && opened.error().status != Status::no_file) return Failure(std::move(opened.error()));
   auto source = source_of(path + "model.safetensors" + query);
-  if (!source) return Failure(std::move(is_refused ? opened.error() : source.error()));
+  if (!source) {
+    const bool is_there = source.error().status != Status::no_file && source.error().status != Status::permission;
+    return Failure(std::move(is_refused && !is_there ? opened.error() : source.error()));
+  }
   return open_source(*source, std::move(options));
 }
 

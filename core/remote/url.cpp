@@ -80,12 +80,15 @@ Result<Url> parse_url(std::string_view text) {
                 " URLs; it reads https://, http://, s3://, gs://, az:// and hf://");
   const Parsed url;
   if (!url.set(CURLUPART_URL, std::string(text)) || url.get(CURLUPART_HOST).empty())
-    return fail(Status::invalid_argument, in_quotes(out.shown), " is no URL of a file",
+    return fail(Status::invalid_argument,
+                // Where nobody knows what is the host, nobody knows what is a password.
+                in_quotes(text.find('@') == text.npos ? out.shown : out.scheme + "://..."), " is no URL of a file",
                 out.shown.find(' ') == out.shown.npos ? "" : "; a blank is written as %20");
   out.host = host_with_port(url);
   const std::string query = url.get(CURLUPART_QUERY);
   out.path = url.get(CURLUPART_PATH) + (query.empty() ? "" : "?" + query);
-  if (!url.get(CURLUPART_USER).empty()) return fail(Status::unsupported, in_quotes(out.shown), has_user);
+  if (!url.get(CURLUPART_USER).empty() || !url.get(CURLUPART_PASSWORD).empty())
+    return fail(Status::unsupported, in_quotes(out.shown), has_user);
   return out;
 }
 

@@ -70,6 +70,15 @@ def test_a_query_lets_in_to_all_of_a_folder(nginx, arrays, path):
         assert "hidden" not in told.stdout + told.stderr
     with fails(Status.PERMISSION):
         libst.open(f"{nginx.http}/guarded/{path}")
+    told = stctl("ls", "--json", "HTTP" + url.removeprefix("http"))
+    assert not told.returncode and "hidden" not in told.stdout
+
+
+def test_a_version_of_an_index_is_none_of_its_shards(nginx, arrays):
+    check(
+        libst.load(f"{nginx.http}/versions/shards/model.safetensors.index.json?versionId=1&sig=hidden&snapshot=2"),
+        arrays,
+    )
 
 
 def test_a_header_longer_than_the_first_answer(base):
@@ -172,7 +181,10 @@ def test_a_token_stays_with_the_hub(nginx, monkeypatch):
     assert all(line.startswith(nginx.hub_port + " ") for line in lines if "hf_a_token" in line)
 
 
-@pytest.mark.parametrize("url", ["https://me:hidden@host/a?sig=b", "https://hidden@host/a", "s3://me:hidden@bucket/a"])
+@pytest.mark.parametrize(
+    "url",
+    ["https://me:hidden@host/a?sig=b", "https://hidden@host/a", "https://:hidden@host/a", "s3://me:hidden@bucket/a"],
+)
 def test_what_a_url_says_of_a_user_is_in_no_message(url):
     shown = url.split("/")[0] + "//" + url.split("@")[1].split("?")[0]
     save = partial(libst.save, tensors={"a": np.ones(1)})
@@ -194,6 +206,10 @@ def test_a_proxy_that_refuses_is_asked_once(nginx, monkeypatch):
     monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "1")
     with fails(Status.IO, match="Unsupported proxy"):
         libst.open("https://nowhere.invalid/a")
+    monkeypatch.setenv("https_proxy", f"http://me:{'hidden' * 60}@host:99999")
+    with fails(Status.IO, match="Unsupported proxy") as caught:
+        libst.open("https://nowhere.invalid/a")
+    assert "hidden" not in str(caught.value)
 
 
 def test_unknown_schemes_and_plain_text(tmp_path):
