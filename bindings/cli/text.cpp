@@ -177,8 +177,13 @@ std::optional<std::string> unescape(std::string_view text) {
 }
 
 std::string shown(const std::string &path) {
-  const bool has_query = path.starts_with("https://") || path.starts_with("http://");
-  return has_query ? path.substr(0, path.find_first_of("?#")) : path;
+  std::string scheme = path.substr(0, path.find("://"));
+  for (char &c : scheme) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (scheme.size() == path.size() || (scheme != "https" && scheme != "http")) return path;
+  std::string out = path.substr(0, path.find_first_of("?#"));
+  const size_t host = scheme.size() + 3, user = out.rfind('@', out.find('/', host));
+  if (user != out.npos && user >= host) out.erase(host, user + 1 - host);
+  return out;
 }
 
 std::string escape_short(std::string_view text, size_t max) {

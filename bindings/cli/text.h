@@ -23,7 +23,7 @@ std::string escape(std::string_view name);
 // The reverse; nothing if `text` is not what escape() could write.
 std::optional<std::string> unescape(std::string_view text);
 
-// A path as it is told: a URL without its query, which may be a secret.
+// A path as it is told: a URL without its query, and without a user's name, which may be secrets.
 std::string shown(const std::string &path);
 
 // As escape(), but cut to `max` characters and "…".

@@ -50,8 +50,8 @@ int run(Session &session, const Diff &options) {
   if (session.json) {
     Json json(session.out);
     json.begin_object();
-    json.field("from", options.from);
-    json.field("to", options.to);
+    json.field("from", shown(options.from));
+    json.field("to", shown(options.to));
     json.field("output", options.output);
     write_delta(json, info);
     json.end_object();

@@ -31,7 +31,7 @@ int run(Session &session, const Ls &options) {
     total += tensor.nbytes;
   }
   if (chosen.empty() && !options.patterns.empty()) {
-    throw Failure(exit_failed, fmt::format("no tensor of '{}' matches", escape(options.file)));
+    throw Failure(exit_failed, fmt::format("no tensor of '{}' matches", escape(shown(options.file))));
   }
 
   if (session.json) {

@@ -42,7 +42,7 @@ int run(Session &session, const Patch &options) {
     Json json(session.out);
     json.begin_object();
     json.field("file", options.base);
-    json.field("delta", options.delta);
+    json.field("delta", shown(options.delta));
     if (!options.reverse.empty()) json.field("reverse", options.reverse);
     json.field("kind", kind_name(plan.kind));
     json.field("bytes_written", plan.bytes_written);

@@ -420,11 +420,10 @@ impl File {
 }
 
 /// A URL without its query, which may be a secret.
-fn shown(path: &Path) -> &Path {
-    match path.to_str() {
-        Some(url) if url.starts_with("https://") || url.starts_with("http://") => {
-            Path::new(url.split(['?', '#']).next().unwrap_or(url))
-        }
+pub(crate) fn shown(path: &Path) -> &Path {
+    let is_web = |scheme: &str| scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http");
+    match path.to_str().and_then(|url| Some((url, url.split_once("://")?.0))) {
+        Some((url, scheme)) if is_web(scheme) => Path::new(url.split(['?', '#']).next().unwrap_or(url)),
         _ => path,
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::file::Opened;
+use crate::file::{shown, Opened};
 use crate::handle::Handle;
 use crate::{Error, IoInfo, OwnedView, Range, Result, Slice, Stats, Status, Tensor, TensorView};
 #[cfg(doc)]
@@ -201,7 +201,7 @@ impl Snapshot {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")
-            .field("path", &self.path)
+            .field("path", &shown(&self.path))
             .field("tensors", &self.len())
             .finish_non_exhaustive()
     }
