@@ -53,6 +53,8 @@ def form_of(value: Any) -> Form:
         told = _told_form(value)
         if told is not None:
             return told
+        for part in value if isinstance(value, (list, tuple)) else ():
+            _refuse_mask(part)  # numpy forgets it
         value = np.asanyarray(value)
         _refuse_mask(value)
         return _number(value.dtype), value.shape, value.nbytes, False
