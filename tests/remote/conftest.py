@@ -119,7 +119,8 @@ http {{
     location ~ ^/owner/model/resolve/main/(.*) {{ alias {folder}/$1; }}
     location /whole/ {{ alias {folder}/; max_ranges 0; }}
     location /guarded/ {{ if ($arg_sig != "hidden") {{ return 403; }} alias {folder}/; }}
-    location ~ ^/versions/(.*-of-.*)$ {{ if ($arg_versionId) {{ return 404; }} if ($arg_sig = "") {{ return 403; }} alias {folder}/$1; }}
+    location ~ ^/versions/(.*-of-.*)$ {{
+      if ($arg_versionId) {{ return 404; }} if ($arg_sig = "") {{ return 403; }} alias {folder}/$1; }}
     location /versions/ {{ alias {folder}/; }}
     location /silent/ {{ alias {folder}/; error_page 404 =403 /refused; }}
     location /refused {{ return 403; }}
