@@ -268,29 +268,36 @@ TEST_F(ForkTest, AWorkerKeepsNoLockWhateverItCannotOpen) {
   }
 }
 
+// The process forks at its next call of a kind, as another thread may at any call, and waits for the child.
+class ForksAt : public FaultEnv {
+ public:
+  ForksAt(os::Env &base, Call call) : FaultEnv(base) {
+    before = [this, call](Call now) {
+      if (now == call && std::exchange(armed, false)) fork_once();
+      return 0;
+    };
+  }
+  std::function<void()> in_child;
+  bool armed = true;
+  pid_t child = -1;
+
+ private:
+  void fork_once() {
+    child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      in_child();
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+};
+
 // The thread that holds it is not in the child, and would never come.
 TEST_F(ForkTest, AChildWaitsForNoMutexOfItsParents) {
-  class Forking : public testing::FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    int mkdirat(int dir, const char *name, mode_t mode) override {
-      if (!std::exchange(armed, false)) return FaultEnv::mkdirat(dir, name, mode);
-      child = ::fork();
-      if (child == 0) {
-        ::alarm(20);
-        in_child();
-      }
-      int status = -1;
-      ::waitpid(child, &status, 0);
-      EXPECT_EQ(status, 0);
-      return FaultEnv::mkdirat(dir, name, mode);
-    }
-    std::function<void()> in_child;
-    bool armed = true;
-    pid_t child = -1;
-  };
   for (const bool changes : {true, false}) {
-    Forking forking(env);
+    ForksAt forking(env, Call::mkdirat);
     auto c = open(forking);
     forking.in_child = [&] {
       const bool done = !changes || update(*c, "b", new_b);
@@ -315,25 +322,8 @@ TEST(ForkedShards, AChildWaitsForNoMutexOfItsParents) {
     index.assign(text("t", i), shard);
   }
   put_bytes(dir / "m.safetensors.index.json", index.spell());
-  class Forking : public testing::FaultEnv {
-   public:
-    Forking() : FaultEnv(os::Env::posix()) {}
-    int unlinkat(int folder, const char *name, int flags) override {
-      if (!std::exchange(armed, false)) return FaultEnv::unlinkat(folder, name, flags);
-      child = ::fork();
-      if (child == 0) {
-        ::alarm(20);
-        in_child();
-      }
-      int status = -1;
-      ::waitpid(child, &status, 0);
-      EXPECT_EQ(status, 0);
-      return FaultEnv::unlinkat(folder, name, flags);
-    }
-    std::function<void()> in_child;
-    bool armed = false;
-    pid_t child = -1;
-  } forking;
+  ForksAt forking(os::Env::posix(), Call::unlinkat);
+  forking.armed = false;
   OpenOptions options;
   options.writable = true;
   auto c = Shards::open(forking, dir / "m.safetensors.index.json", options);

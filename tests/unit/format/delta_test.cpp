@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "os/env.h"
+#include "proportion.h"
 #include "test_files.h"
 
 namespace st::testing {
@@ -190,7 +191,6 @@ TEST(DeltaNotes, IdentityIsOfNamesFormsAndMetadataInAnyOrder) {
   EXPECT_EQ(spell_hash(id({}, {})), "e5189a9599e3f86205ea23ef06e28b2d");
 }
 
-// Time of this thread, as others may have the processor.
 TEST(Delta, ManyKeysOfMetadataTakeWorkInProportion) {
   const auto cost_of = [](size_t n) {
     std::vector<std::string> keys;
@@ -200,14 +200,12 @@ TEST(Delta, ManyKeysOfMetadataTakeWorkInProportion) {
     for (size_t i = 0; i < n; i += 2) to.metadata.emplace_back(keys[i], "new");
     const DeltaNotes notes = describe(from, to, {}, {});
     const Index nothing = header_of({}, {}).index;
-    const uint64_t before = os::Env::posix().thread_ns();
-    EXPECT_TRUE(is_ok(apply(&from, nothing, notes, 1)));
-    EXPECT_EQ(from.metadata, to.metadata);
-    return os::Env::posix().thread_ns() - before;
+    return testing::thread_ns_of([&] {
+      EXPECT_TRUE(is_ok(apply(&from, nothing, notes, 1)));
+      EXPECT_EQ(from.metadata, to.metadata);
+    });
   };
-  const uint64_t once = std::max(cost_of(8000), uint64_t{20000000}),
-                 eight_times = cost_of(64000);  // a clock may tick in 15 ms
-  EXPECT_LT(eight_times, once * 24);
+  testing::expect_in_proportion(cost_of);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "format/header.h"
 #include "format/shard_index.h"
 #include "os/env.h"
+#include "proportion.h"
 #include "test_files.h"
 
 namespace st {
@@ -159,20 +160,17 @@ TEST(ShardIndex, FindsEachKeyAfterOthersWereRemoved) {
   EXPECT_EQ(index->metadata().size(), 3u);
 }
 
-// Time of this thread, as others may have the processor.
 TEST(ShardIndex, ManyKeysTakeWorkInProportion) {
   const auto cost_of = [](size_t n) {
     ShardIndex index = parse(R"({"weight_map":{}})").value();
-    const uint64_t before = os::Env::posix().thread_ns();
-    for (const auto value : {std::optional<std::string_view>("1"), std::optional<std::string_view>("2"),
-                             std::optional<std::string_view>()})
-      for (size_t i = 0; i < n; ++i) index.set_metadata(text("key ", i), value);
-    EXPECT_EQ(index.metadata().size(), 0u);
-    return os::Env::posix().thread_ns() - before;
+    return testing::thread_ns_of([&] {
+      for (const auto value : {std::optional<std::string_view>("1"), std::optional<std::string_view>("2"),
+                               std::optional<std::string_view>()})
+        for (size_t i = 0; i < n; ++i) index.set_metadata(text("key ", i), value);
+      EXPECT_EQ(index.metadata().size(), 0u);
+    });
   };
-  const uint64_t once = std::max(cost_of(8000), uint64_t{20000000}),
-                 eight_times = cost_of(64000);  // a clock may tick in 15 ms
-  EXPECT_LT(eight_times, once * 24);
+  testing::expect_in_proportion(cost_of);
 }
 
 // What a reader would refuse is not written.
