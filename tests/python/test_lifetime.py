@@ -391,6 +391,12 @@ atexit.register(lambda: print("sum", float(w.sum())))
     assert done.stdout.split()[-2:] == ["sum", str(float(TENSORS["w"].sum()))]
 
 
+def _ends_well(program, path, says):
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, says, ""), done
+
+
 def test_daemon_threads_are_stopped_before_the_interpreter_ends(model):
     """Python ends them at its exit where they next enter Python: in a callback that would abort the process."""
     program = """
@@ -411,9 +417,7 @@ while not waiting.stats().lock_waits:
     assert threads[2].is_alive()
 """
     with exclusive(model):
-        for _ in range(5):
-            done = subprocess.run([sys.executable, "-c", program, str(model)], capture_output=True, text=True)
-            assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+        _ends_well(program, model, "")
 
 
 def test_daemon_threads_are_stopped_after_a_late_exit_handler_too(tmp_path):
@@ -430,10 +434,7 @@ threading.Thread(target=save, daemon=True).start()
 threading.Thread(target=register).start()
 inside.wait()
 """
-    path = str(tmp_path / "m.safetensors")
-    for _ in range(5):
-        done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "late\n", ""), done
+    _ends_well(program, tmp_path / "m.safetensors", "late\n")
 
 
 def test_exit_handlers_may_wait_for_what_daemon_threads_save(tmp_path):
