@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/ascii.h"
+
 namespace st {
 
 // A URL as it may be shown: without a user's name and password, and without what follows the path. A
@@ -14,12 +16,7 @@ namespace st {
 inline std::string without_secrets(std::string_view url) {
   const size_t colon = url.find("://");
   constexpr std::string_view stores[] = {"s3", "gs", "az", "hf"};
-  const std::string_view scheme = url.substr(0, colon);
-  const auto is_scheme = [scheme](std::string_view store) {
-    return std::equal(store.begin(), store.end(), scheme.begin(), scheme.end(),
-                      [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
-  };
-  const bool is_name = std::any_of(std::begin(stores), std::end(stores), is_scheme);
+  const bool is_name = std::find(std::begin(stores), std::end(stores), lower(url.substr(0, colon))) != std::end(stores);
   const std::string_view rest = is_name ? url : url.substr(0, url.find_first_of("?#"));
   if (colon >= rest.size()) return std::string(rest);
   const size_t begin = colon + 3;

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "remote/ascii.h"
+#include "base/ascii.h"
 
 namespace st::remote {
 namespace {

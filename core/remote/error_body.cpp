@@ -3,7 +3,7 @@
 #include <pugixml.hpp>
 
 #include "base/error.h"
-#include "remote/ascii.h"
+#include "base/ascii.h"
 #include "remote/credentials/json.h"
 
 namespace st::remote {

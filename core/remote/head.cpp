@@ -1,6 +1,6 @@
 #include "remote/head.h"
 
-#include "remote/ascii.h"
+#include "base/ascii.h"
 
 namespace st::remote {
 namespace {

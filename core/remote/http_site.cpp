@@ -1,7 +1,7 @@
 #include <mutex>
 
 #include "base/percent.h"
-#include "remote/ascii.h"
+#include "base/ascii.h"
 #include "remote/error_body.h"
 #include "remote/site.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "remote/ascii.h"
+#include "base/ascii.h"
 #include "remote/credentials/ask.h"
 #include "remote/credentials/credentials.h"
 #include "remote/credentials/program.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <new>
 
-#include "remote/ascii.h"
+#include "base/ascii.h"
 
 namespace st::remote {
 namespace {

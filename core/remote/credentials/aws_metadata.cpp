@@ -1,7 +1,7 @@
 // The services beside a program in AWS's cloud: that of a container, and that of an instance.
 // https://docs.aws.amazon.com/sdkref/latest/guide/feature-container-credentials.html
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-retrieval.html
-#include "remote/ascii.h"
+#include "base/ascii.h"
 #include "remote/credentials/aws_keys.h"
 #include "remote/url.h"
 

@@ -1,6 +1,6 @@
 #include "remote/credentials/aws_profiles.h"
 
-#include "remote/ascii.h"
+#include "base/ascii.h"
 #include "remote/url.h"
 
 namespace st::remote {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <pugixml.hpp>
 
-#include "remote/ascii.h"
+#include "base/ascii.h"
 #include "remote/credentials/aws_keys.h"
 #include "remote/credentials/times.h"
 #include "remote/sigv4.h"

@@ -1,4 +1,4 @@
-#include "remote/ascii.h"
+#include "base/ascii.h"
 #include "remote/credentials/azure_keys.h"
 #include "remote/credentials/oauth.h"
 #include "remote/url.h"

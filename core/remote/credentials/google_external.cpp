@@ -1,6 +1,6 @@
 // Identity federation: a token of another provider, from a file, a URL or a program, becomes one of Google's.
 // https://google.aip.dev/auth/4117
-#include "remote/ascii.h"
+#include "base/ascii.h"
 #include "remote/credentials/google_token.h"
 #include "remote/credentials/times.h"
 #include "remote/url.h"

@@ -1,6 +1,6 @@
 #include "remote/credentials/google_token.h"
 
-#include "remote/ascii.h"
+#include "base/ascii.h"
 #include "remote/credentials/jwt.h"
 #include "remote/url.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace st::remote {
+namespace st {
 
 inline std::string lower(std::string_view text) {
   std::string out(text);
@@ -21,4 +21,4 @@ inline std::string_view trimmed(std::string_view text) {
   return from == text.npos ? std::string_view() : text.substr(from, text.find_last_not_of(blanks) - from + 1);
 }
 
-}  // namespace st::remote
+}  // namespace st
