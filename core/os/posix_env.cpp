@@ -17,6 +17,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/forever.h"
+#include "base/standard_streams.h"
 #include "os/env.h"
 #include "os/fork.h"
 #include "os/posix_names.h"
@@ -42,19 +44,6 @@ R answer(R r) {
   return r < 0 ? static_cast<R>(-errno) : r;
 }
 
-// No number of a standard stream: what the program prints would go into a model. Where the program has closed one,
-// /dev/null has its number from then on. A file's folder is opened before the file: no print meets the file meanwhile.
-int above_standard(int fd) {
-  if (fd < 0 || fd > STDERR_FILENO) return fd;
-  const int above = answer(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  ::close(fd);
-  int nothing;
-  do nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  while (nothing >= 0 && nothing <= STDERR_FILENO);
-  if (nothing >= 0) ::close(nothing);
-  return above;
-}
-
 struct timespec time_of(const struct statx_timestamp &t) {
   struct timespec out = {};
   out.tv_sec = static_cast<time_t>(t.tv_sec);
@@ -66,13 +55,13 @@ class PosixEnv final : public Env {
  public:
   int openat(int dir, const char *path, int flags, mode_t mode) override {
     if ((flags & O_CREAT) && !is_entry(dir, path)) return -EINVAL;
-    return above_standard(answer(::openat(dir, path, flags | O_CLOEXEC, mode)));
+    return above_standard_streams(answer(::openat(dir, path, flags | O_CLOEXEC, mode)));
   }
   int openat_without_links(int dir, const char *path, int flags) override {
     struct open_how how = {};
     how.flags = static_cast<uint64_t>(flags) | O_CLOEXEC;
     how.resolve = RESOLVE_NO_SYMLINKS;
-    return above_standard(static_cast<int>(answer(::syscall(SYS_openat2, dir, path, &how, sizeof how))));
+    return above_standard_streams(static_cast<int>(answer(::syscall(SYS_openat2, dir, path, &how, sizeof how))));
   }
   int close(int fd) override {
     forks_.forget(fd);
@@ -240,9 +229,7 @@ class PosixEnv final : public Env {
 }  // namespace
 
 Env &Env::posix() {
-  alignas(PosixEnv) static std::byte place[sizeof(PosixEnv)];
-  static PosixEnv *const env = new (place) PosixEnv;  // for ever, as handles may be used while the process ends
-  return *env;
+  return forever<PosixEnv>();
 }
 
 }  // namespace st::os

@@ -2,7 +2,6 @@
 
 #include <curl/curl.h>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,6 +17,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/standard_streams.h"
 #include "remote/certificates.h"
 #include "remote/credentials/secret.h"
 
@@ -163,14 +163,9 @@ std::string without_password(std::string why) {
   return why;
 }
 
-// What a program prints must not go to a server: see PosixEnv.
 curl_socket_t open_socket(void *, curlsocktype, struct curl_sockaddr *address) {
-  const int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-  if (fd < 0) return CURL_SOCKET_BAD;
-  if (fd > STDERR_FILENO) return fd;
-  const int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  close(fd);
-  return above < 0 ? CURL_SOCKET_BAD : above;
+  const int fd = above_standard_streams(socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol));
+  return fd < 0 ? CURL_SOCKET_BAD : fd;
 }
 
 class CurlTransport final : public Transport {

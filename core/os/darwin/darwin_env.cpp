@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/forever.h"
 #include "os/env.h"
 #include "os/posix_names.h"
 #include "os/process.h"
@@ -194,9 +195,7 @@ class DarwinEnv final : public Env {
 }  // namespace
 
 Env &Env::posix() {
-  alignas(DarwinEnv) static std::byte place[sizeof(DarwinEnv)];
-  static DarwinEnv *const env = new (place) DarwinEnv;  // for ever, as handles may be used while the process ends
-  return *env;
+  return forever<DarwinEnv>();
 }
 
 }  // namespace st::os

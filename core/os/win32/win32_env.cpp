@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/forever.h"
 #include "os/env.h"
 #include "os/path.h"
 #include "os/win32/nt.h"
@@ -522,9 +523,7 @@ int list_names(HANDLE dir, std::vector<std::wstring> *out) {
 }
 
 Env &Env::posix() {  // the system's, which speaks the words of POSIX
-  alignas(Win32Env) static std::byte place[sizeof(Win32Env)];
-  static Win32Env *const env = new (place) Win32Env;  // for ever, as handles may be used while the process ends
-  return *env;
+  return forever<Win32Env>();
 }
 
 }  // namespace st::os
