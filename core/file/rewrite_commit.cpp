@@ -215,8 +215,10 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock) {
     ST_TRY(check_in_place(staged, lock));
     return staged.has_other_hosts() ? staged.check_journal_is_there() : Result<void>();
   });
-  if (!placed && !placed.error().replaced) staged.file.places(0);
-  if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
+  if (!placed && !placed.error().replaced) {
+    staged.file.places(0);
+    return Failure(std::move(placed.error().error));
+  }
   try {
     staged.file.adopt(std::move(made.snapshot));
   } catch (const std::bad_alloc &) {
