@@ -29,8 +29,8 @@ Failure stopped() {
 
 }  // namespace
 
-// Nobody holds the mutex while a service is asked: whether to go on is asked of the caller, who may do anything there,
-// also open another URL. A question that was stopped says nothing of the keys: the next call asks anew.
+// The mutex is free while a service is asked. The caller is asked then whether to go on, and may open another URL
+// there. A question that was stopped says nothing of the keys: the next call asks anew.
 Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix_time) {
   const std::thread::id outer = std::exchange(asker_, std::this_thread::get_id());
   lock.unlock();
