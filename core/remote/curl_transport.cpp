@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -71,6 +72,7 @@ struct Flight {
   bool head_ended = false;
   bool no_memory = false;
   bool has_line_ends = false;  // in what is sent
+  int no_socket = 0;           // why this process could get none
   char reason[CURL_ERROR_SIZE] = "";
 };
 
@@ -163,9 +165,13 @@ std::string without_password(std::string why) {
   return why;
 }
 
-curl_socket_t open_socket(void *, curlsocktype, struct curl_sockaddr *address) {
+curl_socket_t open_socket(void *user, curlsocktype, struct curl_sockaddr *address) {
   const int fd = above_standard_streams(socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol));
-  return fd < 0 ? CURL_SOCKET_BAD : fd;
+  if (fd >= 0) return fd;
+  // Where a family of addresses is unknown, the server may have an address of another.
+  const int why = fd == -1 ? errno : -fd;
+  if (why != EAFNOSUPPORT) static_cast<Flight *>(user)->no_socket = why;
+  return CURL_SOCKET_BAD;
 }
 
 class CurlTransport final : public Transport {
@@ -283,6 +289,7 @@ class CurlTransport final : public Transport {
     set(easy, CURLOPT_HTTP_TRANSFER_DECODING, 1L);
     set(easy, CURLOPT_NOSIGNAL, 1L);
     set(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    set(easy, CURLOPT_OPENSOCKETDATA, &flight);
     set(easy, CURLOPT_QUICK_EXIT, 1L);          // without waiting for a name to be resolved
     set(easy, CURLOPT_BUFFERSIZE, 256L << 10);  // of each; no larger one was faster
     set(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(settings_.limits.connect_ms));
@@ -334,7 +341,10 @@ class CurlTransport final : public Transport {
         code == CURLE_WRITE_ERROR && (flight.answer.too_long || flight.answer.text.size() >= longest_text);
     flight.answer.cut = enough ? Cut::none : cut_of(code);
     if (flight.answer.cut != Cut::none && proxy_refuses(easy)) flight.answer.cut = Cut::hopeless;
-    if (flight.has_line_ends) {
+    if (flight.answer.cut == Cut::unreachable && flight.no_socket) {
+      flight.answer.cut = Cut::hopeless;
+      flight.answer.why = text("this process gets no socket: ", std::strerror(flight.no_socket));
+    } else if (flight.has_line_ends) {
       flight.answer.why = "a key, a token or a region that is to be sent has a line end in it";
     } else if (flight.answer.cut != Cut::none) {
       flight.answer.why = without_password(flight.reason[0] ? flight.reason : curl_easy_strerror(code));

@@ -1,9 +1,11 @@
 """Models behind URLs, on real servers on loopback, through every door."""
 
+import contextlib
 import gc
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -440,6 +442,23 @@ def test_without_memory_each_call_says_so(nginx, tmp_path):
     ran = subprocess.run([made, *urls], capture_output=True, text=True)
     assert ran.returncode == 0, ran
     assert int(ran.stdout) > 100, "are allocations counted?"
+
+
+def test_a_process_with_too_many_open_files_is_told(nginx):
+    url = f"{nginx.http}/model.safetensors"
+    libst.open(url).close()  # from now on the library is there
+    before, taken = resource.getrlimit(resource.RLIMIT_NOFILE), []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 16, before[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        with fails(Status.IO, match="gets no socket: Too many open files$"):
+            libst.open(url)
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.fixture(params=["signal", "interrupt"])
