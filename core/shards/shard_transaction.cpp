@@ -172,7 +172,8 @@ std::optional<uint32_t> ShardTransaction::first_shard() const {
 Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
   const std::map<std::string_view, std::string_view> wanted(pairs.begin(), pairs.end());
   std::map<std::string_view, std::string_view> found;
-  if (const auto first = first_shard()) {
+  const auto first = first_shard();
+  if (first) {
     ST_TRY(auto pinned, shown_.pin(*first));
     const Index &header = pinned.snapshot->header.index;
     for (size_t i = 0; i < header.metadata_size(); ++i) {
@@ -191,7 +192,13 @@ Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
   }
   for (const auto &[key, text] : wanted) {
     const auto now = found.find(key);
-    if (now == found.end() || now->second != text) ST_TRY(set_metadata(key, text));
+    if (now != found.end() && now->second == text) continue;
+    if (first && is_total(key)) {  // the index has totals of its own: what a file has under that key, a header keeps
+      ST_TRY(auto in, part(*first));
+      ST_TRY(of_shard(*first, in->set_metadata(key, text)));
+    } else {
+      ST_TRY(set_metadata(key, text));
+    }
   }
   return {};
 }

@@ -1221,10 +1221,10 @@ typedef struct st_delta_apply_options {
  * the result. Each shard is patched or made anew for itself. Shards keep the
  * order of their names, whatever the delta's; a tensor that is added goes where
  * st_txn_put puts it, so one that was deleted may come back in another shard.
- * Metadata go to the index.
+ * Metadata go to the index; total_size and total_parameters, which the index
+ * has of its own, to the header of the first shard.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
- * the base or the delta, or a file of the base; total_size or total_parameters
- * among the metadata that shards are to have); ST_E_FILE_CHANGED (shards were
+ * the base or the delta, or a file of the base); ST_E_FILE_CHANGED (shards were
  * replaced meanwhile); ST_E_UNSUPPORTED (no tensor would be left in shards); as
  * st_open, st_txn_commit and st_save. Any thread. */
 st_status st_delta_apply(const char *base, const char *delta,

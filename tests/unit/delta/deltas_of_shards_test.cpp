@@ -285,6 +285,20 @@ TEST_F(ShardedDeltas, OfElementsOfAShardWhoseMetadataGoMakeItAnew) {
   EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
 }
 
+// A file may have such a key, which the index of its shards has of its own.
+TEST_F(ShardedDeltas, SetATotalInTheHeaderOfTheFirstShard) {
+  Holdings to = joined();
+  to.metadata["total_size"] = "9";
+  disk.add_file("/other", to.file());
+  const std::string index = disk.contents(index_of);
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  ASSERT_TRUE(is_ok(patch("/d", "/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(to));
+  EXPECT_EQ(disk.contents(index_of), index);
+  ASSERT_TRUE(is_ok(patch("/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+}
+
 TEST_F(ShardedDeltas, OfOneShardsTensorsLeaveTheOthersAlone) {
   Holdings to = joined();
   to.tensors[2].bytes[0] ^= 1;
