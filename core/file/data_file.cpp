@@ -127,7 +127,10 @@ Result<void> DataFile::refresh() {
   // Views that may be written must not change under a reader, and do not tell whether the file did. A handle that has
   // relied on the cache of a kernel that other hosts tell nothing does so no more.
   const bool follows = now->reads_past_cache() == fresh->reads_past_cache();
-  const bool stays = same && follows && now->content.wanted() != read::MapMode::copy_on_write;
+  const auto &before = now->identity.st_mtim, &after = fresh->identity.st_mtim;
+  const bool left_behind = os::maps_what_was_opened(fresh->filesystem.type) &&
+                           (before.tv_sec != after.tv_sec || before.tv_nsec != after.tv_nsec);
+  const bool stays = same && follows && !left_behind && now->content.wanted() != read::MapMode::copy_on_write;
   if (stays && !now->has_own_memory()) return {};
   // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
   // read once more to where it is.

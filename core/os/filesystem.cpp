@@ -153,6 +153,10 @@ bool keeps_stale_pages(std::string_view type) {
   return type == "fuse.glusterfs" || type == "fuse.ceph-fuse";
 }
 
+bool maps_what_was_opened(std::string_view type) {
+  return type == overlay;
+}
+
 bool keeps_what_was_read(std::string_view type) {
   return (type == "fuse" || type.starts_with("fuse.")) && !keeps_stale_pages(type);
 }

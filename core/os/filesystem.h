@@ -39,6 +39,10 @@ bool may_have_other_hosts(Storage);
 // Is it known that the kernel keeps pages there that another host has changed, also over a new open? Pure.
 bool keeps_stale_pages(std::string_view type);
 
+// Does a mapping from before a file's first change there show the file as it was, for ever? The change copies the file
+// up, to another layer. Pure.
+bool maps_what_was_opened(std::string_view type);
+
 // May a client there, a process of FUSE, have a cache of its own, which O_DIRECT does not pass? MooseFS keeps for a
 // minute what was read through a descriptor, and hears of other hosts' changes a little late. Pure.
 bool keeps_what_was_read(std::string_view type);

@@ -86,6 +86,12 @@ def test_overlay(upper, memory, make_disk, programs):
                 f.update_all({"t0": new(0), "t4": new(4)})
                 assert f.read("t4") == f.view("t4") == new(4)
             assert reader.read("t2") == new(2, 0)
+            reader.refresh()  # what it mapped is still the image's
+            assert reader.read("t4") == reader.view("t4") == new(4)
+            with st_abi.File(path) as f:
+                f.update("t4", new(4, 2))
+                assert reader.read("t4") == reader.view("t4") == new(4, 2)
+                f.update("t4", new(4))
         model.check_file(path, {(1, 1, 0, 0, 1, 0)})
         state = programs.crash_while_applying(path, (1, 1, 0, 0, 1, 0), 2)
     with disk.mounted("overlay", top / "merged", "overlay", data=options):

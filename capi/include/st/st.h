@@ -55,7 +55,8 @@
  *            the same handle, nor on a transaction of it.
  *  State     A handle shows one state of its file. What it commits itself shows
  *            at once. What others patch shows through shared mappings at once;
- *            what they add, remove or publish shows after st_refresh. Each call
+ *            what they add, remove or publish shows after st_refresh. So does a
+ *            file's first change on overlayfs, as containers have it. Each call
  *            sees one state, also beside commits in other threads; st_snapshot
  *            gives several calls the same state.
  *  Hosts     On storage that several hosts share, a handle shows every commit
@@ -454,7 +455,9 @@ typedef struct st_tensor {
                             be unaligned; NULL in a description and for 0
                             bytes */
   uint64_t nbytes;       /* product(shape) * bits / 8 */
-  uint64_t file_offset;  /* of the first byte, from the start of the file */
+  uint64_t file_offset;  /* of the first byte, from the start of the file; of a
+                            tensor that steps of a delta lead to: from the start
+                            of memory that looks like a file */
   uint32_t shard;        /* number of the file it is in; 0 in a single file */
   uint32_t reserved0;    /* zero */
   uint64_t reserved[2];  /* zero */
