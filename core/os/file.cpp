@@ -83,7 +83,9 @@ Failure File::cannot_read(int err, uint64_t offset) const {
 }
 
 Failure File::ends_at(uint64_t offset) const {
-  return Failure(st::error(Status::file_changed, in_quotes(path_), " ends at ", offset,
+  const auto now = stat();
+  const uint64_t end = now ? std::min(offset, static_cast<uint64_t>(now->st_size)) : offset;
+  return Failure(st::error(Status::file_changed, in_quotes(path_), " ends at ", end,
                            ", inside what is to be read: it was truncated while open; open it anew")
                      .at_offset(offset));
 }
