@@ -25,6 +25,14 @@ Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards
   return std::unique_ptr<ShardTransaction>(new ShardTransaction(shards, std::move(options)));
 }
 
+// Journals that were used wait for the next transaction, as far as there is room for them.
+ShardTransaction::~ShardTransaction() {
+  for (auto &[shard, transaction] : parts_) {
+    transaction.reset();
+    shards_.used_journals(shown_.shards()[shard]);
+  }
+}
+
 Result<void> ShardTransaction::may_go_on() const {
   if (failed_)
     return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
@@ -283,7 +291,6 @@ Result<void> ShardTransaction::commit() {
   auto done = of_shard(parts.front().first, parts.front().second->commit());
   if (!done && done.error().status == Status::busy) return done;
   failed_ = true;
-  shards_.used_journals(shown_.shards()[parts.front().first]);
   show_result();
   return done;
 }
@@ -295,8 +302,8 @@ Result<void> ShardTransaction::commit_each() {
     ST_TRY(auto in, part(shard));
     in->before_change([this](auto) { return approve(); });
     ST_TRY(options_.new_names ? commit_together({{shard, in}}) : of_shard(shard, in->commit()));
-    shards_.used_journals(shown_.shards()[shard]);
     parts_.erase(shard);
+    shards_.used_journals(shown_.shards()[shard]);
   }
   failed_ = true;
   show_result();
@@ -316,12 +323,7 @@ ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
 }
 
 Result<void> ShardTransaction::commit_together(const Parts &parts) {
-  {
-    ShardCommit commit(shards_, shown_, work_of(parts));
-    ST_TRY(commit.run([this] { return approve(); }));
-  }
-  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);
-  return {};
+  return ShardCommit(shards_, shown_, work_of(parts)).run([this] { return approve(); });
 }
 
 // The handle shows what was committed. Where the files did not change there is

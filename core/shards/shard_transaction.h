@@ -13,6 +13,9 @@ namespace st::store {
 class ShardTransaction final : public AnyTransaction {
  public:
   static Result<std::unique_ptr<ShardTransaction>> begin(Shards &shards, TransactionOptions options);
+  ~ShardTransaction() override;
+  ShardTransaction(const ShardTransaction &) = delete;
+  ShardTransaction &operator=(const ShardTransaction &) = delete;
 
   Result<void> update(std::string_view name, const NewBytes &value) override;
   Result<void> update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) override;

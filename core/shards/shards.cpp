@@ -218,7 +218,7 @@ std::string Shards::name_of(const DataFile &shard, const ShardCatalogue &shown) 
   return shard.location().name();
 }
 
-void Shards::used_journals(const std::shared_ptr<Member> &shard) {
+void Shards::used_journals(const std::shared_ptr<Member> &shard) noexcept try {
   constexpr size_t most = 16;
   Kept &kept = kept_.mine();
   std::lock_guard lock(kept.mutex);
@@ -227,6 +227,8 @@ void Shards::used_journals(const std::shared_ptr<Member> &shard) {
   if (kept.with_journals.size() <= most) return;
   kept.with_journals.front()->opened()->close_idle_journals();
   kept.with_journals.erase(kept.with_journals.begin());
+} catch (const std::bad_alloc &) {
+  shard->opened()->close_idle_journals();
 }
 
 Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const {

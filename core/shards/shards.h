@@ -74,7 +74,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // As the index names it.
   std::string name_of(const DataFile &shard, const ShardCatalogue &shown) const;
   // Only so many shards keep a journal for their next transaction.
-  void used_journals(const std::shared_ptr<Member> &shard);
+  void used_journals(const std::shared_ptr<Member> &shard) noexcept;
 
   std::string path_;
   os::OpenByName sources_;                       // of shards that are in no folder

@@ -337,6 +337,11 @@ TEST_F(ShardsTest, ThousandsOfShardsNeedNoMoreDescriptorsThanAFew) {
       ASSERT_TRUE(done) << done.error().message;
     }
     EXPECT_LE(descriptors(), before + 200);
+    const std::string fresh = pattern(64, 8);
+    auto dropped = c->begin({});
+    for (int i = 0; i < 200; ++i) ASSERT_TRUE((*dropped)->update("t" + std::to_string(i), u8(fresh)));
+    dropped->reset();
+    EXPECT_LE(descriptors(), before + 200);
   }
   EXPECT_EQ(descriptors(), before);
   setrlimit(RLIMIT_NOFILE, &was);
