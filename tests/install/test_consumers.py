@@ -60,9 +60,29 @@ def test_a_static_program_by_cmake(prefix, model, tmp_path):
 
 def test_only_the_names_of_the_header_are_seen_in_the_static_library(prefix):
     said = run("nm", "--defined-only", "--extern-only", "--format=posix", prefix.libdir / "libst.a")
-    # Inline constants have a kind of their own (u), and are hidden.
-    seen = {words[0] for words in map(str.split, said.splitlines()) if len(words) > 1 and words[1] != "u"}
+    seen = {words[0] for words in map(str.split, said.splitlines()) if len(words) > 1}
     assert seen == set(re.findall(r"^    (st_\w+);", (ROOT / "capi" / "st.map").read_text(), re.M))
+
+
+CPP = """
+#include <st/st.h>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <string>
+int main(int n, char **) {
+  char text[32];
+  std::to_chars(text, text + 32, n);
+  std::puts((std::to_string(n) + *std::make_shared<std::string>(st_version())).c_str());
+}
+"""
+
+
+def test_a_static_program_in_cpp_has_inline_constants_of_its_own(static_alone, tmp_path):
+    (tmp_path / "program.cpp").write_text(CPP)
+    flags = run("pkg-config", "--static", "--cflags", "--libs", "libst", env=static_alone.env).split()
+    run("c++", "-O2", tmp_path / "program.cpp", *flags, "-o", tmp_path / "program")
+    assert run(tmp_path / "program").startswith("12.")
 
 
 @pytest.fixture
