@@ -85,7 +85,7 @@ def laid_over(buffer: Any, address: int, offset: int, nbytes: int, dtype: str, s
             raise refusal(Status.UNSUPPORTED, f"{text}; read it with numpy, as packed bytes")
         shape = (*shape[:-1], shape[-1] // 2)
     if not nbytes:
-        return _torch.empty(shape, dtype=kind)
+        return _torch.empty(shape, dtype=kind, device="cpu")  # whatever is torch's default
     if address % size:  # a file may begin its data anywhere
         buffer, offset = bytearray(memoryview(buffer)[offset : offset + nbytes]), 0
     return _torch.frombuffer(buffer, dtype=kind, count=nbytes // size, offset=offset).view(shape)

@@ -8,6 +8,7 @@ import ctypes
 import errno
 import json
 import math
+import operator
 import os
 import secrets
 import struct
@@ -59,7 +60,7 @@ class TensorSpec:
             raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: {", ".join(_DTYPES)}')
         if isinstance(shape, str):
             raise TypeError("argument 'shape': Can't extract `str` to `Vec`")
-        extents = list(map(int, shape))
+        extents = list(map(operator.index, shape))
         if data_ptr < 0 or data_len < 0 or min(extents, default=0) < 0:
             raise OverflowError("can't convert negative int to unsigned")
         if dtype == "float4_e2m1fn_x2" and extents:

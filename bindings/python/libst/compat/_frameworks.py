@@ -1,6 +1,7 @@
 """Frameworks and devices by the names that stock takes, and arrays made into their tensors."""
 
 import importlib
+import operator
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -54,12 +55,12 @@ def device_of(device: Optional[Device], framework: str) -> Device:
 def _device(device: Any) -> Device:
     if device is None or device in ("cpu", "mps"):
         return str(device or "cpu")
-    if isinstance(device, int) and device >= 0:
-        return int(device)
+    if hasattr(device, "__index__") and device >= 0:  # numpy's integers, too
+        return operator.index(device)
     kind, *index = str(device).split(":")
     if not isinstance(device, str) or kind not in _INDEXED or len(index) > 1:
         raise SafetensorError(f"device {device} is invalid")
-    if index and not index[0].isdecimal():
+    if index and not (index[0].isascii() and index[0].isdecimal()):
         raise ValueError("invalid digit found in string")
     return f"{kind}:{int(index[0]) if index else 0}"
 

@@ -78,7 +78,8 @@ class safe_open:
         self._mapped = pin.map != _abi.ST_MAP_NONE
         self._shared = pin.shows_writable
         self._copies = self._mapped and self._framework == "numpy" and not self._view
-        self._of = _Of(self._file, self._framework, self._device, self._shared, self._mapped)
+        as_torch = self._framework == "torch" and backend != "pread"
+        self._of = _Of(self._file, self._framework, self._device, self._shared, self._mapped, as_torch)
 
     def keys(self) -> list[str]:
         """The names, sorted."""
@@ -213,6 +214,7 @@ class _Of(NamedTuple):
     device: Device
     shared: bool  # tensors of torch are copy-on-write views
     mapped: bool  # small parts are copied from a view
+    as_torch: bool  # what torch takes for an index; else what stock's own reader takes
 
 
 class PySafeSlice:
@@ -239,9 +241,9 @@ class PySafeSlice:
         return NAMES[self._form[0]]
 
     def __getitem__(self, index: Any) -> Any:
-        """What stock answers to that index: of torch what torch takes; of the others integers, slices that begin and
-        end inside the tensor, of any positive step, and one Ellipsis."""
-        file, framework, device, shared, _ = self._of
+        """What stock answers to that index: of torch's mappings what torch takes; of the others, and by `pread`,
+        integers, slices that begin and end inside the tensor, of any positive step, and one Ellipsis."""
+        file, framework, device, shared, _, as_torch = self._of
         number, shape = self._form
         if framework == "numpy":
             return self._read(stock_index(index, shape))
@@ -251,11 +253,11 @@ class PySafeSlice:
             with translated("Error during slicing"):
                 tensor = file._pin().torch(self._name)
             return on_device(tensor[index], device)
-        if framework == "torch" and (number in PACKED or not _reads(index, shape)):  # torch counts pairs
+        if number in PACKED and framework == "torch" or as_torch and not _reads(index, shape):  # torch counts pairs
             with translated("Error during slicing"):
                 tensor = tensor_of(file.read(self._name), dtype, shape, framework, device)
             return tensor[index]
-        if framework != "torch":
+        if not as_torch:
             index = stock_index(index, shape)
         array = self._read(index)
         return tensor_of(array, dtype, array.shape, framework, device)

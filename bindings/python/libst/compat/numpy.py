@@ -87,7 +87,8 @@ def _flatten(tensor_dict: dict[str, Array], keep_alive_buffer: list[Any]) -> dic
         dense = array
         if not _is_dense(array):
             # Stock would write the bytes of a transposed array in the order in which they lie, under its shape.
-            dense = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+            dtype = array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype
+            dense = np.asarray(array, dtype, order="C")
         keep_alive_buffer.append(dense)
         dtype = names.get(dense.dtype) or names.setdefault(dense.dtype, dense.dtype.name)
         specs[name] = TensorSpec(dtype=dtype, shape=dense.shape, data_ptr=address_of(dense), data_len=dense.nbytes)

@@ -261,11 +261,16 @@ def _flatten_as_ptr(tensors: Tensors, keep_alive_buffer: list[Any]) -> dict[str,
         if tensor.is_conj() or tensor.is_neg():  # a view, whose values are not what lies in memory
             tensor = tensor.resolve_conj().resolve_neg()
         nbytes = tensor.nelement() * _SIZE[tensor.dtype]  # KeyError where the format has no such type, as of stock
+        address = tensor.data_ptr()
+        if nbytes and not address:  # DTensor, and others that wrap tensors
+            raise RuntimeError(
+                f"{name}: {type(tensor).__name__} has no elements in memory of its own; save what it wraps"
+            )
         keep_alive_buffer.append(tensor)
         specs[name] = TensorSpec(
             dtype=str(tensor.dtype).split(".")[-1],
             shape=tensor.shape,
-            data_ptr=tensor.data_ptr(),
+            data_ptr=address,
             data_len=nbytes,
         )
     return specs
