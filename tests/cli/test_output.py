@@ -1,6 +1,7 @@
 """Standard output that cannot be written, terminals, and signals."""
 
 import errno
+import json
 import os
 import pty
 import select
@@ -232,6 +233,29 @@ def test_ctrl_c_while_reading_standard_input(stctl, model):
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     assert model.read_bytes() == before
+
+
+CHANGES = [
+    ["update", "MODEL", "scalar", "--fill", "1"], ["put", "MODEL", "h", "--npy", "NPY"], ["rm", "MODEL", "half"],
+    ["mv", "MODEL", "half", "h"], ["meta", "MODEL", "k=v"], ["compact", "MODEL"], ["edit", "MODEL", "--rm", "half"],
+    ["shard", "MODEL", "NEW", "--max-size", "100"], ["join", "MODEL", "NEW"], ["diff", "MODEL", "B", "-o", "NEW"],
+    ["patch", "MODEL", "DELTA"], ["merge", "MODEL", "DELTA", "-o", "NEW"], ["get", "MODEL", "half", "-o", "NEW"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", ["unlinkat", "write"])
+@pytest.mark.parametrize("args", CHANGES, ids=lambda args: args[0])
+def test_ctrl_c_after_the_change_is_too_late(stctl, model, tmp_path, interrupter, args, at):
+    """Once the change is durable: while the file is closed (the journal goes), and when the answer is written."""
+    paths = {"MODEL": model, **{name: tmp_path / name for name in ["NEW", "B", "DELTA", "NPY"]}}
+    save_file({"x": np.ones(3)}, paths["B"])
+    with open(paths["NPY"], "wb") as file:
+        np.save(file, np.ones(3))
+    stctl("diff", model, paths["B"], "-o", paths["DELTA"])
+    args = [paths.get(arg, arg) for arg in args]
+    environment = {**os.environ, "LD_PRELOAD": str(interrupter), "INTERRUPT_AT": at}
+    out, err = stctl(args[0], "--json", *args[1:], env=environment)
+    assert "error" not in json.loads(out) and err == ""
 
 
 def test_an_ignored_signal_stays_ignored(stctl, tmp_path):

@@ -145,12 +145,14 @@ int run(Session &session, const Get &options) {
   }
   if (format == Format::safetensors) {
     write_safetensors(session, slice, options.output);
+    forget_interrupt();  // it is there
     if (session.json) write_json(session, options, slice);
     return exit_ok;
   }
   OutputFile out(options.output);
   write(out);
   out.commit();
+  forget_interrupt();  // it is there
   if (session.json) write_json(session, options, slice);
   return exit_ok;
 }

@@ -36,8 +36,8 @@ int run(Session &session, const Patch &options) {
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
     check(st_delta_apply(options.base.c_str(), options.delta.c_str(), &opts, &plan));
+    forget_interrupt();  // it is done
   }
-  forget_interrupt();  // it is done
   if (session.json) {
     Json json(session.out);
     json.begin_object();

@@ -47,6 +47,7 @@ void run_with_progress(Session &session, const char *doing, const Reshape &optio
   opts.progress = Progress::callback;
   opts.progress_user = &progress;
   check(call(opts));
+  forget_interrupt();  // it is made
 }
 
 void tell(Session &session, const Reshape &options, const char *done, size_t shards) {
@@ -68,7 +69,6 @@ int run_shard(Session &session, const Reshape &options) {
   run_with_progress(session, "sharding", options, [&](const st_save_options &opts) {
     return st_reshard(options.from.c_str(), options.to.c_str(), size, &opts);
   });
-  forget_interrupt();
   tell(session, options, "sharded into", st_shard_count(File(session, options.to).get()));
   return exit_ok;
 }
@@ -77,7 +77,6 @@ int run_join(Session &session, const Reshape &options) {
   run_with_progress(session, "joining", options, [&](const st_save_options &opts) {
     return st_join(options.from.c_str(), options.to.c_str(), &opts);
   });
-  forget_interrupt();
   tell(session, options, "joined into", 1);
   return exit_ok;
 }
