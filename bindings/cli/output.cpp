@@ -58,7 +58,12 @@ bool Output::discard() {
   return !written_;
 }
 
-OutputFile::OutputFile(const std::string &path) : Output(-1), path_(path), target_(path) {
+OutputFile::OutputFile(const std::string &path) : Output(-1), path_(path) {
+  Target target;
+  if (!find_target(path, &target)) fail(errno);
+  target_ = target.path;
+  fd_ = target.fd;
+  if (fd_ >= 0) return;
   struct stat st = {};
   const bool exists = stat(path.c_str(), &st) == 0;
   if (exists && !S_ISREG(st.st_mode)) {
@@ -66,7 +71,6 @@ OutputFile::OutputFile(const std::string &path) : Output(-1), path_(path), targe
     if (fd_ < 0) fail(errno);
     return;
   }
-  if (exists) target_ = real_path(path);
   temporary_ = target_ + "." + std::to_string(getpid()) + ".part";
   fd_ = create_file(temporary_);
   if (fd_ < 0) {
@@ -106,6 +110,13 @@ void OutputFile::fail(int err) {
 void say(std::string_view sentence) {
   const std::string line = fmt::format("stctl: {}\n", sentence);
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+}
+
+bool goes_to_descriptor(const std::string &path) {
+  Target target;
+  if (!find_target(path, &target) || target.fd < 0) return false;
+  ::close(target.fd);
+  return true;
 }
 
 bool same_file(const std::string &a, const std::string &b) {

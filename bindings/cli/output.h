@@ -49,7 +49,7 @@ class Output {
 
 // A file to be created or replaced: written beside it under another name, and
 // renamed by commit(), so that a failure leaves no half file. An existing path that is no plain
-// file (/dev/null, a pipe) is written to directly.
+// file (/dev/null, a pipe) is written to directly, and so is what a descriptor has open (/dev/stdout).
 class OutputFile : public Output {
  public:
   explicit OutputFile(const std::string &path);
@@ -66,6 +66,9 @@ class OutputFile : public Output {
 
 // One line on standard error: "stctl: …". There is nobody to tell if that fails.
 void say(std::string_view sentence);
+
+// True if what is written to `path` goes to an open descriptor, which a new file of that name would not.
+bool goes_to_descriptor(const std::string &path);
 
 // True if both paths name the same existing file.
 bool same_file(const std::string &a, const std::string &b);

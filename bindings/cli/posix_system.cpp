@@ -9,9 +9,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <charconv>
+
 #include "system.h"
 
 namespace stctl {
+namespace {
+
+constexpr int most_links = 40;  // as Linux has it
+
+// "" where there is nothing.
+std::string real_path(const std::string &path) {
+  char real[PATH_MAX];
+  return realpath(path.c_str(), real) ? real : "";
+}
+
+}  // namespace
 
 void prepare_standard_descriptors() {
   int fd = 0;
@@ -80,9 +93,42 @@ int rename_over(const std::string &from, const std::string &to) {
   return rename(from.c_str(), to.c_str());
 }
 
-std::string real_path(const std::string &path) {
-  char real[PATH_MAX];
-  return realpath(path.c_str(), real) ? real : path;
+bool find_target(const std::string &path, Target *target) {
+  struct stat s = {};
+  const bool is_file = stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode);
+  const auto is_same = [&s](const struct stat &other) { return other.st_dev == s.st_dev && other.st_ino == s.st_ino; };
+  const auto goes_to = [target](int fd) { return (target->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)) >= 0; };
+  struct stat other = {};
+  for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (is_file && fstat(fd, &other) == 0 && is_same(other)) return goes_to(fd);
+  }
+  std::string &at = target->path = path;
+  for (int links = 0;; ++links) {
+    const std::string folder = at.substr(0, at.rfind('/') + 1), name = at.substr(folder.size());
+    const std::string real = real_path(folder.empty() ? "." : folder);
+    int fd = -1;
+    if (std::from_chars(name.data(), name.data() + name.size(), fd).ec == std::errc() && fd >= 0) {
+      if (real == real_path("/proc/self/fd") || real == real_path("/proc/thread-self/fd")) return goes_to(fd);
+      if (is_file && real.starts_with("/proc/") && real.ends_with("/fd")) {  // of another process
+        errno = EOPNOTSUPP;
+        return false;
+      }
+    }
+    char link[PATH_MAX];
+    const ssize_t n = readlink(at.c_str(), link, sizeof link);
+    if (n < 0) break;
+    if (n == sizeof link || links == most_links) {
+      errno = ELOOP;
+      return false;
+    }
+    const std::string next(link, static_cast<size_t>(n));
+    at = next.starts_with('/') ? next : folder + next;
+  }
+  if (is_file && (stat(at.c_str(), &other) != 0 || !is_same(other))) {
+    errno = ENOENT;  // a link of the system's, to what has lost its name
+    return false;
+  }
+  return true;
 }
 
 bool make_temporary_folder(std::string *path) {

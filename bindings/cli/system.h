@@ -40,8 +40,13 @@ FileState state_of(const std::string &path);
 
 int set_mode(int fd, unsigned mode);
 int rename_over(const std::string &from, const std::string &to);
-// With symbolic links followed; as it was given where that cannot be done.
-std::string real_path(const std::string &path);
+// What is written to that goes to `path`.
+struct Target {
+  int fd = -1;       // a duplicate, where it is a descriptor of this process, as /dev/stdout is
+  std::string path;  // else: symbolic links at its end are followed, also one that leads to nothing yet
+};
+// A file that standard output or error go to is such a descriptor, too, by whatever path.
+bool find_target(const std::string &path, Target *target);
 // A new folder, and empty. `path` is what was tried, also if it failed.
 bool make_temporary_folder(std::string *path);
 void remove_folder(const std::string &path);

@@ -119,8 +119,9 @@ int rename_over(const std::string &from, const std::string &to) {
   return -1;
 }
 
-std::string real_path(const std::string &path) {
-  return path;
+bool find_target(const std::string &path, Target *target) {
+  target->path = path;
+  return true;
 }
 
 bool make_temporary_folder(std::string *path) {

@@ -121,6 +121,10 @@ int run(Session &session, const Get &options) {
   if (!options.to_stdout() && same_file(options.output, options.file)) {
     throw UsageFailure(fmt::format("-o '{}' would replace the file that is read", escape(options.output)));
   }
+  if (!options.to_stdout() && format == Format::safetensors && goes_to_descriptor(options.output)) {
+    throw UsageFailure(fmt::format("'{}' is open already, and a safetensors file is written as a new one: use -o FILE",
+                                   escape(options.output)));
+  }
   const File file(session, options.file, {.deltas = options.deltas});
   const Interruptible guard(file.get());
   const Slice slice(file, file.find(options.tensor), options.slice, parse_dtype(options.dtype));
