@@ -254,6 +254,23 @@ def test_output_never_replaces_the_model(stctl, model):
     assert model.read_bytes() == before
 
 
+def test_output_never_replaces_a_part_of_the_model(stctl, model, tmp_path):
+    save_file({"x": np.ones(3)}, tmp_path / "other")
+    stctl("diff", model, tmp_path / "other", "-o", tmp_path / "delta")
+    stctl("shard", model, tmp_path / "shards", "--max-size", "100")
+    (tmp_path / "link").symlink_to("shards/model.safetensors.index.json")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    index = tmp_path / "shards/model.safetensors.index.json"
+    for out in [*(tmp_path / "shards").iterdir(), tmp_path / "link"]:
+        for given in [tmp_path / "shards", index]:
+            assert "replace" in stctl("get", given, "half", "-o", out, code=2)[1]
+    for form in ["raw", "safetensors"]:
+        args = ["x", "--delta", tmp_path / "delta", "-o", tmp_path / "delta", "--format", form]
+        assert "replace" in stctl("get", model, *args, code=2)[1]
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    stctl("get", tmp_path / "shards", "half", "-o", tmp_path / "shards/half.json")
+
+
 def test_a_failure_leaves_no_output(stctl, model, tmp_path):
     stctl("get", model, "nothing", "-o", tmp_path / "out.bin", code=1)
     stctl("get", model, "half", "-o", tmp_path / "no" / "out.bin", code=1)
