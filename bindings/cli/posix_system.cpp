@@ -66,6 +66,21 @@ int create_file(const std::string &path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
 
+int create_unnamed(const std::string &folder) {
+#ifdef O_TMPFILE
+  if (access("/proc/self/fd", X_OK) == 0) return open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+#else
+  static_cast<void>(folder);
+#endif
+  errno = ENOSYS;
+  return -1;
+}
+
+int name_file(int fd, const std::string &path) {
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  return linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW);
+}
+
 ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset) {
   return pread(fd, buffer, n, static_cast<off_t>(offset));
 }

@@ -25,6 +25,10 @@ int open_to_read(const std::string &path);
 int open_itself(const std::string &path);
 int open_to_write(const std::string &path);
 int create_file(const std::string &path);
+// A file that has no name, so that nothing stays of it if the process dies, and a name for it. Not every system or
+// filesystem has these; what the first has made, the second can name.
+int create_unnamed(const std::string &folder);
+int name_file(int fd, const std::string &path);
 ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset);
 void *map_file(int fd, size_t n);
 void unmap_file(void *mapping, size_t n);
