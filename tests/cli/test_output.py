@@ -232,6 +232,21 @@ def test_ctrl_c_stops_a_comparison(stctl, tmp_path):
         assert process.stderr.read() == b"stctl: interrupted; nothing was changed (ST_E_CANCELLED)\n"
 
 
+def test_ctrl_c_while_a_delta_is_written_leaves_none(stctl, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    rng = np.random.default_rng(1)
+    for name in "ab":
+        save_file({"w": rng.integers(0, 256, 4 << 20, np.uint8)}, tmp_path / name)
+    args = ["diff", tmp_path / "a", tmp_path / "b"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with stctl.popen(*args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        assert len(process.stdout.read(1)) == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert list(scratch.iterdir()) == []
+
+
 def test_ctrl_c_stops_touching(stctl, tmp_path):
     path = sparse(tmp_path / "m.safetensors", "w", 1 << 38)
     with stctl.popen("stats", "--touch", path) as process:
