@@ -58,7 +58,11 @@ def test_stats_count_the_recovery(stctl, crashed):
 def test_verify_reports_a_journal_and_leaves_it(stctl, crashed):
     before, waiting = crashed.read_bytes(), journals(crashed)
     result = stctl.raw("verify", "--json", crashed)
-    assert b"journal" in result.stdout
+    assert result.returncode == 4 and b"journal" in result.stdout
+    out, err = stctl("verify", crashed, code=4)
+    assert err == ""
+    assert out.splitlines()[-1].startswith(f"{crashed}: a committed journal waits")
+    assert out.endswith("(ST_E_NEEDS_RECOVERY)\n")
     assert crashed.read_bytes() == before
     assert journals(crashed) == waiting
 

@@ -64,9 +64,10 @@ Outcome verify(Session &session, const std::string &path, const std::vector<std:
     return outcome;
   }
   const Failure failure = Failure::of_libst(status);
-  outcome.is_verdict =
+  const bool is_bad =
       is_format_status(status) || status == ST_E_JOURNAL || status == ST_E_DELTA || status == ST_E_DELTA_BASE;
-  outcome.failure = outcome.is_verdict ? failure.with_exit_code(exit_bad_file) : failure;
+  outcome.is_verdict = is_bad || status == ST_E_NEEDS_RECOVERY;
+  outcome.failure = is_bad ? failure.with_exit_code(exit_bad_file) : failure;
   return outcome;
 }
 
