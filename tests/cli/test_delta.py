@@ -41,6 +41,14 @@ def test_diff_patch_and_back(stctl, model, other, tmp_path):
     assert bytes_of(model) == before
 
 
+def test_a_reverse_delta_without_a_name_is_refused(stctl, model, other, tmp_path):
+    stctl("diff", model, other, "-o", tmp_path / "d")
+    before = model.read_bytes()
+    for reverse in (["--reverse", ""], ["--reverse="]):
+        assert "--reverse" in stctl("patch", model, tmp_path / "d", *reverse, code=2)[1]
+    assert model.read_bytes() == before
+
+
 def test_a_change_of_bytes_is_patched_in_place(stctl, model, arrays, tmp_path):
     arrays["scalar"] = np.array(43, dtype=np.uint8)
     save_file(arrays, tmp_path / "other", metadata={"format": "np", "note": "a\nb"})
