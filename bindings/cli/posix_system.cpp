@@ -122,7 +122,8 @@ bool find_target(const std::string &path, Target *target) {
     const std::string folder = at.substr(0, at.rfind('/') + 1), name = at.substr(folder.size());
     const std::string real = real_path(folder.empty() ? "." : folder);
     int fd = -1;
-    if (std::from_chars(name.data(), name.data() + name.size(), fd).ec == std::errc() && fd >= 0) {
+    const bool is_number = std::from_chars(name.data(), name.data() + name.size(), fd).ec == std::errc() && fd >= 0;
+    if (is_number && !real.empty()) {
       if (real == real_path("/proc/self/fd") || real == real_path("/proc/thread-self/fd")) return goes_to(fd);
       if (is_file && real.starts_with("/proc/") && real.ends_with("/fd")) {  // of another process
         errno = EOPNOTSUPP;
