@@ -43,6 +43,10 @@ TemporaryDelta::TemporaryDelta() {
 }
 
 TemporaryDelta::~TemporaryDelta() {
+  remove();
+}
+
+void TemporaryDelta::remove() const {
   unlink(path_.c_str());
   remove_folder(folder_);
 }
@@ -54,6 +58,7 @@ void TemporaryDelta::copy_to(Output &out) const {
     int fd;
     ~Closed() { close(fd); }
   } closed{fd};
+  remove();  // a signal while `out` is full ends the process
   std::vector<char> block(1 << 20);
   for (;;) {
     throw_if_interrupted();

@@ -18,7 +18,8 @@ void write_delta(Json &json, const st_delta_info &info);
 // "3 tensors changed, 1 added, 2 deleted, 12.00 MiB"
 std::string delta_summary(const st_delta_info &info);
 
-// A folder of our own under $TMPDIR; it and the one file in it go with this object.
+// A folder of our own under $TMPDIR. It and the one file in it go with this object; or before it is copied, where a
+// file that is open can go.
 class TemporaryDelta {
  public:
   TemporaryDelta();
@@ -27,9 +28,10 @@ class TemporaryDelta {
   TemporaryDelta &operator=(const TemporaryDelta &) = delete;
 
   const std::string &path() const { return path_; }
-  void copy_to(Output &out) const;
+  void copy_to(Output &out) const;  // once
 
  private:
+  void remove() const;
   std::string folder_, path_;
 };
 

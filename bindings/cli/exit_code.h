@@ -26,9 +26,9 @@ inline ExitCode exit_code_of(st_status status) {
   }
 }
 
-// True for the statuses that name a broken rule of the format.
+// True for the statuses that name a broken rule of the format, of shards and their index, too.
 inline bool is_format_status(st_status status) {
-  return status >= ST_E_HEADER_TOO_SMALL && status <= ST_E_DUPLICATE_NAME;
+  return status >= ST_E_HEADER_TOO_SMALL && status <= ST_E_SHARD_PATH;
 }
 
 inline constexpr const char *exit_codes_help =

@@ -13,10 +13,13 @@ namespace {
 std::atomic<int> came{0};
 std::atomic<st_file *> to_interrupt{nullptr};
 std::atomic<bool> polite{false};
+std::atomic<bool> too_late{false};
 static_assert(std::atomic<st_file *>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 void on_signal(int signal) {
-  if (came.exchange(signal) != 0 || !polite.load()) {
+  const bool first = came.exchange(signal) == 0;
+  if (first && too_late.load()) return;
+  if (!first || !polite.load()) {
     static constexpr char sentence[] = "stctl: interrupted\n";
     if (write(STDERR_FILENO, sentence, sizeof sentence - 1) < 0) _exit(exit_signal + signal);
     _exit(exit_signal + signal);
@@ -31,11 +34,11 @@ void catch_signals() {
 }
 
 int interrupted() {
-  return came.load();
+  return too_late.load() ? 0 : came.load();
 }
 
 void forget_interrupt() {
-  came.store(0);
+  too_late.store(true);
 }
 
 void throw_if_interrupted() {

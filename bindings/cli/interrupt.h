@@ -13,7 +13,9 @@ void catch_signals();
 // The signal that came, 0 if none did.
 int interrupted();
 
-// The signal has been answered, or came too late to matter: go on as if it had not come.
+// The signal has been answered, or came too late to matter: go on as if it had not come. What is left is to tell, and
+// that is soon done: one that comes first after this is too late, too. A second still ends the process. Call this where
+// a signal is polite yet, so that none comes between.
 void forget_interrupt();
 
 // Throws Failure with exit code 128 + signal if a signal came.

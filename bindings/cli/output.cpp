@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <random>
 
 #include "failure.h"
 #include "interrupt.h"
@@ -12,8 +13,15 @@
 
 namespace stctl {
 namespace {
+
 constexpr size_t buffer_bytes = 64 * 1024;
+
+// A number of the process would be that of another, where each container counts its own.
+std::string temporary_beside(const std::string &target) {
+  return fmt::format("{}.{:08x}.part", target, std::random_device()());
 }
+
+}  // namespace
 
 void Output::write(std::string_view bytes) {
   if (buffer_.size() + bytes.size() > buffer_bytes) flush();
@@ -58,25 +66,33 @@ bool Output::discard() {
   return !written_;
 }
 
-OutputFile::OutputFile(const std::string &path) : Output(-1), path_(path), target_(path) {
+OutputFile::OutputFile(const std::string &path) : Output(-1), path_(path) {
+  Target target;
+  if (!find_target(path, &target)) fail(errno);
+  target_ = target.path;
+  fd_ = target.fd;
+  if (fd_ >= 0) return;
   struct stat st = {};
   const bool exists = stat(path.c_str(), &st) == 0;
   if (exists && !S_ISREG(st.st_mode)) {
+    const Blocking guard;  // a pipe is waited for until somebody reads it
     fd_ = open_to_write(path);
     if (fd_ < 0) fail(errno);
     return;
   }
-  if (exists) target_ = real_path(path);
-  temporary_ = target_ + "." + std::to_string(getpid()) + ".part";
-  fd_ = create_file(temporary_);
+  is_new_ = true;
+  const std::string folder = target_.substr(0, target_.rfind('/') + 1);
+  fd_ = create_unnamed(folder.empty() ? "." : folder);
   if (fd_ < 0) {
-    temporary_.clear();
-    fail(errno);
+    const std::string name = temporary_beside(target_);
+    fd_ = create_file(name);
+    if (fd_ < 0) fail(errno);
+    temporary_ = name;
   }
   if (exists && set_mode(fd_, st.st_mode & 07777) != 0) {
     const int err = errno;  // no destructor runs for what a constructor left
     ::close(fd_);
-    unlink(temporary_.c_str());
+    if (!temporary_.empty()) unlink(temporary_.c_str());
     fail(err);
   }
 }
@@ -87,14 +103,20 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::commit() {
+  flush();
+  if (is_new_ && temporary_.empty()) {  // which no name was given yet
+    const std::string name = temporary_beside(target_);
+    if (name_file(fd_, name) != 0) fail(errno);
+    temporary_ = name;
+  }
   close();
-  if (temporary_.empty()) return;
+  if (!is_new_) return;
   if (rename_over(temporary_, target_) != 0) fail(errno);
   temporary_.clear();
 }
 
 ssize_t OutputFile::write_some(const char *bytes, size_t n) {
-  if (temporary_.empty()) return Output::write_some(bytes, n);
+  if (!is_new_) return Output::write_some(bytes, n);
   throw_if_interrupted();  // and so to the destructor, which removes the temporary file
   return ::write(fd_, bytes, n);
 }
@@ -106,6 +128,13 @@ void OutputFile::fail(int err) {
 void say(std::string_view sentence) {
   const std::string line = fmt::format("stctl: {}\n", sentence);
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+}
+
+bool goes_to_descriptor(const std::string &path) {
+  Target target;
+  if (!find_target(path, &target) || target.fd < 0) return false;
+  ::close(target.fd);
+  return true;
 }
 
 bool same_file(const std::string &a, const std::string &b) {

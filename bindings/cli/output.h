@@ -47,9 +47,9 @@ class Output {
   bool written_ = false;
 };
 
-// A file to be created or replaced: written beside it under another name, and
+// A file to be created or replaced: written beside it without a name, or else under another, and
 // renamed by commit(), so that a failure leaves no half file. An existing path that is no plain
-// file (/dev/null, a pipe) is written to directly.
+// file (/dev/null, a pipe) is written to directly, and so is what a descriptor has open (/dev/stdout).
 class OutputFile : public Output {
  public:
   explicit OutputFile(const std::string &path);
@@ -60,12 +60,16 @@ class OutputFile : public Output {
   [[noreturn]] void fail(int err) override;
   ssize_t write_some(const char *bytes, size_t n) override;
   std::string path_;       // as given
-  std::string target_;     // with symbolic links followed
-  std::string temporary_;  // "" if written directly or committed
+  std::string target_;     // as find_target() has it
+  bool is_new_ = false;    // else written directly
+  std::string temporary_;  // "" while a new one has no name, and once it is committed
 };
 
 // One line on standard error: "stctl: …". There is nobody to tell if that fails.
 void say(std::string_view sentence);
+
+// True if what is written to `path` goes to an open descriptor, which a new file of that name would not.
+bool goes_to_descriptor(const std::string &path);
 
 // True if both paths name the same existing file.
 bool same_file(const std::string &a, const std::string &b);

@@ -9,9 +9,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <charconv>
+
 #include "system.h"
 
 namespace stctl {
+namespace {
+
+constexpr int most_links = 40;  // as Linux has it
+
+// "" where there is nothing.
+std::string real_path(const std::string &path) {
+  char real[PATH_MAX];
+  return realpath(path.c_str(), real) ? real : "";
+}
+
+}  // namespace
 
 void prepare_standard_descriptors() {
   int fd = 0;
@@ -53,6 +66,21 @@ int create_file(const std::string &path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
 
+int create_unnamed(const std::string &folder) {
+#ifdef O_TMPFILE
+  if (access("/proc/self/fd", X_OK) == 0) return open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+#else
+  static_cast<void>(folder);
+#endif
+  errno = ENOSYS;
+  return -1;
+}
+
+int name_file(int fd, const std::string &path) {
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  return linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW);
+}
+
 ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset) {
   return pread(fd, buffer, n, static_cast<off_t>(offset));
 }
@@ -80,9 +108,43 @@ int rename_over(const std::string &from, const std::string &to) {
   return rename(from.c_str(), to.c_str());
 }
 
-std::string real_path(const std::string &path) {
-  char real[PATH_MAX];
-  return realpath(path.c_str(), real) ? real : path;
+bool find_target(const std::string &path, Target *target) {
+  struct stat s = {};
+  const bool is_file = stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode);
+  const auto is_same = [&s](const struct stat &other) { return other.st_dev == s.st_dev && other.st_ino == s.st_ino; };
+  const auto goes_to = [target](int fd) { return (target->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)) >= 0; };
+  struct stat other = {};
+  for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (is_file && fstat(fd, &other) == 0 && is_same(other)) return goes_to(fd);
+  }
+  std::string &at = target->path = path;
+  for (int links = 0;; ++links) {
+    const std::string folder = at.substr(0, at.rfind('/') + 1), name = at.substr(folder.size());
+    const std::string real = real_path(folder.empty() ? "." : folder);
+    int fd = -1;
+    const bool is_number = std::from_chars(name.data(), name.data() + name.size(), fd).ec == std::errc() && fd >= 0;
+    if (is_number && !real.empty()) {
+      if (real == real_path("/proc/self/fd") || real == real_path("/proc/thread-self/fd")) return goes_to(fd);
+      if (is_file && real.starts_with("/proc/") && real.ends_with("/fd")) {  // of another process
+        errno = EOPNOTSUPP;
+        return false;
+      }
+    }
+    char link[PATH_MAX];
+    const ssize_t n = readlink(at.c_str(), link, sizeof link);
+    if (n < 0) break;
+    if (n == sizeof link || links == most_links) {
+      errno = ELOOP;
+      return false;
+    }
+    const std::string next(link, static_cast<size_t>(n));
+    at = next.starts_with('/') ? next : folder + next;
+  }
+  if (is_file && (stat(at.c_str(), &other) != 0 || !is_same(other))) {
+    errno = ENOENT;  // a link of the system's, to what has lost its name
+    return false;
+  }
+  return true;
 }
 
 bool make_temporary_folder(std::string *path) {

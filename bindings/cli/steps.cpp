@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_set>
 
 #include "cast.h"
 #include "interrupt.h"
@@ -147,17 +148,28 @@ void Steps::remove(const File &file, const std::vector<std::string> &names) {
   }
 }
 
+std::vector<std::string> &Steps::names_left(const File &file) {
+  if (names_) return *names_;
+  const std::unordered_set<std::string> removed(removed_.begin(), removed_.end());
+  names_.emplace();
+  for (size_t i = 0; i < file.count(); ++i) {
+    std::string name(name_of(file.at(i)));
+    if (!removed.contains(name)) names_->push_back(std::move(name));
+  }
+  return *names_;
+}
+
 void Steps::rename(const File &file, const std::string &from, const std::string &to) {
-  size_t i = 0;
+  std::vector<std::string> &names = names_left(file);
   const std::string exact = plain(from);
-  if (st_find(file.get(), exact.data(), exact.size(), &i) == ST_OK) {
-    renamed_.emplace_back(exact, plain(to));
+  if (const auto found = std::find(names.begin(), names.end(), exact); found != names.end()) {
+    *found = plain(to);
+    renamed_.emplace_back(exact, *found);
     return;
   }
   const std::vector<std::string> parts = between_stars(to);
   const size_t before = renamed_.size();
-  for (i = 0; i < file.count(); ++i) {
-    const std::string found(name_of(file.at(i)));
+  for (std::string &found : names) {
     const std::optional<std::vector<std::string>> stars = glob_stars(from, found);
     if (!stars) continue;
     if (stars->size() + 1 != parts.size()) {
@@ -167,8 +179,11 @@ void Steps::rename(const File &file, const std::string &from, const std::string 
     std::string name = parts[0];
     for (size_t star = 0; star < stars->size(); ++star) name += (*stars)[star] + parts[star + 1];
     renamed_.emplace_back(found, name);
+    found = std::move(name);
   }
-  if (renamed_.size() == before) file.find_exactly(from);  // says that there is none
+  if (renamed_.size() > before) return;
+  file.find(from);                          // says that there is none
+  renamed_.emplace_back(exact, plain(to));  // or else the transaction says that there is none any more
 }
 
 void Steps::set_metadata(const std::string &pair) {

@@ -37,8 +37,9 @@ class Steps {
   void put_raw(const std::string &name, const std::string &path, const std::string &dtype, const std::string &shape);
   // All that is put so far, as elements of another dtype.
   void cast_puts(st_dtype dtype);
-  // Names, or else patterns that match some.
+  // Names, or else patterns that match some. Removes come before renames.
   void remove(const File &file, const std::vector<std::string> &names);
+  // As what was removed and renamed before leaves them.
   void rename(const File &file, const std::string &from, const std::string &to);
   void set_metadata(const std::string &pair);  // KEY=VALUE
   void remove_metadata(const std::string &key);
@@ -59,6 +60,7 @@ class Steps {
     st_dtype cast_to = 0;  // if it is to be cast
     st_dtype dtype() const { return cast_to ? cast_to : value.dtype; }
   };
+  std::vector<std::string> &names_left(const File &file);
   static void stage(st_txn *txn, const Put &put);
   void stage(Transaction &transaction) const;
   void tell(Session &session, const File &file, const st_plan &plan, bool dry_run, const ShardNames &shards) const;
@@ -67,6 +69,7 @@ class Steps {
   std::vector<Put> puts_;
   std::vector<std::string> removed_;
   std::vector<std::pair<std::string, std::string>> renamed_;
+  std::optional<std::vector<std::string>> names_;  // once one is renamed: those of the file by now, in its order
   std::vector<std::pair<std::string, std::optional<std::string>>> metadata_;
 };
 

@@ -25,6 +25,10 @@ int open_to_read(const std::string &path);
 int open_itself(const std::string &path);
 int open_to_write(const std::string &path);
 int create_file(const std::string &path);
+// A file that has no name, so that nothing stays of it if the process dies, and a name for it. Not every system or
+// filesystem has these; what the first has made, the second can name.
+int create_unnamed(const std::string &folder);
+int name_file(int fd, const std::string &path);
 ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset);
 void *map_file(int fd, size_t n);
 void unmap_file(void *mapping, size_t n);
@@ -40,8 +44,13 @@ FileState state_of(const std::string &path);
 
 int set_mode(int fd, unsigned mode);
 int rename_over(const std::string &from, const std::string &to);
-// With symbolic links followed; as it was given where that cannot be done.
-std::string real_path(const std::string &path);
+// What is written to that goes to `path`.
+struct Target {
+  int fd = -1;       // a duplicate, where it is a descriptor of this process, as /dev/stdout is
+  std::string path;  // else: symbolic links at its end are followed, also one that leads to nothing yet
+};
+// A file that standard output or error go to is such a descriptor, too, by whatever path.
+bool find_target(const std::string &path, Target *target);
 // A new folder, and empty. `path` is what was tried, also if it failed.
 bool make_temporary_folder(std::string *path);
 void remove_folder(const std::string &path);

@@ -76,6 +76,16 @@ int create_file(const std::string &path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | own_bytes, _S_IREAD | _S_IWRITE);
 }
 
+int create_unnamed(const std::string &) {
+  errno = ENOSYS;
+  return -1;
+}
+
+int name_file(int, const std::string &) {
+  errno = ENOSYS;
+  return -1;
+}
+
 ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset) {
   if (_lseeki64(fd, static_cast<int64_t>(offset), SEEK_SET) < 0) return -1;
   return read(fd, buffer, static_cast<unsigned>(n));
@@ -119,8 +129,9 @@ int rename_over(const std::string &from, const std::string &to) {
   return -1;
 }
 
-std::string real_path(const std::string &path) {
-  return path;
+bool find_target(const std::string &path, Target *target) {
+  target->path = path;
+  return true;
 }
 
 bool make_temporary_folder(std::string *path) {

@@ -70,15 +70,25 @@ def model(tmp_path, arrays):
     return path
 
 
-@pytest.fixture(scope="session")
-def killer(tmp_path_factory):
+def preload(tmp_path_factory, name):
+    """A library of that source here, for LD_PRELOAD."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         pytest.skip("needs a C compiler")
-    library = tmp_path_factory.mktemp("killer") / "killer.so"
-    source = pathlib.Path(__file__).with_name("killer.c")
+    library = tmp_path_factory.mktemp(name) / f"{name}.so"
+    source = pathlib.Path(__file__).with_name(f"{name}.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
     return library
+
+
+@pytest.fixture(scope="session")
+def killer(tmp_path_factory):
+    return preload(tmp_path_factory, "killer")
+
+
+@pytest.fixture(scope="session")
+def interrupter(tmp_path_factory):
+    return preload(tmp_path_factory, "interrupter")
 
 
 @pytest.fixture

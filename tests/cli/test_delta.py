@@ -1,11 +1,13 @@
 """stctl diff, patch, merge, and --delta: stock reads what they made, and --json says what was done."""
 
 import os
+import resource
+import shutil
 import subprocess
 
 import numpy as np
 import pytest
-from cli_files import stock
+from cli_files import sparse, stock
 from safetensors.numpy import save_file
 
 
@@ -39,6 +41,14 @@ def test_diff_patch_and_back(stctl, model, other, tmp_path):
     out, err = stctl("patch", model, back)
     assert "1 tensor changed, 1 added, 1 deleted" in out and err == ""
     assert bytes_of(model) == before
+
+
+def test_a_reverse_delta_without_a_name_is_refused(stctl, model, other, tmp_path):
+    stctl("diff", model, other, "-o", tmp_path / "d")
+    before = model.read_bytes()
+    for reverse in (["--reverse", ""], ["--reverse="]):
+        assert "--reverse" in stctl("patch", model, tmp_path / "d", *reverse, code=2)[1]
+    assert model.read_bytes() == before
 
 
 def test_a_change_of_bytes_is_patched_in_place(stctl, model, arrays, tmp_path):
@@ -108,6 +118,28 @@ def test_reading_commands_look_through_deltas(stctl, model, other, tmp_path, of_
     assert stctl.json("verify", wrong, "--delta", delta, code=5)["files"][0]["error"]["status"] == "ST_E_DELTA_BASE"
     out, err = stctl("verify", base, wrong, "--delta", delta, code=2)
     assert "lies on one file" in err
+
+
+def test_verify_counts_what_deltas_make_and_holds_no_tensor_of_it(stctl, model, other, tmp_path):
+    deltas = [tmp_path / "d", tmp_path / "e"]
+    stctl("diff", model, other, "-o", deltas[0])
+    stctl("diff", other, model, "-o", deltas[1])
+    args = [word for delta in deltas for word in ("--delta", delta)]
+    size = sum(path.stat().st_size for path in [model, *deltas])
+    assert stctl("verify", model, *args)[0].splitlines()[-1] == f"{model}: ok (3 files, 6 tensors, {size:,} bytes)"
+    counts = {"shards": 2, "tensors": len(stock(other)), "bytes": model.stat().st_size + deltas[0].stat().st_size}
+    (file,) = stctl.json("verify", model, *args[:2])["files"]
+    assert {key: file[key] for key in counts} == counts
+
+    large, changed, delta = sparse(tmp_path / "large", "w", 256 << 20), tmp_path / "changed", tmp_path / "elements"
+    shutil.copy(large, changed)
+    with open(changed, "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+    stctl("diff", large, changed, "-o", delta)
+    assert delta.stat().st_size < 1 << 20
+    limit = lambda: resource.setrlimit(resource.RLIMIT_DATA, (128 << 20, 128 << 20))  # noqa: E731
+    assert "ok (2 files, 1 tensor, " in stctl("verify", large, "--delta", delta, preexec_fn=limit)[0]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import io
 import itertools
 import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -206,6 +207,42 @@ def test_output_replaces_a_file_and_keeps_its_mode(stctl, model, tmp_path, array
     assert out.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize(
+    "path", ["/dev/stdout", "/proc/self/fd/1", "/dev/fd/3", "log", "a link", "/proc/thread-self/fd/1"]
+)
+def test_output_that_is_a_descriptor_goes_through_it(stctl, model, tmp_path, path):
+    """A new file in its place would take away what others have written there, and will."""
+    (tmp_path / "a link").symlink_to("/dev/stdout")
+    script = """{ echo head; "$0" get "$1" scalar -o "$2" --format text 3>&1; echo tail; } > log"""
+    subprocess.run(["sh", "-c", script, stctl.path, model, path], cwd=tmp_path, check=True)
+    assert (tmp_path / "log").read_text() == "head\n42\ntail\n"
+    script = """exec >> log; rm log; "$0" get "$1" scalar -o "$2" --format text 3>&1"""
+    if path != "log":
+        subprocess.run(["sh", "-c", script, stctl.path, model, path], cwd=tmp_path, check=True)
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["a link", model.name]
+
+
+def test_a_safetensors_file_is_not_written_to_a_descriptor(stctl, model, tmp_path):
+    with open(tmp_path / "log", "w+") as log:
+        log.write("head\n")
+        log.flush()
+        args = ["get", model, "half", "-o", "/dev/stdout", "--format", "safetensors"]
+        with stctl.popen(*args, stdout=log, stderr=subprocess.PIPE) as process:
+            assert b"open already" in process.stderr.read() and process.wait(60) == 2
+    assert (tmp_path / "log").read_text() == "head\n"
+
+
+def test_output_through_links_that_lead_to_nothing_yet(stctl, model, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder/second")
+    (tmp_path / "folder/second").symlink_to("out.txt")
+    stctl("get", model, "scalar", "-o", tmp_path / "link", "--format", "text")
+    assert (tmp_path / "folder/out.txt").read_text() == "42\n"
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "folder/second").is_symlink()
+    (tmp_path / "round").symlink_to("round")
+    assert "symbolic links" in stctl("get", model, "scalar", "-o", tmp_path / "round", code=1)[1]
+
+
 def test_output_follows_the_umask(stctl, model, tmp_path):
     stctl("get", model, "half", "-o", tmp_path / "out.bin", preexec_fn=lambda: os.umask(0o027))
     assert (tmp_path / "out.bin").stat().st_mode & 0o777 == 0o640
@@ -217,9 +254,27 @@ def test_output_never_replaces_the_model(stctl, model):
     assert model.read_bytes() == before
 
 
+def test_output_never_replaces_a_part_of_the_model(stctl, model, tmp_path):
+    save_file({"x": np.ones(3)}, tmp_path / "other")
+    stctl("diff", model, tmp_path / "other", "-o", tmp_path / "delta")
+    stctl("shard", model, tmp_path / "shards", "--max-size", "100")
+    (tmp_path / "link").symlink_to("shards/model.safetensors.index.json")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    index = tmp_path / "shards/model.safetensors.index.json"
+    for out in [*(tmp_path / "shards").iterdir(), tmp_path / "link"]:
+        for given in [tmp_path / "shards", index]:
+            assert "replace" in stctl("get", given, "half", "-o", out, code=2)[1]
+    for form in ["raw", "safetensors"]:
+        args = ["x", "--delta", tmp_path / "delta", "-o", tmp_path / "delta", "--format", form]
+        assert "replace" in stctl("get", model, *args, code=2)[1]
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    stctl("get", tmp_path / "shards", "half", "-o", tmp_path / "shards/half.json")
+
+
 def test_a_failure_leaves_no_output(stctl, model, tmp_path):
     stctl("get", model, "nothing", "-o", tmp_path / "out.bin", code=1)
-    stctl("get", model, "half", "-o", tmp_path / "no" / "out.bin", code=1)
+    for name in ["out.bin", "1"]:
+        stctl("get", model, "half", "-o", tmp_path / "no" / name, code=1)
     assert list(tmp_path.iterdir()) == [model]
 
 

@@ -122,6 +122,27 @@ def test_edit_is_one_transaction_and_plan_its_dry_run(stctl, model, arrays, tmp_
     assert metadata(model)["k"] == "v"
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+def test_edit_renames_what_is_left_one_after_the_other(stctl, model, arrays, tmp_path, sharded):
+    if sharded:
+        stctl("shard", model, tmp_path / "s", "--max-size", "100")
+    target = tmp_path / "s" if sharded else model
+    swap = ["--mv", "half", "tmp", "--mv", "scalar", "half", "--mv", "tmp", "scalar"]
+    chain = ["--rm", "*.1.*", "--mv", "layer.*", "h.*", "--mv", "h.0.*", "first.*"]
+    chain += ["--mv", "empty", "e", "--mv", "e", "f"]
+    for gone in ["layer.1.weight", "layer.1.*"]:
+        error = stctl.json("plan", target, *chain, "--mv", gone, "x", code=1)["error"]
+        assert error["status"] == "ST_E_NOT_FOUND"
+    assert stctl.json("plan", target, *swap, *chain, "--mv", "tmp", "x", code=1)["error"]["status"] == "ST_E_NOT_FOUND"
+    assert len(stctl.json("plan", target, *swap, *chain)["renamed"]) == 3 + 2 + 2 + 2
+    stctl("edit", target, *swap, *chain)
+    if sharded:
+        stctl("join", target, model)
+    del arrays["layer.1.weight"]
+    arrays["half"], arrays["scalar"], arrays["f"] = arrays["scalar"], arrays["half"], arrays.pop("empty")
+    same(model, {name.replace("layer.0.", "first."): array for name, array in arrays.items()})
+
+
 def test_meta_shows_sets_and_removes(stctl, model, arrays):
     assert sorted(stctl("meta", model)[0].splitlines()) == ["format=np", "note=a\\nb"]
     assert stctl.json("meta", model)["metadata"] == {"format": "np", "note": "a\nb"}

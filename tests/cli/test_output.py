@@ -1,10 +1,13 @@
 """Standard output that cannot be written, terminals, and signals."""
 
 import errno
+import json
 import os
+import pathlib
 import pty
 import select
 import signal
+import stat
 import subprocess
 import time
 
@@ -156,6 +159,13 @@ def has_open(process, path):
         return False
 
 
+def has_written(process, model):
+    """Has it a file open, other than the model, with something in it?"""
+    folder = pathlib.Path(f"/proc/{process.pid}/fd")
+    files = [(os.stat(fd), os.readlink(fd)) for fd in folder.iterdir()]
+    return any(stat.S_ISREG(s.st_mode) and s.st_size and name != str(model) for s, name in files)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_writing_to_a_pipe(stctl, tmp_path, number):
     path = sparse(tmp_path / "m.safetensors", "w", 256 << 20)
@@ -169,11 +179,40 @@ def test_a_signal_while_writing_to_a_pipe(stctl, tmp_path, number):
 def test_ctrl_c_leaves_no_half_file(stctl, tmp_path):
     path = sparse(tmp_path / "m.safetensors", "w", 1 << 36)
     with stctl.popen("get", path, "w", "-o", tmp_path / "w.bin", stderr=subprocess.PIPE) as process:
-        wait_until(lambda: any(p.stat().st_size for p in tmp_path.glob("w.bin.*.part")), process)
+        wait_until(lambda: has_written(process, path), process)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
         assert b"interrupted" in process.stderr.read().lower()
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_killed_process_leaves_no_half_file_where_files_need_no_name(stctl, tmp_path):
+    try:
+        os.close(os.open(tmp_path, os.O_WRONLY | os.O_TMPFILE))
+    except OSError:
+        pytest.skip("the filesystem has no files without a name")
+    path = sparse(tmp_path / "m.safetensors", "w", 1 << 36)
+    with stctl.popen("get", path, "w", "-o", tmp_path / "w.bin") as process:
+        wait_until(lambda: has_written(process, path), process)
+        process.kill()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_another_left_is_not_in_the_way(stctl, model, tmp_path):
+    """The number of a process comes again: in a container each time."""
+    script = """: > "$1.$$.part"; exec "$0" get "$2" half -o "$1" """
+    subprocess.run(["sh", "-c", script, stctl.path, tmp_path / "half.bin", model], check=True)
+    assert (tmp_path / "half.bin").stat().st_size == 8
+
+
+def test_ctrl_c_while_nobody_reads_a_pipe(stctl, model, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with stctl.popen("get", model, "half", "-o", tmp_path / "pipe", stderr=subprocess.PIPE) as process:
+        asleep = pathlib.Path(f"/proc/{process.pid}/stat")
+        wait_until(lambda: has_open(process, model) and ") S " in asleep.read_text(), process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b"stctl: interrupted\n"
 
 
 def test_ctrl_c_stops_verify(stctl, tmp_path):
@@ -191,6 +230,21 @@ def test_ctrl_c_stops_a_comparison(stctl, tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
         assert process.stderr.read() == b"stctl: interrupted; nothing was changed (ST_E_CANCELLED)\n"
+
+
+def test_ctrl_c_while_a_delta_is_written_leaves_none(stctl, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    rng = np.random.default_rng(1)
+    for name in "ab":
+        save_file({"w": rng.integers(0, 256, 4 << 20, np.uint8)}, tmp_path / name)
+    args = ["diff", tmp_path / "a", tmp_path / "b"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with stctl.popen(*args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        assert len(process.stdout.read(1)) == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert list(scratch.iterdir()) == []
 
 
 def test_ctrl_c_stops_touching(stctl, tmp_path):
@@ -232,6 +286,29 @@ def test_ctrl_c_while_reading_standard_input(stctl, model):
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     assert model.read_bytes() == before
+
+
+CHANGES = [
+    ["update", "MODEL", "scalar", "--fill", "1"], ["put", "MODEL", "h", "--npy", "NPY"], ["rm", "MODEL", "half"],
+    ["mv", "MODEL", "half", "h"], ["meta", "MODEL", "k=v"], ["compact", "MODEL"], ["edit", "MODEL", "--rm", "half"],
+    ["shard", "MODEL", "NEW", "--max-size", "100"], ["join", "MODEL", "NEW"], ["diff", "MODEL", "B", "-o", "NEW"],
+    ["patch", "MODEL", "DELTA"], ["merge", "MODEL", "DELTA", "-o", "NEW"], ["get", "MODEL", "half", "-o", "NEW"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", ["unlinkat", "write"])
+@pytest.mark.parametrize("args", CHANGES, ids=lambda args: args[0])
+def test_ctrl_c_after_the_change_is_too_late(stctl, model, tmp_path, interrupter, args, at):
+    """Once the change is durable: while the file is closed (the journal goes), and when the answer is written."""
+    paths = {"MODEL": model, **{name: tmp_path / name for name in ["NEW", "B", "DELTA", "NPY"]}}
+    save_file({"x": np.ones(3)}, paths["B"])
+    with open(paths["NPY"], "wb") as file:
+        np.save(file, np.ones(3))
+    stctl("diff", model, paths["B"], "-o", paths["DELTA"])
+    args = [paths.get(arg, arg) for arg in args]
+    environment = {**os.environ, "LD_PRELOAD": str(interrupter), "INTERRUPT_AT": at}
+    out, err = stctl(args[0], "--json", *args[1:], env=environment)
+    assert "error" not in json.loads(out) and err == ""
 
 
 def test_an_ignored_signal_stays_ignored(stctl, tmp_path):

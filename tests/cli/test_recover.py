@@ -1,5 +1,7 @@
 """stctl recover, and what a writer that died leaves."""
 
+import os
+
 import numpy as np
 from cli_files import stock
 
@@ -24,6 +26,17 @@ def test_nothing_to_recover(stctl, model):
         "ok": True,
     }
     assert model.read_bytes() == before
+
+
+def test_nothing_can_be_recovered_of_what_is_no_model(stctl, model, tmp_path):
+    (tmp_path / "garbage").write_bytes(b"\xff" * 100)
+    os.mkfifo(tmp_path / "pipe")
+    stctl("shard", model, tmp_path / "shards", "--max-size", "100")
+    wrong = {"garbage": "ST_E_HEADER_TOO_LARGE", "pipe": "ST_E_NOT_REGULAR", "/dev/null": "ST_E_NOT_REGULAR"}
+    for name, status in wrong.items():
+        out, err = stctl("recover", tmp_path / name, model, tmp_path / "shards", code=1)
+        assert out == f"{model}: nothing to recover\n{tmp_path / 'shards'}: nothing to recover\n"
+        assert err.startswith("stctl: ") and err.endswith(f"({status})\n")
 
 
 def test_a_committed_journal_is_applied(stctl, crashed, arrays):
@@ -58,7 +71,11 @@ def test_stats_count_the_recovery(stctl, crashed):
 def test_verify_reports_a_journal_and_leaves_it(stctl, crashed):
     before, waiting = crashed.read_bytes(), journals(crashed)
     result = stctl.raw("verify", "--json", crashed)
-    assert b"journal" in result.stdout
+    assert result.returncode == 4 and b"journal" in result.stdout
+    out, err = stctl("verify", crashed, code=4)
+    assert err == ""
+    assert out.splitlines()[-1].startswith(f"{crashed}: a committed journal waits")
+    assert out.endswith("(ST_E_NEEDS_RECOVERY)\n")
     assert crashed.read_bytes() == before
     assert journals(crashed) == waiting
 

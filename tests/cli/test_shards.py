@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+from cli_files import write
 from safetensors.numpy import load_file
 
 
@@ -19,6 +20,12 @@ def test_shard_and_join_give_the_model_back(stctl, model, arrays, tmp_path):
     assert back.keys() == load_file(model).keys()
     for name, array in load_file(model).items():
         np.testing.assert_array_equal(back[name], array)
+
+
+def test_an_empty_model_is_one_shard(stctl, tmp_path):
+    model, out = write(tmp_path / "m.safetensors", {}), tmp_path / "sharded"
+    assert stctl("shard", model, out, "--max-size", "100")[0] == f"sharded into {out}: 1 file\n"
+    assert [path.name for path in out.glob("*.safetensors")] == ["model-00001-of-00001.safetensors"]
 
 
 def test_commands_work_on_an_index(stctl, model, tmp_path):

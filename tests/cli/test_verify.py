@@ -63,6 +63,28 @@ def test_every_broken_rule_is_exit_code_5(stctl, tmp_path, status):
     assert path.read_bytes() == BAD[status]
 
 
+def test_shards_that_disagree_with_their_index_are_exit_code_5(stctl, model, tmp_path):
+    folder = tmp_path / "shards"
+    stctl("shard", model, folder, "--max-size", "100")
+    index = folder / "model.safetensors.index.json"
+    good = index.read_text()
+    weight_map = json.loads(good)["weight_map"]
+    moved = {**weight_map, "half": next(shard for shard in weight_map.values() if shard != weight_map["half"])}
+
+    def verdict(text, status):
+        index.write_text(text)
+        out, err = stctl("verify", folder, code=5)
+        assert err == "" and out.splitlines()[-1].startswith(f"{folder}: ")
+        assert out.splitlines()[-1].endswith(f"({status})")
+
+    verdict("{", "ST_E_SHARD_INDEX")
+    verdict(json.dumps({"metadata": {}, "weight_map": moved}), "ST_E_SHARD_TENSOR")
+    verdict(json.dumps({"metadata": {}, "weight_map": {**weight_map, "half": "../up"}}), "ST_E_SHARD_PATH")
+    verdict(good[: good.rindex("}", 0, good.rindex("}"))] + ', "half": "x"}}', "ST_E_SHARD_DUPLICATE")
+    (folder / weight_map["half"]).unlink()
+    verdict(good, "ST_E_SHARD_MISSING")
+
+
 def test_every_file_is_checked_and_the_first_failure_decides(stctl, model, tmp_path):
     bad, missing = tmp_path / "bad.safetensors", tmp_path / "missing.safetensors"
     bad.write_bytes(b"x")

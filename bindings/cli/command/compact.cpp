@@ -30,8 +30,8 @@ int run(Session &session, const Compact &options) {
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
     check(st_compact(options.file.c_str(), &opts));
+    forget_interrupt();
   }
-  forget_interrupt();
   const File file(session, options.file);
   const uint64_t after = file.size_of_files();
   const size_t shards = file.file_count();

@@ -25,7 +25,6 @@ struct Diff {
 };
 
 void make(const Session &session, const Diff &options, const std::string &path) {
-  const Interruptible guard(nullptr);
   Progress progress(session.quiet, "comparing", 0);
   auto opts = sized<st_delta_create_options>();
   opts.alignment = options.alignment;
@@ -40,12 +39,16 @@ int run(Session &session, const Diff &options) {
     if (session.json) throw UsageFailure("--json and the delta can't both be standard output: use -o FILE");
     if (is_terminal(STDOUT_FILENO)) throw UsageFailure("a delta is not for a terminal: use -o FILE, or > FILE");
     const TemporaryDelta temporary;
+    const Interruptible guard(nullptr);
     make(session, options, temporary.path());
     temporary.copy_to(session.out);
     return exit_ok;
   }
-  make(session, options, options.output);
-  forget_interrupt();  // it is made
+  {
+    const Interruptible guard(nullptr);
+    make(session, options, options.output);
+    forget_interrupt();  // it is made
+  }
   const st_delta_info info = delta_info(options.output);
   if (session.json) {
     Json json(session.out);

@@ -43,7 +43,8 @@ void add_edit(CommandLine &line, Session &session) {
   add(line.command("edit",
                    "Many changes as one transaction\n\n"
                    "Those of put, rm, mv and meta together: all of them, or none. Tensors are removed\n"
-                   "first, then renamed, then put. A new file takes the old one's place; see stctl put.\n"
+                   "first, then renamed, one --mv after the other, then put. A new file takes the old\n"
+                   "one's place; see stctl put.\n"
                    "stctl plan takes the same options, and tells the cost first.",
                    "  stctl edit model.safetensors --rm 'layers.31.*' --mv 'model.*' 'transformer.*'\n"
                    "  stctl edit model.safetensors --put-from more.safetensors --meta format=pt\n"),

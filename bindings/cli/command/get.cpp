@@ -1,6 +1,7 @@
 // stctl get: the values of a tensor, or of a slice of it, as text, bytes or .npy.
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "../array_text.h"
@@ -111,6 +112,21 @@ void write_json(Session &session, const Get &options, const Slice &slice) {
   session.out.write("\n");
 }
 
+// Is it the model, one of its shards, their index, or a delta on it?
+bool is_read(const std::string &path, const std::string &model, const File &file) {
+  if (same_file(path, model)) return true;
+  for (uint32_t i = 0; i < file.file_count(); ++i) {
+    if (same_file(path, file.file_path(i))) return true;
+  }
+  std::error_code none;  // there is no entry if the model is no folder
+  for (const auto &entry : std::filesystem::directory_iterator(model, none)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_index = name.find(".safetensors.index.") != name.npos && name.ends_with(".json");
+    if (is_index && same_file(path, entry.path().string())) return true;
+  }
+  return false;
+}
+
 int run(Session &session, const Get &options) {
   const Format format = format_of(options);
   if (options.to_stdout() && format != Format::text) {
@@ -118,10 +134,14 @@ int run(Session &session, const Get &options) {
     if (session.json) throw UsageFailure("--json and raw bytes can't both be standard output: use -o FILE");
     if (is_terminal(STDOUT_FILENO)) throw UsageFailure("raw bytes are not for a terminal: use -o FILE, or a pipe");
   }
-  if (!options.to_stdout() && same_file(options.output, options.file)) {
-    throw UsageFailure(fmt::format("-o '{}' would replace the file that is read", escape(options.output)));
+  if (!options.to_stdout() && format == Format::safetensors && goes_to_descriptor(options.output)) {
+    throw UsageFailure(fmt::format("'{}' is open already, and a safetensors file is written as a new one: use -o FILE",
+                                   escape(options.output)));
   }
   const File file(session, options.file, {.deltas = options.deltas});
+  if (!options.to_stdout() && is_read(options.output, options.file, file)) {
+    throw UsageFailure(fmt::format("-o '{}' would replace a file that is read", escape(options.output)));
+  }
   const Interruptible guard(file.get());
   const Slice slice(file, file.find(options.tensor), options.slice, parse_dtype(options.dtype));
   if (slice.dtype() != slice.tensor().dtype && !session.quiet) {
@@ -145,12 +165,14 @@ int run(Session &session, const Get &options) {
   }
   if (format == Format::safetensors) {
     write_safetensors(session, slice, options.output);
+    forget_interrupt();  // it is there
     if (session.json) write_json(session, options, slice);
     return exit_ok;
   }
   OutputFile out(options.output);
   write(out);
   out.commit();
+  forget_interrupt();  // it is there
   if (session.json) write_json(session, options, slice);
   return exit_ok;
 }

@@ -34,8 +34,8 @@ int run(Session &session, const Merge &options) {
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
     check(st_delta_merge(options.base.c_str(), deltas.data(), deltas.size(), options.output.c_str(), &opts));
+    forget_interrupt();  // it is made
   }
-  forget_interrupt();  // it is made
   const File file(session, options.output);
   const uint64_t size = file.io_info().file_size, tensors = file.count();
   if (session.json) {

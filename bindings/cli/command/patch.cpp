@@ -14,6 +14,7 @@ namespace {
 
 struct Patch {
   std::string base, delta, reverse;
+  Option has_reverse;
   bool publish = false, break_links = false;
   int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
@@ -23,6 +24,7 @@ const char *kind_name(uint32_t kind) {
 }
 
 int run(Session &session, const Patch &options) {
+  if (options.has_reverse.given() && options.reverse.empty()) throw UsageFailure("--reverse needs the name of a file");
   const st_delta_info info = delta_info(options.delta);
   auto plan = sized<st_plan>();
   throw_if_interrupted();
@@ -36,8 +38,8 @@ int run(Session &session, const Patch &options) {
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
     check(st_delta_apply(options.base.c_str(), options.delta.c_str(), &opts, &plan));
+    forget_interrupt();  // it is done
   }
-  forget_interrupt();  // it is done
   if (session.json) {
     Json json(session.out);
     json.begin_object();
@@ -72,7 +74,7 @@ void add_patch(CommandLine &line, Session &session) {
                    "  stctl patch model.safetensors back.delta\n");
   command.argument("BASE", options->base, "The file to change, or the index of shards, or its folder").required();
   command.argument("DELTA", options->delta, "A delta, as stctl diff makes them").required();
-  command.option("--reverse", options->reverse, "FILE", "Write the delta that undoes this one");
+  options->has_reverse = command.option("--reverse", options->reverse, "FILE", "Write the delta that undoes this one");
   command.flag("--atomic", options->publish, "Make a new file in any case, so that no reader sees a mix");
   command.flag("--break-links", options->break_links,
                "Change a file that has other hard links, which keep the\nold bytes");

@@ -1,9 +1,11 @@
 // stctl recover: finish, or drop, what crashed writers left beside a file.
 #include <memory>
+#include <optional>
 
 #include "../commands.h"
 #include "../findings.h"
 #include "../interrupt.h"
+#include "../progress.h"
 #include "../sized.h"
 #include "../text.h"
 
@@ -14,6 +16,18 @@ struct Recover {
   std::vector<std::string> files;
   int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
+
+// Nothing was left beside what is no model, either: the path is wrong, or the file is bad.
+std::optional<Failure> failure_of_opening(const std::string &path, int32_t lock_timeout_ms) {
+  auto opts = sized<st_open_options>();
+  opts.lock_timeout_ms = lock_timeout_ms;
+  opts.progress = stop_if_interrupted;
+  st_file *file = nullptr;
+  const st_status status = st_open(path.c_str(), &opts, &file);
+  if (status != ST_OK) return Failure::of_libst(status);
+  st_close(file);
+  return std::nullopt;
+}
 
 Outcome recover(const std::string &path, int32_t lock_timeout_ms) {
   Outcome outcome;
@@ -27,6 +41,7 @@ Outcome recover(const std::string &path, int32_t lock_timeout_ms) {
     outcome.failure = Failure::of_libst(status);
   } else if (outcome.findings.empty()) {
     outcome.summary = "nothing to recover";
+    outcome.failure = failure_of_opening(path, lock_timeout_ms);
   } else {
     outcome.summary = fmt::format("recovered ({})", counted(outcome.findings.size(), "finding"));
   }

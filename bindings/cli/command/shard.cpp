@@ -1,4 +1,5 @@
 // stctl shard, stctl join: a checkpoint as shards with an index, or as one file.
+#include <algorithm>
 #include <memory>
 
 #include "../commands.h"
@@ -47,6 +48,7 @@ void run_with_progress(Session &session, const char *doing, const Reshape &optio
   opts.progress = Progress::callback;
   opts.progress_user = &progress;
   check(call(opts));
+  forget_interrupt();  // it is made
 }
 
 void tell(Session &session, const Reshape &options, const char *done, size_t shards) {
@@ -68,8 +70,9 @@ int run_shard(Session &session, const Reshape &options) {
   run_with_progress(session, "sharding", options, [&](const st_save_options &opts) {
     return st_reshard(options.from.c_str(), options.to.c_str(), size, &opts);
   });
-  forget_interrupt();
-  tell(session, options, "sharded into", st_shard_count(File(session, options.to).get()));
+  // The index of a model without tensors names no shard, but there is one.
+  const uint32_t named = File(session, options.to).file_count();
+  tell(session, options, "sharded into", std::max(named, 1u));
   return exit_ok;
 }
 
@@ -77,7 +80,6 @@ int run_join(Session &session, const Reshape &options) {
   run_with_progress(session, "joining", options, [&](const st_save_options &opts) {
     return st_join(options.from.c_str(), options.to.c_str(), &opts);
   });
-  forget_interrupt();
   tell(session, options, "joined into", 1);
   return exit_ok;
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "../commands.h"
+#include "../delta.h"
 #include "../findings.h"
 #include "../handle.h"
 #include "../input.h"
@@ -29,9 +30,16 @@ void count(Session &session, const std::string &path, const std::vector<std::str
   outcome.summary = "ok";
   const auto waits = [](const Finding &finding) { return finding.level != ST_LOG_INFO; };
   if (std::none_of(outcome.findings.begin(), outcome.findings.end(), waits)) {
-    const File file(session, path, {.deltas = deltas});
-    return tell_counts(file.file_count(), file.count(), file.size_of_files(), deltas.empty() ? "shard" : "file",
-                       outcome);
+    const File base(session, path);
+    uint64_t files = base.file_count(), tensors = base.count(), bytes = base.size_of_files();
+    // Not by a look through them: that holds tensors in memory of which they have elements alone.
+    for (const std::string &delta : deltas) {
+      const st_delta_info info = delta_info(delta);
+      files += 1;
+      tensors += info.added - info.deleted;
+      bytes += File(session, delta).size_of_files();
+    }
+    return tell_counts(files, tensors, bytes, deltas.empty() ? "shard" : "file", outcome);
   }
   const std::optional<Input> input = Input::map(path);
   st_file *file = nullptr;
@@ -64,9 +72,10 @@ Outcome verify(Session &session, const std::string &path, const std::vector<std:
     return outcome;
   }
   const Failure failure = Failure::of_libst(status);
-  outcome.is_verdict =
+  const bool is_bad =
       is_format_status(status) || status == ST_E_JOURNAL || status == ST_E_DELTA || status == ST_E_DELTA_BASE;
-  outcome.failure = outcome.is_verdict ? failure.with_exit_code(exit_bad_file) : failure;
+  outcome.is_verdict = is_bad || status == ST_E_NEEDS_RECOVERY;
+  outcome.failure = is_bad ? failure.with_exit_code(exit_bad_file) : failure;
   return outcome;
 }
 
