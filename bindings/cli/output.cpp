@@ -130,11 +130,12 @@ void say(std::string_view sentence) {
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
-bool goes_to_descriptor(const std::string &path) {
+void must_not_be_open(const std::string &path) {
   Target target;
-  if (!find_target(path, &target) || target.fd < 0) return false;
+  if (!find_target(path, &target) || target.fd < 0) return;
   ::close(target.fd);
-  return true;
+  throw UsageFailure(fmt::format(
+      "'{}' is open already, and a safetensors file is written as a new one: give the name of a file", escape(path)));
 }
 
 bool same_file(const std::string &a, const std::string &b) {

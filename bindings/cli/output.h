@@ -68,8 +68,8 @@ class OutputFile : public Output {
 // One line on standard error: "stctl: …". There is nobody to tell if that fails.
 void say(std::string_view sentence);
 
-// True if what is written to `path` goes to an open descriptor, which a new file of that name would not.
-bool goes_to_descriptor(const std::string &path);
+// Throws UsageFailure if what is written to `path` goes to an open descriptor, which a new file of that name would not.
+void must_not_be_open(const std::string &path);
 
 // True if both paths name the same existing file.
 bool same_file(const std::string &a, const std::string &b);

@@ -222,11 +222,17 @@ def test_output_that_is_a_descriptor_goes_through_it(stctl, model, tmp_path, pat
         assert sorted(p.name for p in tmp_path.iterdir()) == ["a link", model.name]
 
 
-def test_a_safetensors_file_is_not_written_to_a_descriptor(stctl, model, tmp_path):
+@pytest.mark.parametrize(
+    "args",
+    [["get", "M", "half", "--format", "safetensors", "-o"], ["diff", "M", "M", "-o"], ["merge", "M", "M", "-o"],
+     ["join", "M"], ["patch", "M", "M", "--reverse"]],
+    ids=lambda args: args[0],
+)  # fmt: skip
+def test_a_safetensors_file_is_not_written_to_a_descriptor(stctl, model, tmp_path, args):
     with open(tmp_path / "log", "w+") as log:
         log.write("head\n")
         log.flush()
-        args = ["get", model, "half", "-o", "/dev/stdout", "--format", "safetensors"]
+        args = [model if word == "M" else word for word in args] + ["/dev/stdout"]
         with stctl.popen(*args, stdout=log, stderr=subprocess.PIPE) as process:
             assert b"open already" in process.stderr.read() and process.wait(60) == 2
     assert (tmp_path / "log").read_text() == "head\n"

@@ -7,6 +7,7 @@
 #include "../delta.h"
 #include "../failure.h"
 #include "../interrupt.h"
+#include "../output.h"
 #include "../progress.h"
 #include "../sized.h"
 #include "../system.h"
@@ -44,6 +45,7 @@ int run(Session &session, const Diff &options) {
     temporary.copy_to(session.out);
     return exit_ok;
   }
+  must_not_be_open(options.output);
   {
     const Interruptible guard(nullptr);
     make(session, options, options.output);

@@ -11,6 +11,7 @@
 #include "../interrupt.h"
 #include "../json.h"
 #include "../npy.h"
+#include "../output.h"
 #include "../progress.h"
 #include "../slice.h"
 #include "../system.h"
@@ -134,10 +135,7 @@ int run(Session &session, const Get &options) {
     if (session.json) throw UsageFailure("--json and raw bytes can't both be standard output: use -o FILE");
     if (is_terminal(STDOUT_FILENO)) throw UsageFailure("raw bytes are not for a terminal: use -o FILE, or a pipe");
   }
-  if (!options.to_stdout() && format == Format::safetensors && goes_to_descriptor(options.output)) {
-    throw UsageFailure(fmt::format("'{}' is open already, and a safetensors file is written as a new one: use -o FILE",
-                                   escape(options.output)));
-  }
+  if (!options.to_stdout() && format == Format::safetensors) must_not_be_open(options.output);
   const File file(session, options.file, {.deltas = options.deltas});
   if (!options.to_stdout() && is_read(options.output, options.file, file)) {
     throw UsageFailure(fmt::format("-o '{}' would replace a file that is read", escape(options.output)));

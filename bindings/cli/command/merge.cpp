@@ -5,6 +5,7 @@
 #include "../handle.h"
 #include "../interrupt.h"
 #include "../json.h"
+#include "../output.h"
 #include "../progress.h"
 #include "../text.h"
 
@@ -21,6 +22,7 @@ struct Merge {
 };
 
 int run(Session &session, const Merge &options) {
+  must_not_be_open(options.output);
   std::vector<const char *> deltas;
   for (const std::string &path : options.deltas) deltas.push_back(path.c_str());
   {

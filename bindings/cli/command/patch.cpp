@@ -5,6 +5,7 @@
 #include "../delta.h"
 #include "../failure.h"
 #include "../interrupt.h"
+#include "../output.h"
 #include "../progress.h"
 #include "../sized.h"
 #include "../text.h"
@@ -25,6 +26,7 @@ const char *kind_name(uint32_t kind) {
 
 int run(Session &session, const Patch &options) {
   if (options.has_reverse.given() && options.reverse.empty()) throw UsageFailure("--reverse needs the name of a file");
+  if (options.has_reverse.given()) must_not_be_open(options.reverse);
   const st_delta_info info = delta_info(options.delta);
   auto plan = sized<st_plan>();
   throw_if_interrupted();

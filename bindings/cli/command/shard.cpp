@@ -8,6 +8,7 @@
 #include "../handle.h"
 #include "../interrupt.h"
 #include "../json.h"
+#include "../output.h"
 #include "../progress.h"
 #include "../text.h"
 
@@ -77,6 +78,7 @@ int run_shard(Session &session, const Reshape &options) {
 }
 
 int run_join(Session &session, const Reshape &options) {
+  must_not_be_open(options.to);
   run_with_progress(session, "joining", options, [&](const st_save_options &opts) {
     return st_join(options.from.c_str(), options.to.c_str(), &opts);
   });
