@@ -129,6 +129,15 @@ Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
   return {};
 }
 
+Result<void> File::may_reach(uint64_t end) const {
+  const uint64_t most = env_->largest_file();
+  if (end <= most) return {};
+  Error e = error(EFBIG, "write");
+  e.message = text("cannot write ", in_quotes(path_), " up to byte ", end, ": this process may write files up to byte ",
+                   most, " alone (RLIMIT_FSIZE, ulimit -f); raise that limit, or lift it");
+  return Failure(std::move(e).at_offset(most));
+}
+
 Result<void> File::clone(const File &source, uint64_t from, uint64_t n, uint64_t to) const {
   const int r = repeat_interrupted([&] { return env_->clone_range(fd_, source.fd_, from, n, to); });
   if (r < 0) return Failure(error(-r, text("share ", n, " bytes of ", in_quotes(source.path_), " with")));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import crash
 import libst
 import numpy as np
 import pytest
@@ -116,3 +118,47 @@ if os.path.isabs(path):
     assert done.returncode == 1 and "is mounted noexec" in done.stderr, done.stderr
 """
     elsewhere(tmp_path, "mount -t tmpfs -o noexec none noexec", program)
+
+
+LIMITED = """
+import errno, resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # as in a program that never heard of it
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+import libst, numpy
+try:
+    with libst.open(sys.argv[1], "r+") as f, f.transaction() as t:
+        t.update("a", numpy.full(1, 2.0), at=slice(99999, None))
+        t.update("b", numpy.full(3, 2.0))
+except libst.Error as e:
+    assert "RLIMIT_FSIZE" in str(e), e
+    print(e.status.name, errno.errorcode[e.os_errno])
+"""
+
+
+BOTH = """
+import sys
+import libst, numpy
+with libst.open(sys.argv[1], "r+") as f, f.transaction() as t:
+    t.update("a", numpy.full(100000, 3.0))
+    t.update("b", numpy.full(3, 3.0))
+"""
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_where_no_file_may_be_so_long(tmp_path, shards):
+    """What lies behind the limit is not begun to be changed, and no signal ends the process."""
+    model = shard = tmp_path / "f.safetensors"
+    libst.save(shard, {"a": np.arange(100000.0), "b": np.ones(3)})
+    if shards == 2:
+        libst.save(shard, {"a": np.arange(100000.0)})
+        libst.save(tmp_path / "g.safetensors", {"b": np.ones(3)})
+        model = tmp_path / "m.safetensors.index.json"
+        model.write_text(json.dumps({"weight_map": {"a": "f.safetensors", "b": "g.safetensors"}}))
+    assert python("-c", LIMITED, model, cwd=tmp_path) == "IO EFBIG\n"
+    with libst.open(model) as f:
+        assert f["a"][7] == 7 and f["b"].tolist() == [1, 1, 1]
+    env = os.environ | {"LD_PRELOAD": str(crash._shim()), "CRASH_AT": os.path.realpath(shard)}
+    assert subprocess.run([sys.executable, "-c", BOTH, model], env=env).returncode == 7
+    assert python("-c", LIMITED, model, cwd=tmp_path) == "NEEDS_RECOVERY EFBIG\n"
+    with libst.open(model) as f:
+        assert f["a"][7] == 3 and f["b"].tolist() == [3, 3, 3]
