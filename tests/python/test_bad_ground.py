@@ -162,3 +162,40 @@ def test_where_no_file_may_be_so_long(tmp_path, shards):
     assert python("-c", LIMITED, model, cwd=tmp_path) == "NEEDS_RECOVERY EFBIG\n"
     with libst.open(model) as f:
         assert f["a"][7] == 3 and f["b"].tolist() == [3, 3, 3]
+
+
+BELOW = """
+import json
+os.mkdir("sub")
+libst.save("sub/f.safetensors", {"b": numpy.ones(3)})
+os.symlink("sub/f.safetensors", "linked.safetensors")
+of_shards = {"weight_map": {"a": "f.safetensors", "b": "linked.safetensors", "c": "f.safetensors"}}
+open("m.safetensors.index.json", "w").write(json.dumps(of_shards))
+for path in ("sub/f.safetensors", "linked.safetensors", "m.safetensors.index.json"):
+    with libst.open(path, "r+") as f:
+        f.update("b", f["b"] + 1)
+        with f.transaction() as t:
+            t.metadata("note", path)
+        f.refresh()
+        assert f.metadata["note"] == path
+    libst.recover(path)
+libst.save("linked.safetensors", {"b": numpy.zeros(3)})
+os.mkdir("aside")
+with libst.open("sub/f.safetensors", "r+") as f:
+    os.rename("sub", "aside/sub")
+    try:
+        f.update("b", f["b"] + 1)
+    except libst.Error as e:
+        print(e.status.name)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_below_a_folder_that_its_user_may_not_search():
+    with tempfile.TemporaryDirectory() as folder:  # only root enters it
+        inside = Path(folder, "inside")
+        inside.mkdir()
+        os.chown(inside, 54321, 54321)
+        who = "import os; os.setgroups([]); os.setgid(54321); os.setuid(54321)\n"
+        program = f"import libst.compat.numpy, numpy\n{who}{LIFE}{BELOW}"
+        assert python("-c", program, cwd=inside) == "FILE_CHANGED\n"
