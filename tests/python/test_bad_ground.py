@@ -164,6 +164,42 @@ def test_where_no_file_may_be_so_long(tmp_path, shards):
         assert f["a"][7] == 3 and f["b"].tolist() == [3, 3, 3]
 
 
+CUT = """
+import mmap, os
+import libst, numpy
+libst.save("f.safetensors", {"a": numpy.ones(1000), "b": numpy.arange(10.0), "c": numpy.ones(100_000)})
+with open("bytes", "wb") as there:
+    there.truncate(1 << 20)
+there = numpy.memmap("bytes", dtype=numpy.float64, mode="r")
+os.truncate("bytes", 0)
+few, many = there[4096:4106], there[:100_000]
+with libst.open("f.safetensors", "r+") as f:
+    def copied(name, of, **how):
+        with f.transaction(copy=True, **how) as t:
+            t.put(name, of)
+    changes = (
+        lambda: f.update("b", few),
+        lambda: f.update("c", many),
+        lambda: f.update("a", few, at=slice(10)),
+        lambda: copied("b", few),
+        lambda: libst.save("g.safetensors", {"b": few}),
+        lambda: libst.save("g.safetensors", {"c": many}),
+    )
+    for change in changes:
+        try:
+            change()
+        except OSError as e:
+            print(e.status.name, str(e).split(":")[-1])
+    assert f["b"].tolist() == list(range(10))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell of such memory")
+def test_memory_that_is_gone_is_no_signal(tmp_path):
+    said = python("-c", CUT, cwd=tmp_path)
+    assert said == "IO  the memory that they were in is gone\n" * 6, said
+
+
 BELOW = """
 import json
 os.mkdir("sub")
