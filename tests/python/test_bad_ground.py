@@ -235,3 +235,35 @@ def test_below_a_folder_that_its_user_may_not_search():
         who = "import os; os.setgroups([]); os.setgid(54321); os.setuid(54321)\n"
         program = f"import libst.compat.numpy, numpy\n{who}{LIFE}{BELOW}"
         assert python("-c", program, cwd=inside) == "FILE_CHANGED\n"
+
+
+def test_a_file_that_is_a_mount_of_its_own(tmp_path):
+    """As `docker -v file:file` makes them: patched like any, and never replaced."""
+    for name in ("outside", "inside"):
+        (tmp_path / name).mkdir()
+        libst.save(tmp_path / name / "f.safetensors", {"a": np.ones(3), "b": np.ones(3)})
+    program = """
+import os
+import libst, numpy
+with libst.open("inside/f.safetensors", "r+") as f:
+    f.update("a", f["a"] * 2)
+assert libst.load("outside/f.safetensors")["a"].tolist() == [2, 2, 2]
+def put():
+    with libst.open("inside/f.safetensors", "r+") as f, f.transaction() as t:
+        t.put("c", numpy.ones(3))
+def update():
+    with libst.open("inside/f.safetensors", "r+") as f:
+        f.update("a", f["a"] * 2)
+def said_of(change):
+    try:
+        change()
+    except libst.Error as e:
+        assert "mount its folder" in str(e) and ".st-tmp" not in str(e), e
+        print(e.status.name)
+said_of(put)
+said_of(lambda: libst.save("inside/f.safetensors", {"a": numpy.ones(3)}))
+libst.save("outside/f.safetensors", {"a": numpy.zeros(3)})
+said_of(update)
+"""
+    said = elsewhere(tmp_path, "mount --bind outside/f.safetensors inside/f.safetensors", program)
+    assert said == "UNSUPPORTED\nUNSUPPORTED\nFILE_CHANGED\n"
