@@ -26,6 +26,8 @@ Result<void> TemporaryFile::rename_to(const os::Location &to) {
                      " is a mount point, as if it alone were mounted there, and no new file can take its place; mount "
                      "its folder in place of the file");
   }
+  if (renamed == -EPERM)
+    e.message += "; it or its folder may be immutable (chattr), or the folder sticky and the file another user's";
   if (renamed == -ETXTBSY)  // Windows alone
     e.message = text("another program keeps ", in_quotes(to.path()),
                      " open, and lets nobody replace it; close it there, and try again");

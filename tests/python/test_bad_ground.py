@@ -267,3 +267,28 @@ said_of(update)
 """
     said = elsewhere(tmp_path, "mount --bind outside/f.safetensors inside/f.safetensors", program)
     assert said == "UNSUPPORTED\nUNSUPPORTED\nFILE_CHANGED\n"
+
+
+STICKY = """
+import logging, os
+import libst, numpy
+logging.basicConfig(format="%(message)s")
+os.setgroups([]); os.setgid(54321); os.setuid(54321)
+try:
+    libst.save("f.safetensors", {"a": numpy.ones(3)})
+except PermissionError as e:
+    print(e)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_in_a_folder_that_lets_only_owners_replace():
+    """What refuses is named, and not the new file, which is removed by then."""
+    with tempfile.TemporaryDirectory() as folder:
+        libst.save(Path(folder, "f.safetensors"), {"a": np.ones(3)})
+        os.chmod(folder, 0o1777)
+        os.chmod(Path(folder, "f.safetensors"), 0o666)
+        said = python("-c", STICKY, cwd=folder)
+        where = os.path.realpath(folder)
+        assert f"cannot rename a new file to '{where}/f.safetensors': Operation not permitted; it or" in said, said
+        assert "belongs" not in said, said
