@@ -175,6 +175,7 @@ Result<Verdict> Replay::judge(Identity identity) {
   auto verdict = manifest_.each([&](const RangeRecord &range) -> Result<Verdict> {
     ++ranges_;
     bytes_ += range.length;
+    end_ = std::max(end_, range.offset + range.length);
     return Verdict::good();
   });
   if (verdict && !verdict->is_good()) verdict = damaged(verdict->why());
@@ -296,6 +297,11 @@ Result<Verdict> Replay::judge_torn() {
   return Verdict::bad("a part of it is damaged, and the file's bytes are neither all old nor all new");
 }
 
+Result<void> Replay::may_apply() const {
+  ST_TRY(data_.may_reach(end_));
+  return hot_.file.may_reach(hot_.size);  // what is confirmed is written there
+}
+
 // A writer's sync may have left any of it out, if the writer died or was told of a failure. A second sync would not say
 // so. Reading and writing makes the pages dirty once more.
 Result<void> Replay::confirm() {
@@ -380,7 +386,8 @@ Error needs_recovery(const std::string &path, const Error &cause) {
 }
 
 bool means_read_only(const Error &e) {
-  return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY;
+  return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY ||
+         e.os_errno == EFBIG;
 }
 
 }  // namespace st::write

@@ -72,6 +72,8 @@ class Replay {
   bool is_torn() const { return is_torn_ && hot_.record.has_one_flush(); }
   // All new bytes are in the file.
   bool is_finished() const { return !lacks_; }
+  // May this process write all of it? Asked before the first byte.
+  Result<void> may_apply() const;
   // Then what was found becomes durable: see confirm() above. If one flush was for all of it, all is written once more.
   Result<void> confirm();
   Result<void> apply();
@@ -90,7 +92,7 @@ class Replay {
   const os::File &data_;
   const Found &hot_;
   const Manifest manifest_;
-  uint64_t ranges_ = 0, bytes_ = 0;
+  uint64_t ranges_ = 0, bytes_ = 0, end_ = 0;
   bool touched_ = false;  // the file holds new bytes that are not the old ones
   bool lacks_ = false;    // and some that are not new
   bool is_torn_ = false;

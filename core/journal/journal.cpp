@@ -9,6 +9,7 @@
 #include "journal/super_journal.h"
 #include "newfile/units.h"
 #include "newfile/write_out.h"
+#include "os/given_memory.h"
 #include "os/missing_call.h"
 #include "os/random.h"
 
@@ -166,8 +167,11 @@ Result<Payload> Journal::append(const void *bytes, uint64_t n, const Control &co
   } else {
     ST_TRY(control.check(0, n));
     const size_t at = tail_.size();
-    const auto *from = static_cast<const std::byte *>(bytes);
-    tail_.insert(tail_.end(), from, from + n);
+    tail_.resize(at + n);
+    if (auto copied = os::copy_given(file_.env(), bytes, n, tail_.data() + at); !copied) {
+      tail_.resize(at);
+      return Failure(std::move(copied.error()));
+    }
     payload.hash = hash64(tail_.data() + at, n);  // of the copy
     end_ += n;
     ST_TRY(flush_if_long());

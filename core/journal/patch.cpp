@@ -43,6 +43,12 @@ Result<std::vector<RangeRecord>> note_old(const os::File &data, Journal &journal
   return ranges;
 }
 
+// A limit that stops writes at an offset must not stop them when the record stands.
+Result<void> may_write(const os::File &data, std::span<const Piece> pieces) {
+  if (pieces.empty()) return {};
+  return data.may_reach(pieces.back().offset + pieces.back().payload.length);
+}
+
 // So that it can be stopped: the sync that follows finds little left to write.
 Result<void> write_out_all(const os::File &data, std::span<const Piece> pieces, const Control &control) {
   for (const Piece &p : pieces) ST_TRY(write_out(data, p.offset, p.offset + p.payload.length, control));
@@ -75,6 +81,7 @@ Applied carry_out(Record record, Flushes flushes, FileSync sync, const os::File 
                   Journal &journal, std::span<const Piece> pieces, const std::vector<RangeRecord> &ranges,
                   const Identity &identity, const Control &control, const StillThere &there) {
   const bool undo = record == Record::undo;
+  if (auto may = may_write(data, pieces); !may) return Failed({std::move(may.error()), false, false});
   if (auto kept = keep_in_views(data, pieces); !kept) return Failed({std::move(kept.error()), false, false});
   uint64_t flags = undo ? undo_record : flushes == Flushes::two ? one_flush_record : 0;
   if (any_sparse(pieces)) flags |= sparse_record;
@@ -133,6 +140,7 @@ Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, 
 
 Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                            const Identity &identity, const Control &control, const Super &super) {
+  ST_TRY(may_write(data, pieces));
   ST_TRY(keep_in_views(data, pieces));
   ST_TRY(auto ranges, note_old(data, journal, pieces, control));
   const uint64_t flags = any_sparse(pieces) ? sparse_record : 0;

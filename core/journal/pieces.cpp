@@ -1,12 +1,11 @@
 #include "journal/pieces.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/hash.h"
 #include "journal/changes.h"
 #include "newfile/units.h"
+#include "os/given_memory.h"
 #include "os/writable_mappings.h"
 
 namespace st::write {
@@ -38,32 +37,13 @@ class Staged {
   Hasher hasher_;
 };
 
-// The caller's memory may be gone (a mapped file that was truncated), which is an
-// error, and no signal, wherever the system can tell.
-Result<void> take(os::Env &env, const std::byte *from, uint64_t n, std::byte *to) {
-  for (uint64_t done = 0; done < n;) {
-    const ssize_t took = os::repeat_interrupted([&] { return env.copy_memory(to + done, from + done, n - done); });
-    if (took == -ENOSYS || took == -EPERM) {
-      std::memcpy(to + done, from + done, n - done);
-      return {};
-    }
-    if (took <= 0) {
-      Error e = error(Status::io, "the new bytes cannot be read: the memory that they were in is gone");
-      e.os_errno = took < 0 ? static_cast<int>(-took) : EFAULT;
-      return Failure(std::move(e));
-    }
-    done += static_cast<uint64_t>(took);
-  }
-  return {};
-}
-
 // Looked at before it is written, in a copy that does not change any more: what is
 // neither old nor noted as new must never be in the file, as recovery would not
 // know it.
 Result<void> write_borrowed(const os::File &data, const Journal &journal, const Piece &piece, uint64_t done, uint64_t n,
                             const ChunkBuffer &buffer) {
   const auto *from = static_cast<const std::byte *>(piece.bytes) + done;
-  ST_TRY(take(data.env(), from, n, buffer.bytes.get()));
+  ST_TRY(os::copy_given(data.env(), from, n, buffer.bytes.get()));
   ST_TRY(auto same,
          journal.was_noted(piece.table, done, {buffer.bytes.get(), static_cast<size_t>(n)}, buffer.hashes.get()));
   if (!same) return fail(Status::invalid_argument, "the new bytes changed between staging and commit");

@@ -255,6 +255,7 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
   if (never_was && hot.verdict.is_good())
     hot.verdict = Verdict::bad(text("its super-journal, beside ", in_quotes(hot.record.super_of), ", is gone"));
   if (!hot.verdict.is_good()) return put_aside(folder, name, hot.verdict.why());
+  if (auto may = replay.may_apply(); !may) return Failure(needs_recovery(file_.path(), may.error()));
   ST_TRY(replay.confirm());
   ST_TRY(check_claimed(folder, name, hot));
   ST_TRY(replay.apply());

@@ -88,8 +88,10 @@ Result<Verdict> RollForward::look_at_patch(Target &target) {
   target.replay = std::make_unique<Replay>(target.locked->file, *target.journal);
   ST_TRY(auto identity, identify(target.locked->file));
   ST_TRY(auto verdict, target.replay->judge(identity));
-  if (verdict.is_good()) return verdict;
-  return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", verdict.why()));
+  if (!verdict.is_good())
+    return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", verdict.why()));
+  ST_TRY(target.replay->may_apply());
+  return verdict;
 }
 
 Result<Verdict> RollForward::judge(const os::File &index) {

@@ -87,7 +87,7 @@ Result<void> copy_attributes(const os::File &from, const os::File &to, const Log
   if (old.st_uid != made.st_uid && env.fchown(to.fd(), old.st_uid, static_cast<gid_t>(-1)) < 0) {
     mode &= static_cast<mode_t>(~S_ISUID);
     if (log)
-      log(LogLevel::warning, text("the new ", in_quotes(from.path()), " belongs to user ", made.st_uid,
+      log(LogLevel::warning, text("the new ", in_quotes(from.path()), " will belong to user ", made.st_uid,
                                   ", as it could not be given to user ", old.st_uid));
   }
   ST_TRY(copy_extended_attributes(from, to, mode));

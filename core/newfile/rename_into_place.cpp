@@ -19,7 +19,15 @@ Result<void> TemporaryFile::rename_to(const os::Location &to) {
       [&] { return env().renameat(target_.dir(), temporary_.c_str(), to.dir(), to.name().c_str()); });
   // An error may come after the fact (a network filesystem): look.
   if (renamed >= 0 || stands(to)) return {};
-  Error e = file_.error(-renamed, "rename");
+  Error e = os_error(-renamed, "rename a new file to", to.path());
+  if (renamed == -EBUSY) {
+    e.status = Status::unsupported;
+    e.message = text(in_quotes(to.path()),
+                     " is a mount point, as if it alone were mounted there, and no new file can take its place; mount "
+                     "its folder in place of the file");
+  }
+  if (renamed == -EPERM)
+    e.message += "; it or its folder may be immutable (chattr), or the folder sticky and the file another user's";
   if (renamed == -ETXTBSY)  // Windows alone
     e.message = text("another program keeps ", in_quotes(to.path()),
                      " open, and lets nobody replace it; close it there, and try again");

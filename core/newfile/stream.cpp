@@ -1,7 +1,8 @@
 #include "newfile/stream.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "os/given_memory.h"
 
 namespace st::write {
 namespace {
@@ -17,7 +18,7 @@ Result<void> WriteStream::write(const void *bytes, uint64_t n) {
   if (n == 0) return {};
   if (!few_) few_ = std::make_unique_for_overwrite<std::byte[]>(room);
   if (n > room - waiting_) ST_TRY(flush());
-  std::memcpy(few_.get() + waiting_, bytes, n);
+  ST_TRY(os::copy_given(to_.env(), bytes, n, few_.get() + waiting_));
   waiting_ += n;
   return {};
 }

@@ -76,6 +76,8 @@ class Env {
   virtual uint64_t fork_generation() = 0;  // differs in a forked child; costs no system call
   virtual unsigned cpus() = 0;             // that this process might use when it first asked
   virtual uid_t geteuid() = 0;
+  // RLIMIT_FSIZE: the kernel lets this process write no file beyond it, and may end the process that tries.
+  virtual uint64_t largest_file() = 0;
   virtual uint64_t monotonic_ms() = 0;
   virtual uint64_t thread_ns() = 0;  // of processor time, which the calling thread took
   virtual uint64_t unix_time() = 0;  // seconds since 1970, by the clock on the wall

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/interrupt.h"
+#include "os/given_memory.h"
 #include "os/missing_call.h"
 #include "os/path.h"
 
@@ -124,11 +125,21 @@ Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
       return env_->pwrite(fd_, static_cast<const char *>(buffer) + done, std::min(n - done, most_at_once),
                           offset + done);
     });
+    if (put == -EFAULT) return Failure(given_memory_is_gone(EFAULT));
     if (put < 0) return Failure(error(static_cast<int>(-put), "write").at_offset(offset + done));
     if (put == 0) return Failure(error(EIO, "write").at_offset(offset + done));
     done += static_cast<size_t>(put);
   }
   return {};
+}
+
+Result<void> File::may_reach(uint64_t end) const {
+  const uint64_t most = env_->largest_file();
+  if (end <= most) return {};
+  Error e = error(EFBIG, "write");
+  e.message = text("cannot write ", in_quotes(path_), " up to byte ", end, ": this process may write files up to byte ",
+                   most, " alone (RLIMIT_FSIZE, ulimit -f); raise that limit, or lift it");
+  return Failure(std::move(e).at_offset(most));
 }
 
 Result<void> File::clone(const File &source, uint64_t from, uint64_t n, uint64_t to) const {

@@ -88,6 +88,8 @@ class File {
   // The same as read() into several pieces of memory; `parts` is used up.
   Result<void> read_parts(std::span<struct iovec> parts, uint64_t offset) const;
   Result<void> write(const void *buffer, size_t n, uint64_t offset) const;
+  // Before writes that must not stop half-way: status of EFBIG if this process may not write up to `end`.
+  Result<void> may_reach(uint64_t end) const;
   // n bytes become those of `source`, without a copy: whole blocks, on one filesystem.
   Result<void> clone(const File &source, uint64_t from, uint64_t n, uint64_t to) const;
   Result<void> sync_data() const;

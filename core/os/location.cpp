@@ -24,9 +24,9 @@ Error no_name(const std::string &path) {
 }  // namespace
 
 Result<std::shared_ptr<const Directory>> Directory::open(Env &env, int dir, const char *name, int flags,
-                                                         std::string shown) {
+                                                         std::string shown, bool from_here) {
   ST_TRY(auto file, File::open(env, dir, name, folder_flags | flags, 0, std::move(shown)));
-  return std::shared_ptr<const Directory>(new Directory(std::move(file)));
+  return std::shared_ptr<const Directory>(new Directory(std::move(file), from_here));
 }
 
 Directory::~Directory() {
@@ -35,7 +35,7 @@ Directory::~Directory() {
 }
 
 Result<std::shared_ptr<const Directory>> Directory::inside(const std::string &name) const {
-  return open(env(), fd(), name.c_str(), O_NOFOLLOW, path_of(name));
+  return open(env(), fd(), name.c_str(), O_NOFOLLOW, path_of(name), from_here_);
 }
 
 bool Directory::is(const Directory &other) const {
@@ -80,9 +80,14 @@ std::shared_ptr<const Directory> Directory::shared(std::shared_ptr<const Directo
 // A path, followed component by component, each relative to an open folder: nobody can put a link where none was seen.
 class Walk {
  public:
-  Walk(Env &env, const std::string &path) : env_(env), path_(plain_path(path)) {}
+  Walk(Env &env, const std::string &path) : env_(env), path_(plain_path(path)), from_here_(root_of(path_).empty()) {}
   Walk(std::shared_ptr<const Directory> from, const std::string &name)
-      : env_(from->env()), path_(name), at_(std::move(from)), start_(at_), began_(start_) {}
+      : env_(from->env()),
+        path_(name),
+        from_here_(from->from_here_),
+        at_(std::move(from)),
+        start_(at_),
+        began_(start_) {}
 
   // To the folder that the last component lies in; the component is name().
   Result<void> to_entry() { return go(path_, false); }
@@ -96,6 +101,9 @@ class Walk {
   bool nameless() const { return nameless_; }
   // Whether the path leads to a folder or to nothing, as it ends in a slash.
   bool is_closed() const { return path_.ends_with('/'); }
+  // The working directory, and the path from there; null if the path has a root.
+  std::shared_ptr<const Directory> here() const { return root_of(path_).empty() ? began_ : nullptr; }
+  const std::string &path() const { return path_; }
   // The path, so that it means the same from any folder.
   std::string absolute() const { return root_of(path_).empty() ? began_->path_of(path_) : path_; }
 
@@ -111,6 +119,7 @@ class Walk {
 
   Env &env_;
   const std::string path_;
+  const bool from_here_;
   std::shared_ptr<const Directory> at_;
   const std::shared_ptr<const Directory> start_;  // of an entry
   std::string name_;
@@ -129,7 +138,7 @@ Result<void> Walk::begin(std::string *rest) {
   std::string shown = root;
   if (root.empty())
     if (const int r = env_.realpath(".", &shown); r < 0) return failure(-r);
-  auto opened = Directory::open(env_, AT_FDCWD, root.empty() ? "." : root.c_str(), 0, std::move(shown));
+  auto opened = Directory::open(env_, AT_FDCWD, root.empty() ? "." : root.c_str(), 0, std::move(shown), from_here_);
   if (!opened) return failure(opened.error().os_errno);
   at_ = std::move(*opened);
   if (!began_) began_ = at_;
@@ -161,7 +170,7 @@ Result<void> Walk::check_folder(const std::string &part) const {
 // Into the folder `part`; of a link what it says comes before the rest.
 Result<void> Walk::step(const std::string &part, std::string *rest) {
   if (part == "..") {
-    auto up = Directory::open(env_, at_->fd(), "..", 0, parent_of(at_->path()));
+    auto up = Directory::open(env_, at_->fd(), "..", 0, parent_of(at_->path()), from_here_);
     if (!up) return failure(up.error().os_errno);
     at_ = std::move(*up);
     return {};
@@ -253,12 +262,24 @@ Location::Location(std::shared_ptr<const Directory> folder, std::string name, co
   given_ = given;
 }
 
+Location::Location(const Walk &walk, std::shared_ptr<const Directory> folder, std::string name)
+    : Location(std::move(folder), std::move(name), walk.absolute()) {
+  here_ = walk.here();
+  if (here_) from_here_ = walk.path();
+}
+
+Result<Location> Location::entry_of(Walk &walk) {
+  ST_TRY(walk.to_entry());
+  Location found(walk, walk.at(), walk.name());
+  found.nameless_ = walk.nameless();
+  return found;
+}
+
 Result<Location> Location::find(Env &env, const std::string &path) {
   return while_stale([&]() -> Result<Location> {
     Walk walk(env, path);
-    if (auto done = walk.to_entry(); !done) return unless_url(std::move(done.error()), path);
-    Location found(walk.at(), walk.name(), walk.absolute());
-    found.nameless_ = walk.nameless();
+    auto found = entry_of(walk);
+    if (!found) return unless_url(std::move(found.error()), path);
     return found;
   });
 }
@@ -276,16 +297,20 @@ std::optional<Location> Location::find_unlinked(Env &env, const std::string &pat
   return Location(in, whole->substr(whole->rfind('/') + 1), *whole);
 }
 
-Result<Location> Location::find_new(Env &env, const std::string &path) {
-  Walk walk(env, path);
+Result<Location> Location::new_entry_of(Walk &walk) {
   auto done = walk.to_entry();
   if (!done && (done.error().os_errno != ENOENT || !walk.linked_in() || walk.is_closed()))
-    return unless_url(std::move(done.error()), path);
-  if (walk.nameless()) return Failure(no_name(path));
+    return unless_url(std::move(done.error()), walk.path());
+  if (walk.nameless()) return Failure(no_name(walk.path()));
   struct stat s;
   if (walk.linked_in() && (!done || Location(walk.at(), walk.name()).stat(&s) == -ENOENT))
-    return Location(walk.linked_in(), walk.link(), walk.absolute());
-  return Location(walk.at(), walk.name(), walk.absolute());
+    return Location(walk, walk.linked_in(), walk.link());
+  return Location(walk, walk.at(), walk.name());
+}
+
+Result<Location> Location::find_new(Env &env, const std::string &path) {
+  Walk walk(env, path);
+  return new_entry_of(walk);
 }
 
 Result<Location> Location::find_in(std::shared_ptr<const Directory> folder, const std::string &name) {
@@ -298,8 +323,12 @@ Result<Location> Location::find_in(std::shared_ptr<const Directory> folder, cons
   return while_stale([&]() -> Result<Location> {
     Walk walk(folder, name);
     ST_TRY(walk.to_entry());
-    if (walk.at()->is(*folder)) return Location(folder, walk.name(), given);
-    return Location(folder->shared(walk.at()), walk.name(), given);
+    Location found(walk.at()->is(*folder) ? folder : folder->shared(walk.at()), walk.name(), given);
+    if (folder->from_here_) {
+      found.here_ = folder;
+      found.from_here_ = name;
+    }
+    return found;
   });
 }
 
@@ -351,10 +380,21 @@ bool Location::is_led_to_at_once() const {
   return mine && same_inode(*mine, by_path) && stat(&entry) == 0 && !S_ISLNK(entry.st_mode);
 }
 
+// Who was led from the working directory need not have the right to search the folders above it. Then what is above it
+// cannot be seen, and the rest of the path must do.
+Result<Location> Location::find_again(bool as_new) const {
+  auto now = as_new ? find_new(env(), given_) : find(env(), given_);
+  if (now || now.error().os_errno != EACCES || !here_) return now;
+  return while_stale([&] {
+    Walk walk(here_, from_here_);
+    return as_new ? new_entry_of(walk) : entry_of(walk);
+  });
+}
+
 Result<bool> Location::is_led_to() const {
   if (is_led_to_at_once()) return true;
-  for (auto *find : {&Location::find, &Location::find_new}) {
-    auto now = find(env(), given_);
+  for (const bool as_new : {false, true}) {
+    auto now = find_again(as_new);
     if (now && now->folder_->is(*folder_) && now->name_ == name_) return true;
     if (now) continue;
     const int err = now.error().os_errno;

@@ -51,19 +51,22 @@ class Directory {
     Filesystem filesystem;
   };
 
-  explicit Directory(File file) : file_(std::move(file)) {}
+  explicit Directory(File file, bool from_here = false) : file_(std::move(file)), from_here_(from_here) {}
   static Result<std::shared_ptr<const Directory>> open(Env &env, int dir, const char *name, int flags,
-                                                       std::string shown);
+                                                       std::string shown, bool from_here);
   // The same folder, if a link from here has led there before: so that all files of a cache share one descriptor.
   std::shared_ptr<const Directory> shared(std::shared_ptr<const Directory> to) const;
 
   File file_;
+  const bool from_here_;  // it was found by a path without a root
   mutable std::atomic<Linked *> linked_ = nullptr;
   mutable std::atomic<Known *> known_ = nullptr;
 };
 
 // The path, so that it means the same from any folder. Not resolved.
 Result<std::string> absolute(Env &env, const std::string &path);
+
+class Walk;
 
 class Location {
  public:
@@ -117,6 +120,10 @@ class Location {
 
  private:
   Location(std::shared_ptr<const Directory> folder, std::string name, const std::string &given);
+  Location(const Walk &walk, std::shared_ptr<const Directory> folder, std::string name);
+  static Result<Location> entry_of(Walk &walk);
+  static Result<Location> new_entry_of(Walk &walk);
+  Result<Location> find_again(bool as_new) const;
   static PastCache how_to_read(const Filesystem &filesystem);
   bool is_led_to_at_once() const;
   Result<bool> is_led_to() const;
@@ -124,6 +131,9 @@ class Location {
   std::shared_ptr<const Directory> folder_;
   std::string name_, path_;
   std::string given_;  // made absolute
+  // Of a path without a root: the folder that it begins in, and the path from there. Else null.
+  std::shared_ptr<const Directory> here_;
+  std::string from_here_;
   bool nameless_ = false;
 };
 

@@ -11,6 +11,20 @@ TellBlocked holder_of(const LockRange &wanted) {
   return [wanted](Error blocked, const os::File &file) { return tell_holder(std::move(blocked), file, wanted); };
 }
 
+namespace {
+
+// A name that leads to a removed file, look after look, is held there by a mount. Any other is given to new files.
+Error replaced_for_ever(const Location &at) {
+  struct stat s;
+  if (at.stat(&s) == 0 && s.st_nlink == 0)
+    return error(Status::file_changed, in_quotes(at.path()),
+                 " was replaced or removed where it comes from, and a mount of this file alone still shows the old "
+                 "one; mount its folder in place of the file");
+  return error(Status::busy, in_quotes(at.path()), " is being replaced all the time; try again");
+}
+
+}  // namespace
+
 Result<std::unique_ptr<LockedFile>> lock_named(const os::Location &at, const std::vector<LockRange> &ranges,
                                                const os::LockWait &wait, const TellBlocked &tell, int flags) {
   os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); });
@@ -27,7 +41,7 @@ Result<std::unique_ptr<LockedFile>> lock_named(const os::Location &at, const std
     ST_TRY(auto replaced, at.was_replaced(locked->file));
     if (!replaced) return locked;
   }
-  return fail(Status::busy, in_quotes(at.path()), " is being replaced all the time; try again");
+  return Failure(replaced_for_ever(at));
 }
 
 Result<std::unique_ptr<LockedFile>> lock_whole_file(const os::Location &at, const os::LockWait &wait) {

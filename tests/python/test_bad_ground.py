@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import crash
 import libst
 import numpy as np
 import pytest
@@ -116,3 +118,177 @@ if os.path.isabs(path):
     assert done.returncode == 1 and "is mounted noexec" in done.stderr, done.stderr
 """
     elsewhere(tmp_path, "mount -t tmpfs -o noexec none noexec", program)
+
+
+LIMITED = """
+import errno, resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # as in a program that never heard of it
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+import libst, numpy
+try:
+    with libst.open(sys.argv[1], "r+") as f, f.transaction() as t:
+        t.update("a", numpy.full(1, 2.0), at=slice(99999, None))
+        t.update("b", numpy.full(3, 2.0))
+except libst.Error as e:
+    assert "RLIMIT_FSIZE" in str(e), e
+    print(e.status.name, errno.errorcode[e.os_errno])
+"""
+
+
+BOTH = """
+import sys
+import libst, numpy
+with libst.open(sys.argv[1], "r+") as f, f.transaction() as t:
+    t.update("a", numpy.full(100000, 3.0))
+    t.update("b", numpy.full(3, 3.0))
+"""
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_where_no_file_may_be_so_long(tmp_path, shards):
+    """What lies behind the limit is not begun to be changed, and no signal ends the process."""
+    model = shard = tmp_path / "f.safetensors"
+    libst.save(shard, {"a": np.arange(100000.0), "b": np.ones(3)})
+    if shards == 2:
+        libst.save(shard, {"a": np.arange(100000.0)})
+        libst.save(tmp_path / "g.safetensors", {"b": np.ones(3)})
+        model = tmp_path / "m.safetensors.index.json"
+        model.write_text(json.dumps({"weight_map": {"a": "f.safetensors", "b": "g.safetensors"}}))
+    assert python("-c", LIMITED, model, cwd=tmp_path) == "IO EFBIG\n"
+    with libst.open(model) as f:
+        assert f["a"][7] == 7 and f["b"].tolist() == [1, 1, 1]
+    env = os.environ | {"LD_PRELOAD": str(crash._shim()), "CRASH_AT": os.path.realpath(shard)}
+    assert subprocess.run([sys.executable, "-c", BOTH, model], env=env).returncode == 7
+    assert python("-c", LIMITED, model, cwd=tmp_path) == "NEEDS_RECOVERY EFBIG\n"
+    with libst.open(model) as f:
+        assert f["a"][7] == 3 and f["b"].tolist() == [3, 3, 3]
+
+
+CUT = """
+import mmap, os
+import libst, numpy
+libst.save("f.safetensors", {"a": numpy.ones(1000), "b": numpy.arange(10.0), "c": numpy.ones(100_000)})
+with open("bytes", "wb") as there:
+    there.truncate(1 << 20)
+there = numpy.memmap("bytes", dtype=numpy.float64, mode="r")
+os.truncate("bytes", 0)
+few, many = there[4096:4106], there[:100_000]
+with libst.open("f.safetensors", "r+") as f:
+    def copied(name, of, **how):
+        with f.transaction(copy=True, **how) as t:
+            t.put(name, of)
+    changes = (
+        lambda: f.update("b", few),
+        lambda: f.update("c", many),
+        lambda: f.update("a", few, at=slice(10)),
+        lambda: copied("b", few),
+        lambda: libst.save("g.safetensors", {"b": few}),
+        lambda: libst.save("g.safetensors", {"c": many}),
+    )
+    for change in changes:
+        try:
+            change()
+        except OSError as e:
+            print(e.status.name, str(e).split(":")[-1])
+    assert f["b"].tolist() == list(range(10))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell of such memory")
+def test_memory_that_is_gone_is_no_signal(tmp_path):
+    said = python("-c", CUT, cwd=tmp_path)
+    assert said == "IO  the memory that they were in is gone\n" * 6, said
+
+
+BELOW = """
+import json
+os.mkdir("sub")
+libst.save("sub/f.safetensors", {"b": numpy.ones(3)})
+os.symlink("sub/f.safetensors", "linked.safetensors")
+of_shards = {"weight_map": {"a": "f.safetensors", "b": "linked.safetensors", "c": "f.safetensors"}}
+open("m.safetensors.index.json", "w").write(json.dumps(of_shards))
+for path in ("sub/f.safetensors", "linked.safetensors", "m.safetensors.index.json"):
+    with libst.open(path, "r+") as f:
+        f.update("b", f["b"] + 1)
+        with f.transaction() as t:
+            t.metadata("note", path)
+        f.refresh()
+        assert f.metadata["note"] == path
+    libst.recover(path)
+libst.save("linked.safetensors", {"b": numpy.zeros(3)})
+os.mkdir("aside")
+with libst.open("sub/f.safetensors", "r+") as f:
+    os.rename("sub", "aside/sub")
+    try:
+        f.update("b", f["b"] + 1)
+    except libst.Error as e:
+        print(e.status.name)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_below_a_folder_that_its_user_may_not_search():
+    with tempfile.TemporaryDirectory() as folder:  # only root enters it
+        inside = Path(folder, "inside")
+        inside.mkdir()
+        os.chown(inside, 54321, 54321)
+        who = "import os; os.setgroups([]); os.setgid(54321); os.setuid(54321)\n"
+        program = f"import libst.compat.numpy, numpy\n{who}{LIFE}{BELOW}"
+        assert python("-c", program, cwd=inside) == "FILE_CHANGED\n"
+
+
+def test_a_file_that_is_a_mount_of_its_own(tmp_path):
+    """As `docker -v file:file` makes them: patched like any, and never replaced."""
+    for name in ("outside", "inside"):
+        (tmp_path / name).mkdir()
+        libst.save(tmp_path / name / "f.safetensors", {"a": np.ones(3), "b": np.ones(3)})
+    program = """
+import os
+import libst, numpy
+with libst.open("inside/f.safetensors", "r+") as f:
+    f.update("a", f["a"] * 2)
+assert libst.load("outside/f.safetensors")["a"].tolist() == [2, 2, 2]
+def put():
+    with libst.open("inside/f.safetensors", "r+") as f, f.transaction() as t:
+        t.put("c", numpy.ones(3))
+def update():
+    with libst.open("inside/f.safetensors", "r+") as f:
+        f.update("a", f["a"] * 2)
+def said_of(change):
+    try:
+        change()
+    except libst.Error as e:
+        assert "mount its folder" in str(e) and ".st-tmp" not in str(e), e
+        print(e.status.name)
+said_of(put)
+said_of(lambda: libst.save("inside/f.safetensors", {"a": numpy.ones(3)}))
+libst.save("outside/f.safetensors", {"a": numpy.zeros(3)})
+said_of(update)
+"""
+    said = elsewhere(tmp_path, "mount --bind outside/f.safetensors inside/f.safetensors", program)
+    assert said == "UNSUPPORTED\nUNSUPPORTED\nFILE_CHANGED\n"
+
+
+STICKY = """
+import logging, os
+import libst, numpy
+logging.basicConfig(format="%(message)s")
+os.setgroups([]); os.setgid(54321); os.setuid(54321)
+try:
+    libst.save("f.safetensors", {"a": numpy.ones(3)})
+except PermissionError as e:
+    print(e)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_in_a_folder_that_lets_only_owners_replace():
+    """What refuses is named, and not the new file, which is removed by then."""
+    with tempfile.TemporaryDirectory() as folder:
+        libst.save(Path(folder, "f.safetensors"), {"a": np.ones(3)})
+        os.chmod(folder, 0o1777)
+        os.chmod(Path(folder, "f.safetensors"), 0o666)
+        said = python("-c", STICKY, cwd=folder)
+        where = os.path.realpath(folder)
+        assert f"cannot rename a new file to '{where}/f.safetensors': Operation not permitted; it or" in said, said
+        assert "belongs" not in said, said

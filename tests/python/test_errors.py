@@ -5,6 +5,7 @@ import errno
 import io
 import os
 import pickle
+import sys
 
 import libst
 import numpy as np
@@ -209,3 +210,13 @@ def test_arrays_that_numpy_cannot_make_are_its_own_errors(model):
         f.update("b", [[1, 2], [3]])
     with libst.open(model, "r+") as f, refused("DTYPE_MISMATCH", match="object"):
         f.update("b", np.array([None] * 5))
+
+
+def test_bytes_that_are_no_utf8_stay_readable(tmp_path, monkeypatch):
+    with pytest.raises(libst.Error) as caught:
+        libst.open(os.fsencode(tmp_path) + b"/caf\xe9")
+    assert "/caf\\xe9'" in str(caught.value)
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "latin-1")
+    with pytest.raises(libst.Error) as caught:
+        libst.open(os.fsencode(tmp_path) + b"/caf\xe9")
+    assert "/café'" in str(caught.value)

@@ -111,6 +111,7 @@ class FaultEnv : public os::Env {
   uint64_t fork_generation() override { return base_.fork_generation(); }
   unsigned cpus() override { return base_.cpus(); }
   uid_t geteuid() override;
+  uint64_t largest_file() override { return base_.largest_file(); }
   uint64_t monotonic_ms() override;
   uint64_t thread_ns() override { return base_.thread_ns(); }
   uint64_t unix_time() override;

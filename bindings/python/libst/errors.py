@@ -7,6 +7,7 @@ Python has a word for the thing, what is raised is that too: a missing tensor is
 
 import ctypes
 import io
+import sys
 from typing import Any, Optional
 
 from . import _abi
@@ -187,6 +188,15 @@ def refusal(status: Status, message: str, tensor: Optional[str] = None) -> Error
     return _kind(status)(message, status, tensor=tensor)
 
 
+def _text(message: bytes) -> str:
+    """A message is UTF-8, but for the paths in it, which are as the system has them."""
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        # No surrogates, which could not be printed.
+        return message.decode(sys.getfilesystemencoding(), "backslashreplace")
+
+
 def error(status: int) -> Error:
     """The exception for a call that just answered `status` on this thread."""
     kind = _kind(status)
@@ -197,7 +207,7 @@ def error(status: int) -> Error:
     if info.tensor is not None:
         tensor = ctypes.string_at(info.tensor, info.tensor_len).decode("utf-8", "replace")
     return kind(
-        (info.message or b"").decode("utf-8", "replace"),
+        _text(info.message or b""),
         known_status(status),
         os_errno=info.os_errno,
         tensor=tensor,

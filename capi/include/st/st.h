@@ -772,6 +772,7 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
  *   ST_E_NEEDS_RECOVERY    it failed at, or after, the point of no return: the
  *                          change is decided by recovery; open the file anew;
  *   ST_E_HARD_LINKS        a publish would leave the file's other names behind;
+ *   ST_E_UNSUPPORTED       a publish, and the file is a mount point of its own;
  *   ST_E_JOURNAL           another writer's journal, or what was staged, is
  *                          damaged;
  *   ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED,
@@ -847,9 +848,10 @@ typedef struct st_save_options {
  * Statuses: ST_E_DTYPE, ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
  * ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE
  * (no reader would take it); ST_E_NO_SPACE, ST_E_NO_FILE (the folder),
- * ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO, ST_E_BUSY, ST_E_CANCELLED:
- * nothing changed. ST_E_NEEDS_RECOVERY: the new file is in place, but the
- * folder could not be synced; save it again. Any thread. */
+ * ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_UNSUPPORTED (the file is a mount
+ * point of its own), ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing changed.
+ * ST_E_NEEDS_RECOVERY: the new file is in place, but the folder could not be
+ * synced; save it again. Any thread. */
 st_status st_save(const char *path, const st_tensor *tensors, size_t n,
                   const st_metadata *meta, size_t m,
                   const st_save_options *opts);
