@@ -97,7 +97,12 @@ void Steps::put_npy(const std::string &name, const std::string &path, const std:
   sources_.push_back(std::make_unique<Source>());
   Source &source = *sources_.back();
   source.input.emplace(Input::read(path));
-  source.npy = parse_npy(source.input->bytes(), path, parse_dtype(dtype));
+  const st_dtype said = parse_dtype(dtype);
+  source.npy = parse_npy(source.input->bytes(), path, said);
+  if (said && said != source.npy->dtype) {
+    throw Failure(exit_failed, fmt::format("'{}' holds elements of {}, and --dtype says {}; --cast changes elements",
+                                           escape(path), st_dtype_name(source.npy->dtype), st_dtype_name(said)));
+  }
   st_tensor t = {};
   t.dtype = source.npy->dtype;
   t.rank = static_cast<uint32_t>(source.npy->shape.size());

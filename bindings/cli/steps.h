@@ -32,7 +32,7 @@ class Steps {
  public:
   // All or some tensors of another file; one tensor of a .npy file; one of raw bytes.
   void put_from(Session &session, const std::string &path, const std::vector<std::string> &names);
-  // `dtype` is that of elements which the .npy file does not name; "" if there are none.
+  // `dtype` is that of elements which the .npy file may not name, or "". Failure if it names another.
   void put_npy(const std::string &name, const std::string &path, const std::string &dtype);
   void put_raw(const std::string &name, const std::string &path, const std::string &dtype, const std::string &shape);
   // All that is put so far, as elements of another dtype.

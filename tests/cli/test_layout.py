@@ -51,6 +51,19 @@ def test_put_takes_raw_bytes_from_standard_input(stctl, model, arrays):
     assert "(ST_E_NBYTES_MISMATCH)" in err
 
 
+def test_put_refuses_a_form_that_its_source_has_already(stctl, model, tmp_path):
+    np.save(tmp_path / "n.npy", np.ones(3, np.float32))
+    before = model.read_bytes()
+    err = stctl("put", model, "n", "--npy", tmp_path / "n.npy", "--dtype", "F16", code=1)[1]
+    assert "F32" in err and "--cast" in err
+    assert "--shape" in stctl("put", model, "n", "--npy", tmp_path / "n.npy", "--shape", "3", code=2)[1]
+    assert "--shape" in stctl("put", model, "half", "--from", model, "--shape", "4", code=2)[1]
+    assert "--dtype" in stctl("put", model, "half", "--from", model, "--dtype", "F32", code=2)[1]
+    assert model.read_bytes() == before
+    stctl("put", model, "n", "--npy", tmp_path / "n.npy", "--dtype", "F32")
+    assert stock(model)["n"].dtype == np.float32
+
+
 def test_put_takes_tensors_of_another_file(stctl, model, arrays, tmp_path):
     more = {"half": np.zeros(9), "x": np.ones((2, 2), np.float16), "y": np.ones(0, np.int8)}
     save_file(more, tmp_path / "more.safetensors")

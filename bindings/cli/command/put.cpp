@@ -24,6 +24,10 @@ int run(Session &session, const Put &options) {
   if (options.has_raw.given() && (options.dtype.empty() || !options.has_shape.given())) {
     throw UsageFailure("--from-raw needs --dtype and --shape");
   }
+  if (!options.has_raw.given() && options.has_shape.given()) throw UsageFailure("--shape goes with --from-raw");
+  if (options.has_from.given() && !options.dtype.empty()) {
+    throw UsageFailure("--dtype goes with --from-raw and --npy; --cast changes elements");
+  }
   Steps steps;
   if (options.has_from.given()) {
     steps.put_from(session, options.from, options.names);
