@@ -1,7 +1,8 @@
 """Elements that NumPy has from ml_dtypes, in and out of .npy files; and casts from each dtype to each."""
 
+import os
 import subprocess
-import sys
+import time
 
 import ml_dtypes
 import numpy as np
@@ -86,6 +87,17 @@ def test_casts_to_floats_are_those_of_ml_dtypes(stctl, tmp_path, dtype, to):
     assert (tmp_path / "w").read_bytes() == tensor_bytes(to, array.astype(np.float32).astype(NUMPY[to]))
 
 
+def test_a_source_that_is_cut_while_it_is_cast(stctl, model, tmp_path):
+    """It is read, and not mapped: the command ends as it should, not by SIGBUS."""
+    source, n = tmp_path / "raw", 4 << 20
+    source.write_bytes(bytes(4 * n))
+    put = ["put", "-q", model, "n", "--from-raw", source, "--dtype", "F32", "--shape", n, "--cast", "I16"]
+    process = stctl.popen(*map(str, put), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(0.3)
+    os.truncate(source, 0)
+    assert process.wait(60) in (0, 1)
+
+
 def test_casts_to_integers_round_to_even(stctl, tmp_path):
     array = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 2.4])
     path = write(tmp_path / "m.safetensors", {"w": ("F64", [7], array.tobytes())})
@@ -136,14 +148,6 @@ def test_put_casts_what_it_puts(stctl, model, arrays, tmp_path):
     assert np.array_equal(stock(model)["layer.0.weight"], want)
 
 
-# The peak of what it starts, in KiB; a process of its own, as whatever is started inherits the peak of its starter.
-PEAK = """
-import resource, subprocess, sys
-subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-"""
-
-
 @pytest.mark.parametrize("command", ["put", "update"])
 def test_casts_hold_one_tensor_in_memory(stctl, tmp_path, command):
     n, each = 24, 1 << 20
@@ -153,7 +157,6 @@ def test_casts_hold_one_tensor_in_memory(stctl, tmp_path, command):
     if command == "update":
         path = write(tmp_path / "m.safetensors", {f"t{i}": ("F64", [each], bytes(8 * each)) for i in range(n)})
     cast = ["--cast", "F64"] if command == "put" else ["--cast"]
-    run = [sys.executable, "-c", PEAK, stctl.path, command, path, "--from", small, *cast]
-    peak = int(subprocess.run(run, check=True, capture_output=True, text=True, timeout=120).stdout)
+    peak = stctl.peak(command, path, "--from", small, *cast)
     assert peak < 128 << 10  # of 192 MiB that are cast, and 24 that are mapped
     assert ours(stctl, path, f"t{n - 1}") == np.arange(each).astype(np.uint8).astype(np.float64).tobytes()

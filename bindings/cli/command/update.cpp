@@ -73,10 +73,11 @@ void take_one(const Update &options, const File &file, Payload &payload) {
     tensor.nbytes = slice.nbytes();
   }
   if (options.has_raw.given()) {
-    payload.input.emplace(Input::read(options.raw));
+    payload.input.emplace(Input::read(
+        options.raw, [&](std::string_view) { return tensor.nbytes; }, false));
     set_data(tensor, payload.input->bytes());
   } else if (options.has_npy.given()) {
-    payload.input.emplace(Input::read(options.npy));
+    payload.input.emplace(Input::read(options.npy, npy_size, options.cast));
     payload.npy = parse_npy(payload.input->bytes(), options.npy, tensor.dtype);
     set_data(tensor, payload.npy->data);
     tensor.dtype = payload.npy->dtype;
