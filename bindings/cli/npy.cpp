@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <iterator>
 
@@ -84,6 +85,20 @@ std::optional<std::string> descr_of(std::string_view dict) {
   return descr;
 }
 
+// Is the product of `shape` so many?
+bool have_product(const std::vector<uint64_t> &shape, uint64_t n) {
+  if (std::find(shape.begin(), shape.end(), uint64_t{0}) != shape.end()) return n == 0;
+  for (const uint64_t dimension : shape) {
+    if (n % dimension != 0) return false;
+    n /= dimension;
+  }
+  return n == 1;
+}
+
+bool fits_bits(std::string_view bytes, uint32_t bits) {
+  return std::none_of(bytes.begin(), bytes.end(), [bits](char byte) { return static_cast<uint8_t>(byte) >> bits; });
+}
+
 }  // namespace
 
 std::string npy_descr(st_dtype dtype) {
@@ -148,8 +163,6 @@ Npy parse_npy(std::string_view file, const std::string &path, st_dtype unnamed) 
       throw refuse("holds elements of one byte whose dtype NumPy does not name: say which, as in --dtype F8_E4M3");
     }
     npy.dtype = unnamed;
-    npy.packed = std::make_unique<std::string>(packed(unnamed, npy.data));
-    npy.data = *npy.packed;
   }
   if (npy.dtype == 0) {
     throw refuse(
@@ -160,6 +173,17 @@ Npy parse_npy(std::string_view file, const std::string &path, st_dtype unnamed) 
   const std::optional<std::vector<uint64_t>> shape = parse_shape(value_of(dict, "shape", "(", ")"));
   if (!shape) throw refuse("has a .npy header without a shape");
   npy.shape = *shape;
+  if (descr == one_byte && st_dtype_bits(unnamed) < 8) {
+    // Packed bytes do not tell what was missing, nor what was in the bits that are left out.
+    if (!have_product(npy.shape, npy.data.size())) {
+      throw refuse(fmt::format("has {}, which are not those of its shape", counted(npy.data.size(), "element")));
+    }
+    if (!fits_bits(npy.data, st_dtype_bits(unnamed))) {
+      throw refuse(fmt::format("holds bytes that are no elements of {}", st_dtype_name(unnamed)));
+    }
+    npy.packed = std::make_unique<std::string>(packed(unnamed, npy.data));
+    npy.data = *npy.packed;
+  }
   const bool c_order = value_of(dict, "fortran_order", "", ",") == "False";
   if (!c_order && npy.shape.size() > 1) throw refuse("is in Fortran order: save numpy.ascontiguousarray(x) instead");
   return npy;

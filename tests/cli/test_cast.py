@@ -36,6 +36,21 @@ def test_npy_of_ml_dtypes_both_ways(stctl, tmp_path, dtype):
     assert (v["dtype"], v["shape"]) == (dtype, [2, 4])
 
 
+@pytest.mark.parametrize("dtype", [d for d in BITS if BITS[d] < 8])
+def test_npy_of_less_than_bytes_is_whole_or_refused(stctl, tmp_path, dtype):
+    """A byte that is missing, one too many, and bits that no element has: packing would hide all three."""
+    array = np.array([1, 2, 0.5, 4]).astype(NUMPY[dtype])
+    path = write(tmp_path / "m.safetensors", {"w": (dtype, [4], tensor_bytes(dtype, array))})
+    before = path.read_bytes()
+    np.save(tmp_path / "new.npy", array)
+    whole = (tmp_path / "new.npy").read_bytes()
+    for bad in [whole[:-1], whole + b"\0", whole[:-1] + bytes([1 << BITS[dtype]])]:
+        (tmp_path / "new.npy").write_bytes(bad)
+        for change in [["put", path, "v", "--dtype", dtype], ["update", path, "w"]]:
+            assert "new.npy" in stctl(*change, "--npy", tmp_path / "new.npy", code=1)[1]
+            assert path.read_bytes() == before
+
+
 def test_bf16_needs_no_name_and_bytes_do(stctl, model, tmp_path):
     np.save(tmp_path / "b.npy", np.ones(3, ml_dtypes.bfloat16))
     stctl("put", model, "b", "--npy", tmp_path / "b.npy")
