@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from cli_files import stock
+from cli_files import stock, write
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
@@ -81,6 +81,17 @@ def test_rm_takes_names_and_patterns(stctl, model, arrays):
     before = model.read_bytes()
     assert stctl.json("rm", model, "half", "nothing.*", code=1)["error"]["status"] == "ST_E_NOT_FOUND"
     assert model.read_bytes() == before
+
+
+@pytest.mark.parametrize("form", [["--rm=[a,b]"], ["--rm", "[a,b]"]])
+def test_names_in_brackets_stay_whole_in_options_too(stctl, tmp_path, form):
+    names = ["a", "b", "[a,b]", "a]\x01b", "[a]\x01"]
+    path = write(tmp_path / "m.safetensors", {name: ("U8", [1], b"x") for name in names})
+    assert stctl.json("plan", path, *form)["removed"] == ["[a,b]"]
+    assert stctl.json("plan", path, "--rm=a]\x01b", "--rm=[a]\x01")["removed"] == ["a]\x01b", "[a]\x01"]
+    assert stctl.json("edit", path, "--meta=[a=1,b=2]")["metadata"] == ["[a"]
+    assert metadata(path) == {"[a": "1,b=2]"}
+    assert stctl.json("rm", path, "--", "a]\x01b", "[a]\x01")["removed"] == ["a]\x01b", "[a]\x01"]
 
 
 def test_mv_renames(stctl, model, arrays):
