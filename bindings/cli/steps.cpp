@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_set>
 
 #include "cast.h"
 #include "interrupt.h"
@@ -162,16 +163,24 @@ void Steps::remove(const File &file, const std::vector<std::string> &names) {
 }
 
 void Steps::rename(const File &file, const std::string &from, const std::string &to) {
-  size_t i = 0;
-  const std::string exact = plain(from);
-  if (st_find(file.get(), exact.data(), exact.size(), &i) == ST_OK) {
-    renamed_.emplace_back(exact, plain(to));
-    return;
+  if (!pending_) {
+    pending_.emplace();
+    const std::unordered_set<std::string_view> removed(removed_.begin(), removed_.end());
+    for (size_t i = 0; i < file.count(); ++i) {
+      const std::string_view name = name_of(file.at(i));
+      if (!removed.contains(name)) pending_->emplace_back(name);
+    }
   }
+  const auto rename_pending = [this](std::string &name, const std::string &new_name) {
+    renamed_.emplace_back(name, new_name);
+    name = new_name;
+  };
+  const std::string exact = plain(from);
+  const auto there = std::find(pending_->begin(), pending_->end(), exact);
+  if (there != pending_->end()) return rename_pending(*there, plain(to));
   const std::vector<std::string> parts = between_stars(to);
   const size_t before = renamed_.size();
-  for (i = 0; i < file.count(); ++i) {
-    const std::string found(name_of(file.at(i)));
+  for (std::string &found : *pending_) {
     const std::optional<std::vector<std::string>> stars = glob_stars(from, found);
     if (!stars) continue;
     if (stars->size() + 1 != parts.size()) {
@@ -180,9 +189,11 @@ void Steps::rename(const File &file, const std::string &from, const std::string 
     }
     std::string name = parts[0];
     for (size_t star = 0; star < stars->size(); ++star) name += (*stars)[star] + parts[star + 1];
-    renamed_.emplace_back(found, name);
+    rename_pending(found, name);
   }
-  if (renamed_.size() == before) file.find_exactly(from);  // says that there is none
+  if (renamed_.size() > before) return;
+  file.find_exactly(from);                       // says that there is none
+  renamed_.emplace_back(exact, plain(to));  // which is there no longer, as the transaction says
 }
 
 void Steps::set_metadata(const std::string &pair) {

@@ -41,6 +41,7 @@ class Steps {
   void cast_puts(st_dtype dtype);
   // Names, or else patterns that match some.
   void remove(const File &file, const std::vector<std::string> &names);
+  // In what remove() and earlier renames left.
   void rename(const File &file, const std::string &from, const std::string &to);
   void set_metadata(const std::string &pair);  // KEY=VALUE
   void remove_metadata(const std::string &key);
@@ -69,6 +70,7 @@ class Steps {
   std::vector<Put> puts_;
   std::vector<std::string> removed_;
   std::vector<std::pair<std::string, std::string>> renamed_;
+  std::optional<std::vector<std::string>> pending_;  // names that the next rename sees: without what was removed
   std::vector<std::pair<std::string, std::optional<std::string>>> metadata_;
 };
 

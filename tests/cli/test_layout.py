@@ -119,6 +119,24 @@ def test_mv_renames_all_that_match_a_pattern(stctl, model, arrays):
     assert model.read_bytes() == before
 
 
+def test_edit_renames_what_is_there_by_then(stctl, model, arrays):
+    """Not what was removed, and under the names that earlier renames gave."""
+    edits = ["--rm", "layer.1.*", "--mv", "layer.*", "h.*", "--mv", "h.0.*", "g.*"]
+    edits += ["--mv", "half", "tmp", "--mv", "scalar", "half", "--mv", "tmp", "scalar"]
+    renamed = [(pair["from"], pair["to"]) for pair in stctl.json("plan", model, *edits)["renamed"]]
+    assert sorted(renamed[:4]) == [(f"{a}.{n}", f"{b}.{n}") for a, b, n in [
+        ("h.0", "g", "bias"), ("h.0", "g", "weight"), ("layer", "h", "0.bias"), ("layer", "h", "0.weight")
+    ]]  # fmt: skip
+    stctl("edit", model, *edits)
+    want = {"g.weight": arrays["layer.0.weight"], "g.bias": arrays["layer.0.bias"], "empty": arrays["empty"]}
+    same(model, want | {"scalar": arrays["half"], "half": arrays["scalar"]})
+    before = model.read_bytes()
+    for gone in [["--rm", "half", "--mv", "half", "x"], ["--rm", "g.*", "--mv", "g.*", "x.*"],
+                 ["--mv", "half", "x", "--mv", "half", "y"]]:  # fmt: skip
+        assert stctl.json("edit", model, *gone, code=1)["error"]["status"] == "ST_E_NOT_FOUND"
+        assert model.read_bytes() == before
+
+
 @pytest.mark.parametrize("sharded", [False, True])
 def test_edit_is_one_transaction_and_plan_its_dry_run(stctl, model, arrays, tmp_path, sharded):
     if sharded:
