@@ -11,7 +11,7 @@ import subprocess
 import ml_dtypes
 import numpy as np
 import pytest
-from cli_files import BITS, IN_NUMPY, NUMPY, sparse, stock, write
+from cli_files import BITS, IN_NUMPY, NUMPY, header_and_data, sparse, stock, write
 from safetensors.numpy import save_file
 
 NEW = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
@@ -183,6 +183,21 @@ def test_input_from_a_pipe_is_in_memory_once(stctl, tmp_path):
     assert stctl.peak("update", path, "w", "--from-raw", "-", stdin=feed.stdout) < 190 << 10
     feed.stdout.close()
     assert feed.wait(60) == 0
+
+
+def test_fill_is_not_in_memory_as_a_whole(stctl, tmp_path):
+    shape = [3, (64 << 20) + 4096]  # a row is more than one part
+    nbytes = shape[0] * shape[1]
+    header = json.dumps({"w": {"dtype": "U8", "shape": shape, "data_offsets": [0, nbytes]}}).encode()
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(header_and_data(header))
+    os.truncate(path, 8 + len(header) + nbytes)
+    assert stctl.peak("update", path, "w", "--fill", "3") < 150 << 10
+    result = stctl.json("update", path, "w", "--slice", "1:", "--fill", "5")
+    assert (result["count"], result["nbytes"]) == (1, 2 * shape[1])
+    now = np.memmap(path, np.uint8, "r", 8 + len(header), tuple(shape))
+    assert (now[0] == 3).all() and (now[1:] == 5).all()
+    stctl("update", path, "w", "--fill", "256", code=2)
 
 
 # ------------------------------------------------------------------ --from
