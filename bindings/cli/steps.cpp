@@ -13,11 +13,6 @@
 namespace stctl {
 namespace {
 
-// As `ls` prints it, or else literally.
-std::string plain(const std::string &name) {
-  return name.find('\\') == std::string::npos ? name : unescape(name).value_or(name);
-}
-
 std::vector<uint64_t> parse_shape(const std::string &text) {
   std::vector<uint64_t> shape;
   for (const char *at = text.data(), *end = at + text.size(); at < end;) {
@@ -53,7 +48,7 @@ std::vector<std::string> between_stars(std::string_view name) {
       if (name[at] == '\\' && at + 1 < name.size()) parts.back() += name[++at];
     }
   }
-  for (std::string &part : parts) part = plain(part);
+  for (std::string &part : parts) part = plain_name(part);
   return parts;
 }
 
@@ -118,7 +113,7 @@ void Steps::put_npy(const std::string &name, const std::string &path, const std:
   t.shape = source.npy->shape.data();
   t.data = source.npy->data.data();
   t.nbytes = source.npy->data.size();
-  puts_.push_back({plain(name), t});
+  puts_.push_back({plain_name(name), t});
 }
 
 void Steps::put_raw(const std::string &name, const std::string &path, const std::string &dtype,
@@ -134,7 +129,7 @@ void Steps::put_raw(const std::string &name, const std::string &path, const std:
   t.shape = source.shape.data();
   t.data = source.input->bytes().data();
   t.nbytes = source.input->bytes().size();
-  puts_.push_back({plain(name), t});
+  puts_.push_back({plain_name(name), t});
 }
 
 void Steps::cast_puts(st_dtype dtype) {
@@ -146,7 +141,7 @@ void Steps::cast_puts(st_dtype dtype) {
 void Steps::remove(const File &file, const std::vector<std::string> &names) {
   for (const std::string &name : names) {
     size_t i = 0;
-    const std::string exact = plain(name);
+    const std::string exact = plain_name(name);
     if (st_find(file.get(), exact.data(), exact.size(), &i) == ST_OK) {
       if (std::find(removed_.begin(), removed_.end(), exact) == removed_.end()) removed_.push_back(exact);
       continue;
@@ -175,9 +170,9 @@ void Steps::rename(const File &file, const std::string &from, const std::string 
     renamed_.emplace_back(name, new_name);
     name = new_name;
   };
-  const std::string exact = plain(from);
+  const std::string exact = plain_name(from);
   const auto there = std::find(pending_->begin(), pending_->end(), exact);
-  if (there != pending_->end()) return rename_pending(*there, plain(to));
+  if (there != pending_->end()) return rename_pending(*there, plain_name(to));
   const std::vector<std::string> parts = between_stars(to);
   const size_t before = renamed_.size();
   for (std::string &found : *pending_) {
@@ -193,7 +188,7 @@ void Steps::rename(const File &file, const std::string &from, const std::string 
   }
   if (renamed_.size() > before) return;
   file.find_exactly(from);                       // says that there is none
-  renamed_.emplace_back(exact, plain(to));  // which is there no longer, as the transaction says
+  renamed_.emplace_back(exact, plain_name(to));  // which is there no longer, as the transaction says
 }
 
 void Steps::set_metadata(const std::string &pair) {
@@ -201,11 +196,11 @@ void Steps::set_metadata(const std::string &pair) {
   if (equals == std::string::npos) {
     throw UsageFailure(fmt::format("metadata is given as KEY=VALUE, not {}", escape(pair)));
   }
-  metadata_.emplace_back(plain(pair.substr(0, equals)), pair.substr(equals + 1));
+  metadata_.emplace_back(plain_name(pair.substr(0, equals)), pair.substr(equals + 1));
 }
 
 void Steps::remove_metadata(const std::string &key) {
-  metadata_.emplace_back(plain(key), std::nullopt);
+  metadata_.emplace_back(plain_name(key), std::nullopt);
 }
 
 // What is cast is in memory no longer than this takes, as the transaction has ST_TXN_COPY.

@@ -103,6 +103,11 @@ def test_patterns_see_the_names_themselves(stctl, odd):
     assert [t["name"] for t in stctl.json("ls", odd, "a?b")["tensors"]] == ["a\0b"]
 
 
+@pytest.mark.parametrize("name", [n for n in NAMES if n])
+def test_ls_finds_a_name_as_it_prints_it(stctl, odd, name):
+    assert name in [t["name"] for t in stctl.json("ls", odd, "--", NAMES[name])["tensors"]]
+
+
 def test_a_path_that_is_not_utf8(stctl, tmp_path):
     path = os.fsdecode(bytes(tmp_path) + b"/m\xff\x1b.safetensors")
     os.rename(write(tmp_path / "m.safetensors", {"w": ("U8", [1], b"x")}), path)
