@@ -176,10 +176,11 @@ void Command::map(uint32_t &map) const {
       {"copy-on-write", ST_MAP_COPY_ON_WRITE},
   };
   command_
-      ->add_option("--map", map,
-                   "How to reach the data: auto (as the storage asks),\nshared, private, none or copy-on-write")
+      ->add_option_function<std::string>(
+          "--map", [&map](const std::string &way) { map = ways.at(way); },
+          "How to reach the data: auto (as the storage asks),\nshared, private, none or copy-on-write")
       ->type_name("WAY")
-      ->transform(CLI::CheckedTransformer(ways).description(""));
+      ->check(CLI::Validator(CLI::IsMember(ways)).description(""));
 }
 
 void Command::runs(Session &session, std::function<int()> run) const {

@@ -63,7 +63,7 @@ void add_layout_options(const Command &command, LayoutOptions &options) {
   command.option("--align", options.alignment, "BYTES",
                  "Let data begin at a multiple of BYTES (default: what lets most\n"
                  "be shared with the old file, else 64)");
-  command.option("--reserve", options.reserve, "BYTES", "Leave BYTES of spare room in the header");
+  command.option("--reserve", options.reserve, "BYTES", "Leave BYTES of spare room in the header").at_least(0);
   command.flag("--canonical", options.canonical, "Order tensors by descending dtype, then name");
   command.flag("--break-links", options.break_links,
                "Change a file that has other hard links, which keep the\n"
