@@ -1,6 +1,7 @@
 """Elements that NumPy has from ml_dtypes, in and out of .npy files; and casts from each dtype to each."""
 
 import os
+import resource
 import subprocess
 import time
 
@@ -100,6 +101,37 @@ def test_casts_to_floats_are_those_of_ml_dtypes(stctl, tmp_path, dtype, to):
     path = write(tmp_path / "m.safetensors", {"w": (dtype, [len(array)], array.tobytes())})
     stctl("get", path, "w", "--cast", to, "-o", tmp_path / "w")
     assert (tmp_path / "w").read_bytes() == tensor_bytes(to, array.astype(np.float32).astype(NUMPY[to]))
+
+
+@pytest.mark.parametrize("to", ["F16", "BF16", "F8_E5M2"])
+def test_every_kind_of_f32_is_cast(stctl, tmp_path, to):
+    """Each exponent, with what lies at and beside the ties of its fractions; NaNs; and what is beyond the range."""
+    edges = {(odd << bit) + beside for bit in range(23) for odd in (0, 1, 3) for beside in (-1, 0, 1)}
+    fractions = np.array([e % (1 << 23) for e in edges], np.uint32)
+    codes = (np.arange(512, dtype=np.uint32) << 23)[:, None] | fractions
+    array = codes.ravel().view(np.float32)
+    path = write(tmp_path / "m.safetensors", {"w": ("F32", [array.size], array.tobytes())})
+    stctl("get", path, "w", "--cast", to, "-o", tmp_path / "w")
+    got = np.frombuffer((tmp_path / "w").read_bytes(), NUMPY[to])
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = array.astype(NUMPY[to])
+    numbers = ~np.isnan(array)
+    assert got[numbers].tobytes() == want[numbers].tobytes()
+    assert np.isnan(got[~numbers].astype(np.float32)).all()
+
+
+def test_casts_of_f32_to_less_are_fast(stctl, tmp_path):
+    """As measured beside one to F64, which takes several times as long by arithmetic of wide floats as by bits."""
+    n = 1 << 20
+    raw = np.random.default_rng(5).normal(size=n).astype(np.float32).tobytes()
+    path = write(tmp_path / "m.safetensors", {"w": ("F32", [n], raw)})
+
+    def seconds(to):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        stctl("get", path, "w", "--cast", to, "-o", tmp_path / "w")
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    assert min(seconds("BF16") for _ in range(3)) < 2 * min(seconds("F64") for _ in range(3))
 
 
 def test_a_source_that_is_cut_while_it_is_cast(stctl, model, tmp_path):
