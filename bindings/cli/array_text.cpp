@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "code.h"
 #include "number.h"
 #include "text.h"
 
@@ -11,69 +12,93 @@ namespace {
 constexpr size_t line_columns = 80;  // a row that was cut is short enough to stay whole
 constexpr const char *left_out = "…";
 
+// Takes the elements one after the other, in C order.
 class ArrayWriter {
  public:
-  ArrayWriter(Output &out, const Slice::Corner &array) : out_(out), array_(array) {
-    for (const std::string &cell : array.cells) widest_ = std::max(widest_, cell.size());
+  // `cut` says of which dimensions the middle is left out. `widest`: of all elements, in columns.
+  ArrayWriter(Output &out, std::vector<uint64_t> shape, std::vector<bool> cut, size_t widest)
+      : out_(out), shape_(std::move(shape)), cut_(std::move(cut)), widest_(widest), at_(shape_.size()) {
+    if (!shape_.empty()) out_.write(std::string(shape_.size() - 1, '['));
   }
 
-  // Row after row, as an odometer counts: there may be a million dimensions.
-  void write() {
-    if (array_.shape.empty()) return out_.write(array_.cells[0]);
-    const size_t last = array_.shape.size() - 1;
-    std::vector<uint64_t> at(last);  // in each dimension but that of the row
-    size_t cell = 0;
-    out_.write(std::string(last, '['));
-    for (;;) {
-      write_row(cell);
-      size_t d = last;
-      for (; d > 0 && ++at[d - 1] == array_.shape[d - 1]; --d) at[d - 1] = 0;
-      out_.write(std::string(last - d, ']'));
-      if (d-- == 0) return;
-      const std::string next = std::string(last - d, '\n') + std::string(d + 1, ' ');
-      out_.write(next);
-      if (array_.cut[d] && at[d] == array_.shape[d] / 2) out_.write(left_out + next);
-      out_.write(std::string(last - d - 1, '['));
-    }
+  // As an odometer counts: there may be a million dimensions.
+  void add(const std::string &text) {
+    if (shape_.empty()) return out_.write(text);
+    const size_t last = shape_.size() - 1;
+    if (at_[last] == 0) begin_row();
+    if (cut_[last] && at_[last] == shape_[last] / 2) word(left_out, 1);
+    word(std::string(widest_ - std::min(widest_, text.size()), ' ') + text, widest_);
+    if (++at_[last] < shape_[last]) return;
+    at_[last] = 0;
+    size_t d = last;
+    for (; d > 0 && ++at_[d - 1] == shape_[d - 1]; --d) at_[d - 1] = 0;
+    out_.write(std::string(last - d + 1, ']'));
+    if (d-- == 0) return;
+    const std::string next = std::string(last - d, '\n') + std::string(d + 1, ' ');
+    out_.write(next);
+    if (cut_[d] && at_[d] == shape_[d] / 2) out_.write(left_out + next);
+    out_.write(std::string(last - d - 1, '['));
   }
 
  private:
-  void write_row(size_t &cell) {
-    const size_t d = array_.shape.size() - 1;
-    const uint64_t n = array_.shape[d];
-    const std::string next_line = fmt::format("\n{:{}}", "", d + 1);
-    size_t column = d + 1;
+  void begin_row() {
     out_.write("[");
-    const auto word = [&](const std::string &text, size_t columns) {
-      if (column > d + 1) {
-        const bool wrap = !array_.cut[d] && column + 1 + columns > line_columns;
-        out_.write(wrap ? next_line : " ");
-        column = wrap ? d + 1 : column + 1;
-      }
-      out_.write(text);
-      column += columns;
-    };
-    for (uint64_t i = 0; i < n; ++i) {
-      if (array_.cut[d] && i == n / 2) word(left_out, 1);
-      const std::string &text = array_.cells[cell++];
-      word(std::string(widest_ - text.size(), ' ') + text, widest_);
+    column_ = shape_.size();
+  }
+
+  void word(const std::string &text, size_t columns) {
+    const size_t first = shape_.size();  // column of a row's words: behind its brackets
+    if (column_ > first) {
+      const bool wrap = !cut_.back() && column_ + 1 + columns > line_columns;
+      out_.write(wrap ? "\n" + std::string(first, ' ') : " ");
+      column_ = wrap ? first : column_ + 1;
     }
-    out_.write("]");
+    out_.write(text);
+    column_ += columns;
   }
 
   Output &out_;
-  const Slice::Corner &array_;
-  size_t widest_ = 0;
+  const std::vector<uint64_t> shape_;
+  const std::vector<bool> cut_;
+  const size_t widest_;
+  std::vector<uint64_t> at_;  // in each dimension
+  size_t column_ = 0;
 };
+
+// Of packed elements. Those of few bits repeat: of each only one is looked at.
+size_t widest_of(st_dtype dtype, std::string_view bytes, uint64_t elements) {
+  std::vector<bool> seen(st_dtype_bits(dtype) <= 16 ? size_t{1} << st_dtype_bits(dtype) : 0);
+  size_t widest = 0;
+  for (uint64_t i = 0; i < elements; ++i) {
+    if (!seen.empty()) {
+      const uint64_t code = load_code(dtype, bytes, i);
+      if (seen[code]) continue;
+      seen[code] = true;
+    }
+    widest = std::max(widest, element_text(dtype, bytes, i).size());
+  }
+  return widest;
+}
 
 }  // namespace
 
-void write_array(Output &out, const Slice::Corner &array) {
-  if (array.cells.empty()) {
-    out.write("[]");
-  } else {
-    ArrayWriter(out, array).write();
-  }
+void write_array(Output &out, const Slice &slice) {
+  bool any = false;
+  slice.read(UINT64_MAX, [&](std::string_view bytes) {  // once, in one piece
+    any = true;
+    const std::vector<uint64_t> shape = slice.shape();
+    ArrayWriter array(out, shape, std::vector<bool>(shape.size()), widest_of(slice.dtype(), bytes, slice.elements()));
+    for (uint64_t i = 0; i < slice.elements(); ++i) array.add(element_text(slice.dtype(), bytes, i));
+  });
+  out.write(any ? "\n" : "[]\n");
+}
+
+void write_array(Output &out, const Slice::Corner &corner) {
+  if (corner.cells.empty()) return out.write("[]\n");
+  size_t widest = 0;
+  for (const std::string &cell : corner.cells) widest = std::max(widest, cell.size());
+  ArrayWriter array(out, corner.shape, corner.cut, widest);
+  for (const std::string &cell : corner.cells) array.add(cell);
   out.write("\n");
 }
 

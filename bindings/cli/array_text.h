@@ -14,7 +14,9 @@
 
 namespace stctl {
 
-void write_array(Output &out, const Slice::Corner &array);
+// All of it. Its bytes are in memory, but not its text.
+void write_array(Output &out, const Slice &slice);
+void write_array(Output &out, const Slice::Corner &corner);
 
 // The value of one key: numbers nested as the shape says, all of them. An array
 // without elements is [], whatever its shape.

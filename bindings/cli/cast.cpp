@@ -63,15 +63,17 @@ uint64_t f32_code(Number v) {
   return std::bit_cast<uint32_t>(static_cast<float>(v));
 }
 
+// What is beyond the range lies there, where there is one.
+std::optional<uint64_t> or_infinity(const SmallFloat &f, std::optional<uint64_t> code, bool negative) {
+  if (code || f.specials != SmallFloat::ieee) return code;
+  return f.infinity() | (negative ? f.sign() : 0);
+}
+
 std::optional<uint64_t> code_of(st_dtype dtype, const Value &value) {
   const Number v = value.real;
   if (dtype == ST_DTYPE_C64) return f32_code(v) | f32_code(value.imaginary) << 32;
   if (value.imaginary != 0) return std::nullopt;  // a NaN, too
-  if (const std::optional<SmallFloat> f = small_float(dtype)) {
-    const std::optional<uint64_t> code = encode(*f, v);
-    if (!code && f->specials == SmallFloat::ieee) return encode(*f, std::copysign(Number{INFINITY}, v));
-    return code;
-  }
+  if (const std::optional<SmallFloat> f = small_float(dtype)) return or_infinity(*f, encode(*f, v), std::signbit(v));
   switch (dtype) {
     case ST_DTYPE_BOOL: return v != 0;
     case ST_DTYPE_F8_E8M0: return e8m0_code(v);
@@ -113,8 +115,12 @@ std::string cast(st_dtype from, std::string_view bytes, st_dtype to) {
   if (from == to) return std::string(bytes);
   const uint64_t n = elements_of(from, bytes.size());
   Packer out(st_dtype_bits(to), n);
+  // By bits, as most casts are of this kind.
+  const std::optional<SmallFloat> f = from == ST_DTYPE_F32 ? small_float(to) : std::nullopt;
   for (uint64_t i = 0; i < n; ++i) {
-    const std::optional<uint64_t> code = code_of(to, value_of(from, load_code(from, bytes, i)));
+    const uint64_t old = load_code(from, bytes, i);
+    const std::optional<uint64_t> code =
+        f ? or_infinity(*f, encode_f32(*f, static_cast<uint32_t>(old)), old >> 31) : code_of(to, value_of(from, old));
     if (!code) {
       throw Failure(exit_failed, fmt::format("{} has no element for the {} {}", st_dtype_name(to), st_dtype_name(from),
                                              element_text(from, bytes, i)));

@@ -1,9 +1,23 @@
 #include "code.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace stctl {
+namespace {
+
+// scaled * 2^(exponent - mantissa bits), which is at least 0; rounding may have made it a power of two.
+std::optional<uint64_t> joined_code(const SmallFloat &f, uint64_t sign, int exponent, uint64_t scaled) {
+  // A subnormal has no leading one, and its exponent's code is 0 instead of 1: both together are
+  // this one formula. A significand rounded up to a power of two carries into the exponent.
+  const uint64_t magnitude = (static_cast<uint64_t>(exponent + f.bias - 1) << f.mantissa_bits) + scaled;
+  if (magnitude > f.highest()) return std::nullopt;
+  if (magnitude == 0 && f.specials == SmallFloat::fnuz) return 0;
+  return sign | magnitude;
+}
+
+}  // namespace
 
 uint64_t load_code(st_dtype dtype, std::string_view bytes, uint64_t i) {
   const uint32_t bits = st_dtype_bits(dtype);
@@ -62,13 +76,21 @@ std::optional<uint64_t> encode(const SmallFloat &f, long double v) {
   std::frexp(v, &exponent);  // v = m * 2^exponent, 1/2 <= m < 1
   exponent = std::max(exponent - 1, 1 - f.bias);
   const long double scaled = std::nearbyint(std::ldexp(std::fabs(v), f.mantissa_bits - exponent));
-  // A subnormal has no leading one, and its exponent's code is 0 instead of 1: both together are
-  // this one formula. A significand rounded up to a power of two carries into the exponent.
-  const uint64_t magnitude =
-      (static_cast<uint64_t>(exponent + f.bias - 1) << f.mantissa_bits) + static_cast<uint64_t>(scaled);
-  if (magnitude > f.highest()) return std::nullopt;
-  if (magnitude == 0 && f.specials == SmallFloat::fnuz) return 0;
-  return sign | magnitude;
+  return joined_code(f, sign, exponent, static_cast<uint64_t>(scaled));
+}
+
+std::optional<uint64_t> encode_f32(const SmallFloat &f, uint32_t code) {
+  constexpr int mantissa_bits = 23, bias = 127;
+  const int exponent_code = static_cast<int>(code >> mantissa_bits & 0xff);
+  const uint32_t fraction = code & ((uint32_t{1} << mantissa_bits) - 1);
+  const bool is_special = exponent_code == 0xff || (exponent_code == 0 && fraction == 0);
+  if (is_special) return encode(f, std::bit_cast<float>(code));
+  const uint32_t significand = exponent_code == 0 ? fraction : fraction | uint32_t{1} << mantissa_bits;
+  const int own = std::max(exponent_code, 1) - bias, exponent = std::max(own, 1 - f.bias);
+  // What is shifted further is nearest to 0, too.
+  const int shift = std::min(mantissa_bits - f.mantissa_bits + exponent - own, mantissa_bits + 2);
+  const uint32_t odd = significand >> shift & 1, below_half = (uint32_t{1} << (shift - 1)) - 1;
+  return joined_code(f, code >> 31 ? f.sign() : 0, exponent, (significand + below_half + odd) >> shift);
 }
 
 }  // namespace stctl

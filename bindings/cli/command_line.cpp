@@ -26,21 +26,38 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 // CLI11 takes "[a,b]" apart into a and b where an option has many values; as a shell pattern or a name it is
-// to stay whole. So such arguments are parsed with a mark at their end, which every option takes off.
+// to stay whole. So such values are parsed with a mark at their end, which every option takes off. One that ends as if
+// it had marks gets one more.
 constexpr std::string_view whole = "]\x01";
+
+bool ends_with_bracket_and_marks(std::string_view text) {
+  const size_t last = text.find_last_not_of(whole.back());
+  return last != text.npos && text[last] == whole.front();
+}
+
+// Also in --option=[a,b].
+bool is_in_brackets(std::string_view arg) {
+  if (arg.starts_with("--")) arg.remove_prefix(std::min(arg.find('='), arg.size() - 1) + 1);
+  return arg.starts_with('[') && ends_with_bracket_and_marks(arg);
+}
 
 std::vector<std::string> marked(int argc, char **argv) {
   std::vector<std::string> args(argv + 1, argv + argc);
   for (std::string &arg : args) {
-    if (arg.starts_with('[') && arg.ends_with(']')) arg += whole.back();
+    if (is_in_brackets(arg)) arg += whole.back();
   }
   std::reverse(args.begin(), args.end());  // as CLI11 wants them
   return args;
 }
 
-std::string unmarked(std::string text) {
-  const size_t at = text.find(whole);  // in an error message it stands somewhere
-  if (at != text.npos) text.erase(at + 1, 1);
+std::string unmarked(std::string value) {
+  if (value.ends_with(whole.back()) && is_in_brackets(value)) value.pop_back();
+  return value;
+}
+
+// In an error message the marks stand somewhere.
+std::string unmarked_message(std::string text) {
+  for (size_t at = text.find(whole); at != text.npos; at = text.find(whole, at + 1)) text.erase(at + 1, 1);
   return text;
 }
 
@@ -159,10 +176,11 @@ void Command::map(uint32_t &map) const {
       {"copy-on-write", ST_MAP_COPY_ON_WRITE},
   };
   command_
-      ->add_option("--map", map,
-                   "How to reach the data: auto (as the storage asks),\nshared, private, none or copy-on-write")
+      ->add_option_function<std::string>(
+          "--map", [&map](const std::string &way) { map = ways.at(way); },
+          "How to reach the data: auto (as the storage asks),\nshared, private, none or copy-on-write")
       ->type_name("WAY")
-      ->transform(CLI::CheckedTransformer(ways).description(""));
+      ->check(CLI::Validator(CLI::IsMember(ways)).description(""));
 }
 
 void Command::runs(Session &session, std::function<int()> run) const {
@@ -218,7 +236,7 @@ std::optional<std::string> CommandLine::parse(int argc, char **argv) {
     const std::string command = chosen.empty() ? "stctl" : "stctl " + chosen[0]->get_name();
     const bool wants_command = chosen.empty() && dynamic_cast<const CLI::RequiredError *>(&error);
     const std::string what = wants_command ? no_command(*app_) : error.what();
-    throw UsageFailure(fmt::format("{}; see {} --help", escape(unmarked(what)), command));
+    throw UsageFailure(fmt::format("{}; see {} --help", escape(unmarked_message(what)), command));
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 
 namespace stctl {
@@ -9,9 +11,12 @@ namespace {
 
 enum class Takes { nothing, files, tensors };
 
+// What the help calls files and folders.
+constexpr std::string_view file_words[] = {"FILE", "A", "B", "BASE", "DELTA", "MODEL", "FOLDER"};
+
 // By what the help calls it.
 Takes taken_by(std::string_view word) {
-  if (word == "FILE") return Takes::files;
+  if (std::find(std::begin(file_words), std::end(file_words), word) != std::end(file_words)) return Takes::files;
   return word == "TENSOR" || word == "PATTERN" || word == "TENSOR NAME" ? Takes::tensors : Takes::nothing;
 }
 
@@ -103,7 +108,9 @@ std::string bash_completion(const CommandText &all) {
          "  fi\n"
          "  compopt -o filenames 2>/dev/null # quotes what needs it\n"
          "  case $takes in\n"
-         "    FILE) mapfile -t COMPREPLY < <(compgen -f -- \"$current\") ;;\n"
+         "    " +
+         fmt::format("{}", fmt::join(file_words, " | ")) +
+         ") mapfile -t COMPREPLY < <(compgen -f -- \"$current\") ;;\n"
          "    TENSOR | PATTERN)\n"
          "      mapfile -t names < <(stctl ls --names \"${file/#\\~/$HOME}\" 2>/dev/null)\n"
          "      for word in \"${names[@]}\"; do [[ $word == \"${current//[\\\\\\'\\\"]/}\"* ]] && "

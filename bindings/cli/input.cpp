@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <new>
 #include <utility>
 
 #include "failure.h"
@@ -19,6 +20,15 @@ struct Descriptor {
     if (fd > STDERR_FILENO) close(fd);
   }
 };
+
+// For so many bytes and one more, where memory can be had: else it comes as it is needed.
+void reserve_for(std::string &memory, uint64_t bytes) {
+  try {
+    if (bytes < memory.max_size()) memory.reserve(static_cast<size_t>(bytes) + 1);
+  } catch (const std::bad_alloc &) {
+    return;
+  }
+}
 
 }  // namespace
 
@@ -36,18 +46,25 @@ std::optional<Input> Input::map(const std::string &path) {
   return input;
 }
 
-Input Input::read(const std::string &path) {
+Input Input::read(const std::string &path, const Most &most, bool into_memory) {
   const bool standard = path == "-";
-  if (!standard) {
+  if (!standard && !into_memory) {
     if (std::optional<Input> mapped = map(path)) return std::move(*mapped);
   }
   const Descriptor file{standard ? STDIN_FILENO : open_to_read(path)};
   if (file.fd < 0) throw Failure::of_errno(errno, "read", path);
   Input input;
   std::vector<char> block(1 << 20);
+  uint64_t wanted = 0;  // at most
   while (true) {
+    if (input.memory_.size() >= wanted) {
+      wanted = most(input.memory_);
+      if (input.memory_.size() > wanted) break;
+      reserve_for(input.memory_, wanted);
+    }
+    const uint64_t left = wanted - input.memory_.size();
     const Blocking guard;
-    const ssize_t n = ::read(file.fd, block.data(), block.size());
+    const ssize_t n = ::read(file.fd, block.data(), left < block.size() ? static_cast<size_t>(left) + 1 : block.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw Failure::of_errno(errno, "read", path);
     if (n == 0) break;

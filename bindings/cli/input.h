@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,8 +14,12 @@ namespace stctl {
 
 class Input {
  public:
-  // "-" is standard input. Throws Failure.
-  static Input read(const std::string &path);
+  // How many bytes the input may have, as far as its first ones tell. One more is read, which shows that it is too
+  // long.
+  using Most = std::function<uint64_t(std::string_view first)>;
+  // "-" is standard input. Into memory, if this process looks at the bytes: it would die of a mapping whose file is cut
+  // meanwhile. Throws Failure.
+  static Input read(const std::string &path, const Most &most, bool into_memory);
   // Nothing if the file can't be mapped. Never throws.
   static std::optional<Input> map(const std::string &path);
 

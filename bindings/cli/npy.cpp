@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <iterator>
 
@@ -26,6 +27,24 @@ constexpr Kind kinds[] = {
 // What ml_dtypes writes for its dtypes of one byte, and for those of 4 and 6 bits, which take a byte each there. Only
 // for float8_e5m2 it writes "<f1", which NumPy does not read.
 constexpr std::string_view one_byte = "<V1", e5m2 = "<f1";
+
+constexpr size_t shortest_npy = magic.size() + 4;  // with the version, and a header's length of two bytes
+
+// Where the header begins and ends; nothing if it has another version.
+struct HeaderBounds {
+  uint64_t begin, end;
+};
+std::optional<HeaderBounds> header_of(std::string_view file) {
+  const int version = static_cast<uint8_t>(file[magic.size()]);
+  if (version < 1 || version > 3) return std::nullopt;
+  const size_t length_bytes = version == 1 ? 2 : 4;
+  size_t at = magic.size() + 2;
+  uint64_t length = 0;
+  for (size_t i = 0; i < length_bytes && at < file.size(); ++i, ++at) {
+    length |= static_cast<uint64_t>(static_cast<uint8_t>(file[at])) << (8 * i);
+  }
+  return HeaderBounds{at, at + length};
+}
 
 // What stands behind 'key': in the header's Python dict, between `begin` and `end`.
 std::optional<std::string_view> value_of(std::string_view dict, std::string_view key, std::string_view begin,
@@ -58,6 +77,28 @@ std::optional<std::vector<uint64_t>> parse_shape(std::optional<std::string_view>
   }
 }
 
+std::optional<std::string> descr_of(std::string_view dict) {
+  const std::optional<std::string_view> said = value_of(dict, "descr", "'", "'");
+  if (!said) return std::nullopt;
+  std::string descr(*said);
+  if (descr.starts_with("|V")) descr.front() = '<';  // as older versions write it
+  return descr;
+}
+
+// Is the product of `shape` so many?
+bool have_product(const std::vector<uint64_t> &shape, uint64_t n) {
+  if (std::find(shape.begin(), shape.end(), uint64_t{0}) != shape.end()) return n == 0;
+  for (const uint64_t dimension : shape) {
+    if (n % dimension != 0) return false;
+    n /= dimension;
+  }
+  return n == 1;
+}
+
+bool fits_bits(std::string_view bytes, uint32_t bits) {
+  return std::none_of(bytes.begin(), bytes.end(), [bits](char byte) { return static_cast<uint8_t>(byte) >> bits; });
+}
+
 }  // namespace
 
 std::string npy_descr(st_dtype dtype) {
@@ -79,27 +120,39 @@ std::string npy_header(st_dtype dtype, const std::vector<uint64_t> &shape) {
   return header + dict;
 }
 
+uint64_t npy_size(std::string_view first) {
+  if (first.size() < shortest_npy + 2) return magic.starts_with(first.substr(0, magic.size())) ? shortest_npy + 2 : 0;
+  if (!first.starts_with(magic)) return 0;
+  const std::optional<HeaderBounds> header = header_of(first);
+  if (!header || header->end > first.size()) return header ? header->end : 0;
+  const std::string_view dict = first.substr(header->begin, header->end - header->begin);
+  const std::optional<std::string> descr = descr_of(dict);
+  const std::optional<std::vector<uint64_t>> shape = parse_shape(value_of(dict, "shape", "(", ")"));
+  uint64_t size = descr == one_byte || descr == e5m2 ? 1 : 0;
+  for (const Kind &kind : kinds) {
+    if (kind.descr == descr) size = st_dtype_bits(kind.dtype) / 8;
+  }
+  if (!shape) size = 0;
+  for (const uint64_t dimension : shape.value_or(std::vector<uint64_t>())) {
+    if (__builtin_mul_overflow(size, dimension, &size)) return UINT64_MAX;
+  }
+  return size > UINT64_MAX - header->end ? UINT64_MAX : header->end + size;
+}
+
 Npy parse_npy(std::string_view file, const std::string &path, st_dtype unnamed) {
   const auto refuse = [&path](const std::string &why) {
     return Failure(exit_failed, fmt::format("'{}' {}", escape(path), why));
   };
-  if (!file.starts_with(magic) || file.size() < magic.size() + 4) throw refuse("is no .npy file");
-  const int version = static_cast<uint8_t>(file[magic.size()]);
-  if (version < 1 || version > 3) throw refuse(fmt::format("is a .npy file of the unknown version {}", version));
-  const size_t length_bytes = version == 1 ? 2 : 4;
-  size_t at = magic.size() + 2;
-  uint64_t length = 0;
-  for (size_t i = 0; i < length_bytes && at < file.size(); ++i, ++at) {
-    length |= static_cast<uint64_t>(static_cast<uint8_t>(file[at])) << (8 * i);
+  if (!file.starts_with(magic) || file.size() < shortest_npy) throw refuse("is no .npy file");
+  const std::optional<HeaderBounds> header = header_of(file);
+  if (!header) {
+    throw refuse(fmt::format("is a .npy file of the unknown version {}", static_cast<uint8_t>(file[magic.size()])));
   }
-  if (length > file.size() - at) throw refuse("ends inside its .npy header");
-  const std::string_view dict = file.substr(at, length);
+  if (header->end > file.size()) throw refuse("ends inside its .npy header");
+  const std::string_view dict = file.substr(header->begin, header->end - header->begin);
 
-  const std::optional<std::string_view> said = value_of(dict, "descr", "'", "'");
-  std::optional<std::string> descr;
-  if (said) descr = std::string(*said);
-  if (descr && descr->starts_with("|V")) descr->front() = '<';  // as older versions write it
-  Npy npy = {0, {}, file.substr(at + length), {}};
+  const std::optional<std::string> descr = descr_of(dict);
+  Npy npy = {0, {}, file.substr(header->end), {}};
   for (const Kind &kind : kinds) {
     // One byte has no order, and NumPy writes "|"; "=" is never written.
     if (kind.descr == descr) npy.dtype = kind.dtype;
@@ -110,8 +163,6 @@ Npy parse_npy(std::string_view file, const std::string &path, st_dtype unnamed) 
       throw refuse("holds elements of one byte whose dtype NumPy does not name: say which, as in --dtype F8_E4M3");
     }
     npy.dtype = unnamed;
-    npy.packed = std::make_unique<std::string>(packed(unnamed, npy.data));
-    npy.data = *npy.packed;
   }
   if (npy.dtype == 0) {
     throw refuse(
@@ -122,6 +173,17 @@ Npy parse_npy(std::string_view file, const std::string &path, st_dtype unnamed) 
   const std::optional<std::vector<uint64_t>> shape = parse_shape(value_of(dict, "shape", "(", ")"));
   if (!shape) throw refuse("has a .npy header without a shape");
   npy.shape = *shape;
+  if (descr == one_byte && st_dtype_bits(unnamed) < 8) {
+    // Packed bytes do not tell what was missing, nor what was in the bits that are left out.
+    if (!have_product(npy.shape, npy.data.size())) {
+      throw refuse(fmt::format("has {}, which are not those of its shape", counted(npy.data.size(), "element")));
+    }
+    if (!fits_bits(npy.data, st_dtype_bits(unnamed))) {
+      throw refuse(fmt::format("holds bytes that are no elements of {}", st_dtype_name(unnamed)));
+    }
+    npy.packed = std::make_unique<std::string>(packed(unnamed, npy.data));
+    npy.data = *npy.packed;
+  }
   const bool c_order = value_of(dict, "fortran_order", "", ",") == "False";
   if (!c_order && npy.shape.size() > 1) throw refuse("is in Fortran order: save numpy.ascontiguousarray(x) instead");
   return npy;

@@ -4,6 +4,7 @@
 
 #include <st/st.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ struct Npy {
   std::string_view data;  // of `file`, or of `packed`
   std::unique_ptr<std::string> packed;
 };
+
+// How many bytes a .npy file has, as far as its first ones tell: without those that show it, a part of it.
+uint64_t npy_size(std::string_view first);
 
 // Failure, with `path` in its sentence, for what is no .npy file or one that a safetensors tensor can't be.
 // `unnamed` is the dtype of elements that the file calls "<V1"; 0: not known, which is a Failure.

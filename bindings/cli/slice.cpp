@@ -108,7 +108,7 @@ std::vector<uint64_t> Slice::shape() const {
   return shape;
 }
 
-st_range Slice::part(size_t d, uint64_t from, uint64_t to) const {
+st_range Slice::range_of(size_t d, uint64_t from, uint64_t to) const {
   const st_range &whole = ranges_[d];
   const int64_t first = whole.start + static_cast<int64_t>(from) * whole.step;
   const int64_t last = whole.start + static_cast<int64_t>(to - 1) * whole.step;
@@ -136,28 +136,33 @@ void Slice::read(uint64_t piece, const std::function<void(std::string_view)> &us
 }
 
 void Slice::read_pieces(uint64_t piece, const std::function<void(std::string_view)> &use) const {
-  if (nbytes_ == 0) return;
   std::string buffer;
+  each_part(piece, [&](const Part &part) {
+    read_part(part.ranges, part.nbytes, buffer);
+    use(buffer);
+  });
+}
+
+void Slice::each_part(uint64_t piece, const std::function<void(const Part &)> &use) const {
+  if (nbytes_ == 0) return;
+  Part part = {ranges_, counts_, nbytes_};
   // Dimension d is cut; those before it are gone through one entry at a time.
   const size_t rank = counts_.size();
   size_t d = 0;
   while (d < rank && bytes_below(d + 1) > piece) ++d;
-  if (nbytes_ <= piece || d == rank || bytes_below(d + 1) == 0) {
-    read_part(ranges_, nbytes_, buffer);
-    use(buffer);
-    return;
-  }
+  if (nbytes_ <= piece || d == rank || bytes_below(d + 1) == 0) return use(part);
   const uint64_t below = bytes_below(d + 1);
   const uint64_t at_once = piece / below;
   std::vector<uint64_t> at(d, 0);
-  std::vector<st_range> ranges = ranges_;
+  std::fill_n(part.counts.begin(), d, uint64_t{1});
   while (true) {
-    for (size_t outer = 0; outer < d; ++outer) ranges[outer] = part(outer, at[outer], at[outer] + 1);
+    for (size_t outer = 0; outer < d; ++outer) part.ranges[outer] = range_of(outer, at[outer], at[outer] + 1);
     for (uint64_t from = 0; from < counts_[d]; from += at_once) {
       const uint64_t to = std::min(from + at_once, counts_[d]);
-      ranges[d] = part(d, from, to);
-      read_part(ranges, (to - from) * below, buffer);
-      use(buffer);
+      part.ranges[d] = range_of(d, from, to);
+      part.counts[d] = to - from;
+      part.nbytes = (to - from) * below;
+      use(part);
     }
     size_t outer = d;
     while (outer > 0 && ++at[outer - 1] == counts_[outer - 1]) at[--outer] = 0;
@@ -192,7 +197,7 @@ Slice::Corner Slice::corner(uint64_t edge) const {
       const bool cut = !whole && counts_[d] > 2 * edge;
       from[d] = half[d] ? counts_[d] - edge : 0;
       to[d] = half[d] || !cut ? counts_[d] : edge;
-      ranges[d] = part(d, from[d], to[d]);
+      ranges[d] = range_of(d, from[d], to[d]);
       elements *= to[d] - from[d];
     }
     read_part(ranges, whole ? nbytes_ : elements * st_dtype_bits(tensor_.dtype) / 8, buffer);

@@ -33,6 +33,14 @@ class Slice {
   // bytes. One piece, where 4- or 6-bit elements don't allow a cut.
   void read(uint64_t piece, const std::function<void(std::string_view)> &use) const;
 
+  // The parts of which read() reads one after the other; counts are the entries of each dimension.
+  struct Part {
+    std::vector<st_range> ranges;
+    std::vector<uint64_t> counts;
+    uint64_t nbytes;
+  };
+  void each_part(uint64_t piece, const std::function<void(const Part &)> &use) const;
+
   // A corner of the slice, for display: of each dimension with more than 2 * edge
   // entries, only the first and last `edge`.
   struct Corner {
@@ -44,7 +52,7 @@ class Slice {
 
  private:
   // Entries [from, to) of dimension d of the slice.
-  st_range part(size_t d, uint64_t from, uint64_t to) const;
+  st_range range_of(size_t d, uint64_t from, uint64_t to) const;
   void read_pieces(uint64_t piece, const std::function<void(std::string_view)> &use) const;
   void read_part(const std::vector<st_range> &ranges, uint64_t nbytes, std::string &into) const;
   uint64_t bytes_below(size_t d) const;  // of one entry of dimension d - 1; 0 if not whole bytes

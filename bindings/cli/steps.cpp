@@ -13,11 +13,6 @@
 namespace stctl {
 namespace {
 
-// As `ls` prints it, or else literally.
-std::string plain(const std::string &name) {
-  return name.find('\\') == std::string::npos ? name : unescape(name).value_or(name);
-}
-
 std::vector<uint64_t> parse_shape(const std::string &text) {
   std::vector<uint64_t> shape;
   for (const char *at = text.data(), *end = at + text.size(); at < end;) {
@@ -30,6 +25,14 @@ std::vector<uint64_t> parse_shape(const std::string &text) {
     at = stop + 1;
   }
   return shape;
+}
+
+// In bytes; 0 if there are too many, which libst says when it is given such a shape.
+uint64_t size_of(const std::vector<uint64_t> &shape, st_dtype dtype) {
+  uint64_t bits = st_dtype_bits(dtype);
+  bool overflow = false;
+  for (const uint64_t dimension : shape) overflow |= __builtin_mul_overflow(bits, dimension, &bits);
+  return overflow ? 0 : bits / 8 + (bits % 8 != 0);
 }
 
 // What stands before, between and behind the stars of a new name; \\* is no star.
@@ -45,7 +48,7 @@ std::vector<std::string> between_stars(std::string_view name) {
       if (name[at] == '\\' && at + 1 < name.size()) parts.back() += name[++at];
     }
   }
-  for (std::string &part : parts) part = plain(part);
+  for (std::string &part : parts) part = plain_name(part);
   return parts;
 }
 
@@ -60,7 +63,7 @@ void add_layout_options(const Command &command, LayoutOptions &options) {
   command.option("--align", options.alignment, "BYTES",
                  "Let data begin at a multiple of BYTES (default: what lets most\n"
                  "be shared with the old file, else 64)");
-  command.option("--reserve", options.reserve, "BYTES", "Leave BYTES of spare room in the header");
+  command.option("--reserve", options.reserve, "BYTES", "Leave BYTES of spare room in the header").at_least(0);
   command.flag("--canonical", options.canonical, "Order tensors by descending dtype, then name");
   command.flag("--break-links", options.break_links,
                "Change a file that has other hard links, which keep the\n"
@@ -94,33 +97,39 @@ void Steps::put_from(Session &session, const std::string &path, const std::vecto
   }
 }
 
-void Steps::put_npy(const std::string &name, const std::string &path, const std::string &dtype) {
+void Steps::put_npy(const std::string &name, const std::string &path, const std::string &dtype, bool will_cast) {
   sources_.push_back(std::make_unique<Source>());
   Source &source = *sources_.back();
-  source.input.emplace(Input::read(path));
-  source.npy = parse_npy(source.input->bytes(), path, parse_dtype(dtype));
+  source.input.emplace(Input::read(path, npy_size, will_cast));
+  const st_dtype said = parse_dtype(dtype);
+  source.npy = parse_npy(source.input->bytes(), path, said);
+  if (said && said != source.npy->dtype) {
+    throw Failure(exit_failed, fmt::format("'{}' holds elements of {}, and --dtype says {}; --cast changes elements",
+                                           escape(path), st_dtype_name(source.npy->dtype), st_dtype_name(said)));
+  }
   st_tensor t = {};
   t.dtype = source.npy->dtype;
   t.rank = static_cast<uint32_t>(source.npy->shape.size());
   t.shape = source.npy->shape.data();
   t.data = source.npy->data.data();
   t.nbytes = source.npy->data.size();
-  puts_.push_back({plain(name), t});
+  puts_.push_back({plain_name(name), t});
 }
 
 void Steps::put_raw(const std::string &name, const std::string &path, const std::string &dtype,
-                    const std::string &shape) {
+                    const std::string &shape, bool will_cast) {
   sources_.push_back(std::make_unique<Source>());
   Source &source = *sources_.back();
   source.shape = parse_shape(shape);
   st_tensor t = {};
   t.dtype = parse_dtype(dtype);
-  source.input.emplace(Input::read(path));
+  const auto most = [&](std::string_view) { return size_of(source.shape, t.dtype); };
+  source.input.emplace(Input::read(path, most, will_cast));
   t.rank = static_cast<uint32_t>(source.shape.size());
   t.shape = source.shape.data();
   t.data = source.input->bytes().data();
   t.nbytes = source.input->bytes().size();
-  puts_.push_back({plain(name), t});
+  puts_.push_back({plain_name(name), t});
 }
 
 void Steps::cast_puts(st_dtype dtype) {
@@ -132,7 +141,7 @@ void Steps::cast_puts(st_dtype dtype) {
 void Steps::remove(const File &file, const std::vector<std::string> &names) {
   for (const std::string &name : names) {
     size_t i = 0;
-    const std::string exact = plain(name);
+    const std::string exact = plain_name(name);
     if (st_find(file.get(), exact.data(), exact.size(), &i) == ST_OK) {
       if (std::find(removed_.begin(), removed_.end(), exact) == removed_.end()) removed_.push_back(exact);
       continue;
@@ -161,9 +170,9 @@ std::vector<std::string> &Steps::names_left(const File &file) {
 
 void Steps::rename(const File &file, const std::string &from, const std::string &to) {
   std::vector<std::string> &names = names_left(file);
-  const std::string exact = plain(from);
+  const std::string exact = plain_name(from);
   if (const auto found = std::find(names.begin(), names.end(), exact); found != names.end()) {
-    *found = plain(to);
+    *found = plain_name(to);
     renamed_.emplace_back(exact, *found);
     return;
   }
@@ -182,8 +191,8 @@ void Steps::rename(const File &file, const std::string &from, const std::string 
     found = std::move(name);
   }
   if (renamed_.size() > before) return;
-  file.find(from);                          // says that there is none
-  renamed_.emplace_back(exact, plain(to));  // or else the transaction says that there is none any more
+  file.find_exactly(from);                       // says that there is none
+  renamed_.emplace_back(exact, plain_name(to));  // or else the transaction says that there is none any more
 }
 
 void Steps::set_metadata(const std::string &pair) {
@@ -191,11 +200,11 @@ void Steps::set_metadata(const std::string &pair) {
   if (equals == std::string::npos) {
     throw UsageFailure(fmt::format("metadata is given as KEY=VALUE, not {}", escape(pair)));
   }
-  metadata_.emplace_back(plain(pair.substr(0, equals)), pair.substr(equals + 1));
+  metadata_.emplace_back(plain_name(pair.substr(0, equals)), pair.substr(equals + 1));
 }
 
 void Steps::remove_metadata(const std::string &key) {
-  metadata_.emplace_back(plain(key), std::nullopt);
+  metadata_.emplace_back(plain_name(key), std::nullopt);
 }
 
 // What is cast is in memory no longer than this takes, as the transaction has ST_TXN_COPY.

@@ -32,9 +32,11 @@ class Steps {
  public:
   // All or some tensors of another file; one tensor of a .npy file; one of raw bytes.
   void put_from(Session &session, const std::string &path, const std::vector<std::string> &names);
-  // `dtype` is that of elements which the .npy file does not name; "" if there are none.
-  void put_npy(const std::string &name, const std::string &path, const std::string &dtype);
-  void put_raw(const std::string &name, const std::string &path, const std::string &dtype, const std::string &shape);
+  // `dtype` is that of elements which the .npy file may not name, or "". Failure if it names another.
+  // `will_cast`: cast_puts() comes, with another dtype.
+  void put_npy(const std::string &name, const std::string &path, const std::string &dtype, bool will_cast);
+  void put_raw(const std::string &name, const std::string &path, const std::string &dtype, const std::string &shape,
+               bool will_cast);
   // All that is put so far, as elements of another dtype.
   void cast_puts(st_dtype dtype);
   // Names, or else patterns that match some. Removes come before renames.

@@ -1,4 +1,4 @@
-// A table for people: columns as wide as their widest cell, two spaces between,
+// A table for people: columns as wide as their widest cell, but for very wide ones, two spaces between,
 // nothing after the last.
 #pragma once
 
@@ -24,7 +24,8 @@ class Table {
 
   // One cell a column; cells are escaped already.
   void add(std::vector<std::string> cells) {
-    for (size_t i = 0; i < cells.size(); ++i) widths_[i] = std::max(widths_[i], width(cells[i]));
+    for (size_t i = 0; i < cells.size(); ++i)
+      widths_[i] = std::max(widths_[i], std::min(width(cells[i]), most_columns));
     rows_.push_back(std::move(cells));
   }
 
@@ -40,11 +41,13 @@ class Table {
   }
 
  private:
+  static constexpr size_t most_columns = 256;  // a wider cell moves its own row alone
+
   void write_row(Output &out, const std::vector<std::string> &cells) const {
     std::string line;
     for (size_t i = 0; i < cells.size(); ++i) {
       if (i > 0) line += "  ";
-      const size_t padding = widths_[i] - width(cells[i]);
+      const size_t padding = widths_[i] - std::min(widths_[i], width(cells[i]));
       if (columns_[i].second == right) line.append(padding, ' ');
       line += cells[i];
       if (columns_[i].second == left) line.append(padding, ' ');

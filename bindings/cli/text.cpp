@@ -176,6 +176,10 @@ std::optional<std::string> unescape(std::string_view text) {
   return out;
 }
 
+std::string plain_name(const std::string &name) {
+  return name.find('\\') == std::string::npos ? name : unescape(name).value_or(name);
+}
+
 std::string shown(const std::string &path) {
   std::string scheme = path.substr(0, path.find("://"));
   for (char &c : scheme) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

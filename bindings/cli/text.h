@@ -23,6 +23,9 @@ std::string escape(std::string_view name);
 // The reverse; nothing if `text` is not what escape() could write.
 std::optional<std::string> unescape(std::string_view text);
 
+// A name that was given: as escape() prints it, or else literally.
+std::string plain_name(const std::string &name);
+
 // A path as it is told: a URL without its query, and without a user's name, which may be secrets.
 std::string shown(const std::string &path);
 

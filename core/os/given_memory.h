@@ -6,7 +6,8 @@
 
 namespace st::os {
 
-// What is gone is an error, and no signal, wherever the system can tell.
+// What is gone is an error, and no signal, wherever the system can tell; but for a page or less, for which asking would
+// cost more than the copy.
 Result<void> copy_given(Env &env, const void *from, size_t n, void *to);
 
 // What `err` of a call means that was to read from there.

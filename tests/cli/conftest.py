@@ -6,12 +6,19 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The peak of what it starts, in KiB; a process of its own, as whatever is started inherits the peak of its starter.
+PEAK = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
 STCTL = os.environ.get("STCTL", str(ROOT / "build/bindings/cli/stctl"))
 
 
@@ -41,6 +48,11 @@ class Stctl:
         value = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
         assert isinstance(value, dict)
         return value
+
+    def peak(self, *args, **options):
+        """Run it: the most memory that it had, in KiB."""
+        run = [sys.executable, "-c", PEAK, STCTL, *map(os.fspath, args)]
+        return int(subprocess.run(run, check=True, capture_output=True, text=True, timeout=120, **options).stdout)
 
     def popen(self, *args, **options):
         return subprocess.Popen([STCTL, *map(os.fspath, args)], **options)

@@ -1,7 +1,9 @@
 """Elements that NumPy has from ml_dtypes, in and out of .npy files; and casts from each dtype to each."""
 
+import os
+import resource
 import subprocess
-import sys
+import time
 
 import ml_dtypes
 import numpy as np
@@ -33,6 +35,21 @@ def test_npy_of_ml_dtypes_both_ways(stctl, tmp_path, dtype):
     assert ours(stctl, path, "v") == tensor_bytes(dtype, new)
     [v] = stctl.json("ls", path, "v")["tensors"]
     assert (v["dtype"], v["shape"]) == (dtype, [2, 4])
+
+
+@pytest.mark.parametrize("dtype", [d for d in BITS if BITS[d] < 8])
+def test_npy_of_less_than_bytes_is_whole_or_refused(stctl, tmp_path, dtype):
+    """A byte that is missing, one too many, and bits that no element has: packing would hide all three."""
+    array = np.array([1, 2, 0.5, 4]).astype(NUMPY[dtype])
+    path = write(tmp_path / "m.safetensors", {"w": (dtype, [4], tensor_bytes(dtype, array))})
+    before = path.read_bytes()
+    np.save(tmp_path / "new.npy", array)
+    whole = (tmp_path / "new.npy").read_bytes()
+    for bad in [whole[:-1], whole + b"\0", whole[:-1] + bytes([1 << BITS[dtype]])]:
+        (tmp_path / "new.npy").write_bytes(bad)
+        for change in [["put", path, "v", "--dtype", dtype], ["update", path, "w"]]:
+            assert "new.npy" in stctl(*change, "--npy", tmp_path / "new.npy", code=1)[1]
+            assert path.read_bytes() == before
 
 
 def test_bf16_needs_no_name_and_bytes_do(stctl, model, tmp_path):
@@ -86,6 +103,36 @@ def test_casts_to_floats_are_those_of_ml_dtypes(stctl, tmp_path, dtype, to):
     assert (tmp_path / "w").read_bytes() == tensor_bytes(to, array.astype(np.float32).astype(NUMPY[to]))
 
 
+@pytest.mark.parametrize("to", ["F16", "BF16", "F8_E5M2"])
+def test_every_kind_of_f32_is_cast(stctl, tmp_path, to):
+    """Each exponent, with what lies at and beside the ties of its fractions; NaNs; and what is beyond the range."""
+    edges = {(odd << bit) + beside for bit in range(23) for odd in (0, 1, 3) for beside in (-1, 0, 1)}
+    fractions = np.array([e % (1 << 23) for e in edges], np.uint32)
+    codes = (np.arange(512, dtype=np.uint32) << 23)[:, None] | fractions
+    array = codes.ravel().view(np.float32)
+    path = write(tmp_path / "m.safetensors", {"w": ("F32", [array.size], array.tobytes())})
+    stctl("get", path, "w", "--cast", to, "-o", tmp_path / "w")
+    got = np.frombuffer((tmp_path / "w").read_bytes(), NUMPY[to])
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = array.astype(NUMPY[to])
+    numbers = ~np.isnan(array)
+    assert got[numbers].tobytes() == want[numbers].tobytes()
+    assert np.isnan(got[~numbers].astype(np.float32)).all()
+
+
+def test_a_source_that_is_cut_while_it_is_cast(stctl, model, tmp_path):
+    """It is read, and not mapped: the command ends as it should, not by SIGBUS."""
+    source, n = tmp_path / "raw", 4 << 20
+    source.write_bytes(bytes(4 * n))
+    put = ["put", "-q", model, "n", "--from-raw", source, "--dtype", "F32", "--shape", n, "--cast", "I16"]
+    process = stctl.popen(*map(str, put), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    opened = Path(f"/proc/{process.pid}/fd")
+    while process.poll() is None and not any(os.path.realpath(fd) == str(source) for fd in opened.iterdir()):
+        time.sleep(0.001)
+    os.truncate(source, 0)
+    assert process.wait(60) in (0, 1)
+
+
 def test_casts_to_integers_round_to_even(stctl, tmp_path):
     array = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 2.4])
     path = write(tmp_path / "m.safetensors", {"w": ("F64", [7], array.tobytes())})
@@ -136,14 +183,6 @@ def test_put_casts_what_it_puts(stctl, model, arrays, tmp_path):
     assert np.array_equal(stock(model)["layer.0.weight"], want)
 
 
-# The peak of what it starts, in KiB; a process of its own, as whatever is started inherits the peak of its starter.
-PEAK = """
-import resource, subprocess, sys
-subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-"""
-
-
 @pytest.mark.parametrize("command", ["put", "update"])
 def test_casts_hold_one_tensor_in_memory(stctl, tmp_path, command):
     n, each = 24, 1 << 20
@@ -153,7 +192,6 @@ def test_casts_hold_one_tensor_in_memory(stctl, tmp_path, command):
     if command == "update":
         path = write(tmp_path / "m.safetensors", {f"t{i}": ("F64", [each], bytes(8 * each)) for i in range(n)})
     cast = ["--cast", "F64"] if command == "put" else ["--cast"]
-    run = [sys.executable, "-c", PEAK, stctl.path, command, path, "--from", small, *cast]
-    peak = int(subprocess.run(run, check=True, capture_output=True, text=True, timeout=120).stdout)
+    peak = stctl.peak(command, path, "--from", small, *cast)
     assert peak < 128 << 10  # of 192 MiB that are cast, and 24 that are mapped
     assert ours(stctl, path, f"t{n - 1}") == np.arange(each).astype(np.uint8).astype(np.float64).tobytes()

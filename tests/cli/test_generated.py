@@ -100,6 +100,15 @@ def test_bash_completes_files_and_tensors(in_bash, tmp_path):
     assert in_bash("get", "no-such-file", "") == [""]
 
 
+@pytest.mark.parametrize("command", ["diff", "patch", "merge", "shard", "join"])
+def test_files_are_completed_whatever_they_are_called(stctl, in_bash, tmp_path, command):
+    write(tmp_path / "m.safetensors", {})
+    assert in_bash(command, "m.") == ["m.safetensors"]
+    assert in_bash(command, "m.safetensors", "m.") == ["m.safetensors"]
+    section = re.search(rf"^    {command}\)\n(.*?)^      ;;", stctl("generate", "zsh")[0], re.DOTALL | re.MULTILINE)[1]
+    assert len(re.findall(r"'\*?:[A-Z]+:_files'", section)) == 2
+
+
 def test_fish_completes_tensors(stctl, tmp_path):
     needs("fish")
     write(tmp_path / "m.safetensors", {"a.weight": ("U8", [1], b"x"), "b": ("U8", [1], b"x")})

@@ -160,6 +160,11 @@ def test_text_reads_only_what_it_shows(stctl, tmp_path):
     assert stctl("get", path, "w")[0] == "[0 0 0 … 0 0 0]\n"
 
 
+def test_text_of_all_elements_is_not_in_memory(stctl, tmp_path):
+    path = sparse(tmp_path / "m.safetensors", "w", 4 << 20)
+    assert stctl.peak("get", path, "w", "--limit", "0") < 64 << 10  # a string of each element would take twice that
+
+
 # ------------------------------------------------------------ destinations
 
 

@@ -112,6 +112,13 @@ def test_what_stands_where_a_command_should_is_told(stctl, args, sentence):
     assert stctl(*args, code=2) == ("", f"stctl: {sentence}; see stctl --help\n")
 
 
+def test_what_an_option_does_not_take_is_told_as_it_was_given(stctl, model):
+    err = stctl("io", model, "--map", "bogus", code=2)[1]
+    assert "bogus" in err and "copy-on-write" in err and "->" not in err
+    for command in [["rm", model, "x"], ["compact", model], ["merge", model, model, "-o", "x"]]:
+        assert "-5" in stctl(*command, "--reserve", "-5", code=2)[1]
+
+
 def test_common_options_may_stand_before_the_command(stctl, model):
     for option in ["--json", "-q", "--quiet", "-v", "--verbose"]:
         assert stctl(option, "ls", model) == stctl("ls", option, model)

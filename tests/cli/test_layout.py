@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from cli_files import stock
+from cli_files import stock, write
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
@@ -51,6 +51,19 @@ def test_put_takes_raw_bytes_from_standard_input(stctl, model, arrays):
     assert "(ST_E_NBYTES_MISMATCH)" in err
 
 
+def test_put_refuses_a_form_that_its_source_has_already(stctl, model, tmp_path):
+    np.save(tmp_path / "n.npy", np.ones(3, np.float32))
+    before = model.read_bytes()
+    err = stctl("put", model, "n", "--npy", tmp_path / "n.npy", "--dtype", "F16", code=1)[1]
+    assert "F32" in err and "--cast" in err
+    assert "--shape" in stctl("put", model, "n", "--npy", tmp_path / "n.npy", "--shape", "3", code=2)[1]
+    assert "--shape" in stctl("put", model, "half", "--from", model, "--shape", "4", code=2)[1]
+    assert "--dtype" in stctl("put", model, "half", "--from", model, "--dtype", "F32", code=2)[1]
+    assert model.read_bytes() == before
+    stctl("put", model, "n", "--npy", tmp_path / "n.npy", "--dtype", "F32")
+    assert stock(model)["n"].dtype == np.float32
+
+
 def test_put_takes_tensors_of_another_file(stctl, model, arrays, tmp_path):
     more = {"half": np.zeros(9), "x": np.ones((2, 2), np.float16), "y": np.ones(0, np.int8)}
     save_file(more, tmp_path / "more.safetensors")
@@ -68,6 +81,17 @@ def test_rm_takes_names_and_patterns(stctl, model, arrays):
     before = model.read_bytes()
     assert stctl.json("rm", model, "half", "nothing.*", code=1)["error"]["status"] == "ST_E_NOT_FOUND"
     assert model.read_bytes() == before
+
+
+@pytest.mark.parametrize("form", [["--rm=[a,b]"], ["--rm", "[a,b]"]])
+def test_names_in_brackets_stay_whole_in_options_too(stctl, tmp_path, form):
+    names = ["a", "b", "[a,b]", "a]\x01b", "[a]\x01"]
+    path = write(tmp_path / "m.safetensors", {name: ("U8", [1], b"x") for name in names})
+    assert stctl.json("plan", path, *form)["removed"] == ["[a,b]"]
+    assert stctl.json("plan", path, "--rm=a]\x01b", "--rm=[a]\x01")["removed"] == ["a]\x01b", "[a]\x01"]
+    assert stctl.json("edit", path, "--meta=[a=1,b=2]")["metadata"] == ["[a"]
+    assert metadata(path) == {"[a": "1,b=2]"}
+    assert stctl.json("rm", path, "--", "a]\x01b", "[a]\x01")["removed"] == ["a]\x01b", "[a]\x01"]
 
 
 def test_mv_renames(stctl, model, arrays):
@@ -93,6 +117,24 @@ def test_mv_renames_all_that_match_a_pattern(stctl, model, arrays):
     assert stctl.json("mv", model, "none.*", "x.*", code=1)["error"]["status"] == "ST_E_NOT_FOUND"
     assert stctl.json("mv", model, "model_h*_[01].w", "x*", code=1)["error"]["status"] == "ST_E_DUPLICATE_NAME"
     assert model.read_bytes() == before
+
+
+def test_edit_renames_what_is_there_by_then(stctl, model, arrays):
+    """Not what was removed, and under the names that earlier renames gave."""
+    edits = ["--rm", "layer.1.*", "--mv", "layer.*", "h.*", "--mv", "h.0.*", "g.*"]
+    edits += ["--mv", "half", "tmp", "--mv", "scalar", "half", "--mv", "tmp", "scalar"]
+    renamed = [(pair["from"], pair["to"]) for pair in stctl.json("plan", model, *edits)["renamed"]]
+    assert sorted(renamed[:4]) == [(f"{a}.{n}", f"{b}.{n}") for a, b, n in [
+        ("h.0", "g", "bias"), ("h.0", "g", "weight"), ("layer", "h", "0.bias"), ("layer", "h", "0.weight")
+    ]]  # fmt: skip
+    stctl("edit", model, *edits)
+    want = {"g.weight": arrays["layer.0.weight"], "g.bias": arrays["layer.0.bias"], "empty": arrays["empty"]}
+    same(model, want | {"scalar": arrays["half"], "half": arrays["scalar"]})
+    before = model.read_bytes()
+    for gone in [["--rm", "half", "--mv", "half", "x"], ["--rm", "g.*", "--mv", "g.*", "x.*"],
+                 ["--mv", "half", "x", "--mv", "half", "y"]]:  # fmt: skip
+        assert stctl.json("edit", model, *gone, code=1)["error"]["status"] == "ST_E_NOT_FOUND"
+        assert model.read_bytes() == before
 
 
 @pytest.mark.parametrize("sharded", [False, True])

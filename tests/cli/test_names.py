@@ -103,6 +103,19 @@ def test_patterns_see_the_names_themselves(stctl, odd):
     assert [t["name"] for t in stctl.json("ls", odd, "a?b")["tensors"]] == ["a\0b"]
 
 
+@pytest.mark.parametrize("name", [n for n in NAMES if n])
+def test_ls_finds_a_name_as_it_prints_it(stctl, odd, name):
+    assert name in [t["name"] for t in stctl.json("ls", odd, "--", NAMES[name])["tensors"]]
+
+
+def test_a_very_long_name_does_not_widen_the_other_rows(stctl, tmp_path):
+    names = ["n" * 20000, *(f"t{i}" for i in range(200))]
+    path = write(tmp_path / "m.safetensors", {name: ("U8", [1], b"x") for name in names})
+    out = stctl("ls", path)[0]
+    assert len(out) < 20000 + 201 * 400 and "n" * 20000 in out
+    assert len({len(line) for line in out.splitlines()[2:-1]}) == 1
+
+
 def test_a_path_that_is_not_utf8(stctl, tmp_path):
     path = os.fsdecode(bytes(tmp_path) + b"/m\xff\x1b.safetensors")
     os.rename(write(tmp_path / "m.safetensors", {"w": ("U8", [1], b"x")}), path)

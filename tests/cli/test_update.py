@@ -3,12 +3,15 @@
 import contextlib
 import ctypes
 import fcntl
+import json
 import os
+import resource
+import subprocess
 
 import ml_dtypes
 import numpy as np
 import pytest
-from cli_files import BITS, IN_NUMPY, NUMPY, stock, write
+from cli_files import BITS, IN_NUMPY, NUMPY, header_and_data, sparse, stock, write
 from safetensors.numpy import save_file
 
 NEW = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
@@ -141,6 +144,60 @@ def test_fill(stctl, model, arrays):
 def test_raw_bytes_of_another_size_are_refused(stctl, model, size):
     error = stctl.json("update", model, "layer.0.weight", "--from-raw", "-", input=bytes(size), code=1)["error"]
     assert error["status"] == "ST_E_NBYTES_MISMATCH"
+
+
+def at_most_a_gigabyte():
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+
+@pytest.mark.parametrize("what", ["raw", "npy", "put raw", "put npy", "no npy"])
+@pytest.mark.usefixtures("unchanged")
+def test_input_without_an_end_is_read_as_far_as_needed(stctl, model, tmp_path, what):
+    np.save(tmp_path / "new.npy", NEW)
+    start = "cat new.npy; " if what in ("npy", "put npy") else ""
+    change = {
+        "raw": ["update", model, "layer.0.weight", "--from-raw", "-"],
+        "npy": ["update", model, "layer.0.weight", "--npy", "-"],
+        "no npy": ["update", model, "layer.0.weight", "--npy", "-"],
+        "put raw": ["put", model, "new", "--dtype", "F32", "--shape", "3,4", "--from-raw", "-"],
+        "put npy": ["put", model, "new", "--npy", "-"],
+    }[what]
+    endless = subprocess.Popen(
+        ["sh", "-c", start + "exec cat /dev/zero"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    pipes = {"stdin": endless.stdout, "stdout": subprocess.PIPE}
+    process = stctl.popen(*change, "--json", **pipes, preexec_fn=at_most_a_gigabyte)
+    endless.stdout.close()
+    error = json.loads(process.communicate(timeout=60)[0])["error"]
+    endless.wait(60)
+    assert process.returncode == 1
+    if what == "no npy":
+        assert "is no .npy file" in error["message"]
+    else:
+        assert error["status"] == "ST_E_NBYTES_MISMATCH"
+
+
+def test_input_from_a_pipe_is_in_memory_once(stctl, tmp_path):
+    path = sparse(tmp_path / "m.safetensors", "w", 136 << 20)
+    feed = subprocess.Popen(["head", "-c", str(136 << 20), "/dev/zero"], stdout=subprocess.PIPE)
+    assert stctl.peak("update", path, "w", "--from-raw", "-", stdin=feed.stdout) < 190 << 10
+    feed.stdout.close()
+    assert feed.wait(60) == 0
+
+
+def test_fill_is_not_in_memory_as_a_whole(stctl, tmp_path):
+    shape = [3, (64 << 20) + 4096]  # a row is more than one part
+    nbytes = shape[0] * shape[1]
+    header = json.dumps({"w": {"dtype": "U8", "shape": shape, "data_offsets": [0, nbytes]}}).encode()
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(header_and_data(header))
+    os.truncate(path, 8 + len(header) + nbytes)
+    assert stctl.peak("update", path, "w", "--fill", "3") < 150 << 10
+    result = stctl.json("update", path, "w", "--slice", "1:", "--fill", "5")
+    assert (result["count"], result["nbytes"]) == (1, 2 * shape[1])
+    now = np.memmap(path, np.uint8, "r", 8 + len(header), tuple(shape))
+    assert (now[0] == 3).all() and (now[1:] == 5).all()
+    stctl("update", path, "w", "--fill", "256", code=2)
 
 
 # ------------------------------------------------------------------ --from

@@ -167,12 +167,12 @@ def test_where_no_file_may_be_so_long(tmp_path, shards):
 CUT = """
 import mmap, os
 import libst, numpy
-libst.save("f.safetensors", {"a": numpy.ones(1000), "b": numpy.arange(10.0), "c": numpy.ones(100_000)})
+libst.save("f.safetensors", {"a": numpy.ones(1000), "b": numpy.arange(1000.0), "c": numpy.ones(100_000)})
 with open("bytes", "wb") as there:
     there.truncate(1 << 20)
 there = numpy.memmap("bytes", dtype=numpy.float64, mode="r")
 os.truncate("bytes", 0)
-few, many = there[4096:4106], there[:100_000]
+few, many = there[4096:5096], there[:100_000]
 with libst.open("f.safetensors", "r+") as f:
     def copied(name, of, **how):
         with f.transaction(copy=True, **how) as t:
@@ -180,7 +180,7 @@ with libst.open("f.safetensors", "r+") as f:
     changes = (
         lambda: f.update("b", few),
         lambda: f.update("c", many),
-        lambda: f.update("a", few, at=slice(10)),
+        lambda: f.update("a", few, at=slice(1000)),
         lambda: copied("b", few),
         lambda: libst.save("g.safetensors", {"b": few}),
         lambda: libst.save("g.safetensors", {"c": many}),
@@ -190,7 +190,7 @@ with libst.open("f.safetensors", "r+") as f:
             change()
         except OSError as e:
             print(e.status.name, str(e).split(":")[-1])
-    assert f["b"].tolist() == list(range(10))
+    assert f["b"].tolist() == list(range(1000))
 """
 
 

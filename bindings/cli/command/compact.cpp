@@ -70,7 +70,7 @@ void add_compact(CommandLine &line, Session &session) {
   command.argument("FILE", options->file, "The safetensors file").required();
   command.lock_timeout(options->layout.lock_timeout_ms);
   command.option("--align", options->layout.alignment, "BYTES", "Let data begin at a multiple of BYTES (default 64)");
-  command.option("--reserve", options->layout.reserve, "BYTES", "Leave BYTES of spare room in the header");
+  command.option("--reserve", options->layout.reserve, "BYTES", "Leave BYTES of spare room in the header").at_least(0);
   command.flag("--break-links", options->layout.break_links,
                "Change a file that has other hard links, which keep the\nold bytes");
   add_new_names_options(command, options->layout.new_names);

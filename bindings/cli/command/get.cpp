@@ -50,8 +50,11 @@ Format format_of(const Get &options) {
 }
 
 void write_text(Output &out, const Slice &slice, uint64_t limit) {
-  const bool all = limit == 0 || slice.elements() <= limit;
-  write_array(out, slice.corner(all ? INT64_MAX : edge));
+  if (limit == 0 || slice.elements() <= limit) {
+    write_array(out, slice);
+  } else {
+    write_array(out, slice.corner(edge));
+  }
 }
 
 void write_bytes(Output &out, const Session &session, const Slice &slice, bool npy) {

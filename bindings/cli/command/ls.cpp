@@ -21,12 +21,18 @@ struct Ls {
 
 int run(Session &session, const Ls &options) {
   const File file(session, options.file, {.deltas = options.deltas});
+  std::vector<std::string> names;  // that the patterns are
+  for (const std::string &pattern : options.patterns) names.push_back(plain_name(pattern));
   std::vector<st_tensor> chosen;
   uint64_t total = 0;
   for (size_t i = 0; i < file.count(); ++i) {
     const st_tensor tensor = file.at(i);
-    const auto matches = [&](const std::string &pattern) { return glob_matches(pattern, name_of(tensor)); };
-    if (!options.patterns.empty() && std::none_of(options.patterns.begin(), options.patterns.end(), matches)) continue;
+    const std::string_view name = name_of(tensor);
+    const auto matches = [name](const std::string &pattern) { return glob_matches(pattern, name); };
+    if (!options.patterns.empty() && std::find(names.begin(), names.end(), name) == names.end() &&
+        std::none_of(options.patterns.begin(), options.patterns.end(), matches)) {
+      continue;
+    }
     chosen.push_back(tensor);
     total += tensor.nbytes;
   }
@@ -93,7 +99,7 @@ void add_ls(CommandLine &line, Session &session) {
   command.argument("FILE", options->file, "A safetensors file").required();
   command.argument("PATTERN", options->patterns,
                    "List the tensors that match a shell pattern: * ? [a-z] [!a-z],\n"
-                   "\\x for x itself");
+                   "\\x for x itself; or that have this name, as ls prints it");
   command.flag("--names", options->names, "Only the names");
   command.flag("--bytes", options->bytes, "Exact sizes, in bytes");
   command.deltas(options->deltas);

@@ -72,7 +72,7 @@ void add_merge(CommandLine &line, Session &session) {
   command.option("-o,--output", options->output, "FILE", "The new file").required();
   command.flag("--canonical", options->canonical, "Tensors by descending dtype, then name");
   command.option("--align", options->alignment, "BYTES", "Let data begin at a multiple of BYTES");
-  command.option("--reserve", options->reserve, "BYTES", "Leave BYTES of spare room in the header");
+  command.option("--reserve", options->reserve, "BYTES", "Leave BYTES of spare room in the header").at_least(0);
   command.lock_timeout(options->lock_timeout_ms);
   command.runs(session, [&session, options] { return run(session, *options); });
 }

@@ -24,15 +24,20 @@ int run(Session &session, const Put &options) {
   if (options.has_raw.given() && (options.dtype.empty() || !options.has_shape.given())) {
     throw UsageFailure("--from-raw needs --dtype and --shape");
   }
+  if (!options.has_raw.given() && options.has_shape.given()) throw UsageFailure("--shape goes with --from-raw");
+  if (options.has_from.given() && !options.dtype.empty()) {
+    throw UsageFailure("--dtype goes with --from-raw and --npy; --cast changes elements");
+  }
+  const bool will_cast = !options.cast.empty();
   Steps steps;
   if (options.has_from.given()) {
     steps.put_from(session, options.from, options.names);
   } else if (options.has_npy.given()) {
-    steps.put_npy(options.names[0], options.npy, options.dtype);
+    steps.put_npy(options.names[0], options.npy, options.dtype, will_cast);
   } else {
-    steps.put_raw(options.names[0], options.raw, options.dtype, options.shape);
+    steps.put_raw(options.names[0], options.raw, options.dtype, options.shape, will_cast);
   }
-  if (!options.cast.empty()) steps.cast_puts(parse_dtype(options.cast));
+  if (will_cast) steps.cast_puts(parse_dtype(options.cast));
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
   return steps.run(session, file, options.layout, "putting", false);
 }

@@ -29,6 +29,9 @@ struct Update {
   int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
 
+// What --fill makes is staged in parts of about so many bytes, so that no more of it is in memory.
+constexpr uint64_t fill_bytes = 64 << 20;
+
 // The new tensors, and whatever their bytes lie in.
 struct Payload {
   std::vector<st_tensor> tensors;
@@ -37,9 +40,21 @@ struct Payload {
   std::string bytes;
   std::unique_ptr<File> from;
   std::optional<Slice> slice;  // of the one tensor
+  std::string fill;            // its elements, if they are not in `bytes`
 
-  void update(Transaction &transaction, const st_tensor &tensor) const {
-    if (slice) {
+  void update(Transaction &transaction, const st_tensor &tensor, Progress &progress) const {
+    if (slice && !fill.empty()) {
+      std::string pattern;  // the first part is the longest, and all begin alike
+      slice->each_part(fill_bytes, [&](const Slice::Part &part) {
+        if (part.nbytes > pattern.size()) pattern = filled(tensor.dtype, part.nbytes, fill);
+        st_tensor value = tensor;
+        value.shape = part.counts.data();
+        value.data = pattern.data();
+        value.nbytes = part.nbytes;
+        transaction.update_slice(part.ranges, value);
+        progress.part_done();
+      });
+    } else if (slice) {
       transaction.update_slice(slice->ranges(), tensor);
     } else {
       transaction.update(tensor);
@@ -67,16 +82,18 @@ void take_from(Session &session, const Update &options, Payload &payload) {
 void take_one(const Update &options, const File &file, Payload &payload) {
   const size_t index = file.find(options.names[0]);
   st_tensor tensor = file.at(index);
-  if (options.has_slice.given()) {
+  const bool in_parts = options.has_fill.given() && tensor.nbytes > fill_bytes;
+  if (options.has_slice.given() || in_parts) {
     const Slice &slice = payload.slice.emplace(file, index, options.slice);
     tensor.shape = slice.counts().data();
     tensor.nbytes = slice.nbytes();
   }
   if (options.has_raw.given()) {
-    payload.input.emplace(Input::read(options.raw));
+    payload.input.emplace(Input::read(
+        options.raw, [&](std::string_view) { return tensor.nbytes; }, false));
     set_data(tensor, payload.input->bytes());
   } else if (options.has_npy.given()) {
-    payload.input.emplace(Input::read(options.npy));
+    payload.input.emplace(Input::read(options.npy, npy_size, options.cast));
     payload.npy = parse_npy(payload.input->bytes(), options.npy, tensor.dtype);
     set_data(tensor, payload.npy->data);
     tensor.dtype = payload.npy->dtype;
@@ -85,6 +102,9 @@ void take_one(const Update &options, const File &file, Payload &payload) {
       tensor.shape = payload.npy->shape.data();
       tensor.rank = static_cast<uint32_t>(payload.npy->shape.size());
     }
+  } else if (in_parts) {
+    filled(tensor.dtype, 1, options.fill);  // refuses what is no number
+    payload.fill = options.fill;
   } else {
     payload.bytes = filled(tensor.dtype, tensor.nbytes, options.fill);
     set_data(tensor, payload.bytes);
@@ -95,13 +115,13 @@ void take_one(const Update &options, const File &file, Payload &payload) {
 // As elements of the dtype that the tensor has in the file. One tensor's are in memory at a time, as the transaction
 // has ST_TXN_COPY.
 void update_cast(const Session &session, const Payload &payload, Transaction &transaction, st_tensor tensor,
-                 st_dtype to) {
+                 st_dtype to, Progress &progress) {
   const st_dtype from = tensor.dtype;
   const std::string bytes = cast(from, {static_cast<const char *>(tensor.data), tensor.nbytes}, to);
   set_data(tensor, bytes);
   tensor.dtype = to;
   if (!session.quiet) say(fmt::format("note: {}: {}", escape(name_of(tensor)), cast_text(from, to)));
-  payload.update(transaction, tensor);
+  payload.update(transaction, tensor, progress);
 }
 
 void tell(Session &session, const File &file, const std::vector<st_tensor> &tensors, uint64_t nbytes) {
@@ -187,9 +207,9 @@ int run(Session &session, const Update &options) {
   for (size_t i = 0; i < payload.tensors.size(); ++i) {
     const st_tensor &tensor = payload.tensors[i];
     if (options.cast && tensor.dtype != dtypes[i]) {
-      update_cast(session, payload, transaction, tensor, dtypes[i]);
+      update_cast(session, payload, transaction, tensor, dtypes[i], progress);
     } else {
-      payload.update(transaction, tensor);
+      payload.update(transaction, tensor, progress);
     }
     progress.part_done();
   }
