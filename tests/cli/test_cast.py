@@ -1,9 +1,9 @@
 """Elements that NumPy has from ml_dtypes, in and out of .npy files; and casts from each dtype to each."""
 
 import os
-import resource
 import subprocess
 import time
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -126,8 +126,14 @@ def test_a_source_that_is_cut_while_it_is_cast(stctl, model, tmp_path):
     source.write_bytes(bytes(4 * n))
     put = ["put", "-q", model, "n", "--from-raw", source, "--dtype", "F32", "--shape", n, "--cast", "I16"]
     process = stctl.popen(*map(str, put), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    opened = Path(f"/proc/{process.pid}/fd")
-    while process.poll() is None and not any(os.path.realpath(fd) == str(source) for fd in opened.iterdir()):
+
+    def has_it_open():
+        try:
+            return any(os.path.samefile(fd, source) for fd in Path(f"/proc/{process.pid}/fd").iterdir())
+        except OSError:
+            return process.poll() is not None
+
+    while not has_it_open():
         time.sleep(0.001)
     os.truncate(source, 0)
     assert process.wait(60) in (0, 1)
