@@ -131,9 +131,9 @@ def test_a_source_that_is_cut_while_it_is_cast(stctl, model, tmp_path):
         try:
             return any(os.path.samefile(fd, source) for fd in Path(f"/proc/{process.pid}/fd").iterdir())
         except OSError:
-            return process.poll() is not None
+            return False
 
-    while not has_it_open():
+    while process.poll() is None and not has_it_open():
         time.sleep(0.001)
     os.truncate(source, 0)
     assert process.wait(60) in (0, 1)
