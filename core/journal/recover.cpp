@@ -47,7 +47,12 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
     if (!looked) continue;
     Found &found = *looked;
     if (found.file) {
-      ST_TRY(auto held, who_holds(found));
+      auto asked = who_holds(found);
+      if (!asked && asked.error().status == Status::lock_unsupported) {  // nobody can tell whether its writer is alive
+        (found.waits() ? journals.committed : journals.idle) = true;
+        continue;
+      }
+      ST_TRY(const auto held, std::move(asked));
       const bool rests = held == Holder::parked && !found.waits();
       // Another asker has locked it, and removes it or dies: see lock_empty.
       const bool is_asked = held == Holder::writer && found.size == 0 && found.file.reads_past_cache();
@@ -143,7 +148,8 @@ Result<Attempt> Recovery::run() {
   if (!there && !TemporaryFile::is_any(file_, undecided_infix, listed_)) return Attempt::done;
 
   auto read_only = [&](Error &&e) {
-    return Failure(means_read_only(e) ? needs_recovery(file_.path(), e) : std::move(e));
+    const bool cannot_lock = e.status == Status::lock_unsupported && there;
+    return Failure(means_read_only(e) || cannot_lock ? needs_recovery(file_.path(), e) : std::move(e));
   };
   auto exclusive = lock_whole_file(file_, wait_);
   if (!exclusive && !there && means_read_only(exclusive.error())) return Attempt::done;

@@ -255,6 +255,22 @@ TEST_F(LookingForHotJournals, TellsRubbishFromPromises) {
   EXPECT_FALSE(std::filesystem::exists(journal));
 }
 
+// A reader goes on where no lock can be asked for; and never past what may be half in the file.
+TEST_F(LookingForHotJournals, TakesACommittedOneForADeadWritersWhereNobodyCanTell) {
+  for (const int error : {-EPERM, -ENOSYS}) {
+    testing::FaultEnv lockless(env);
+    lockless.before = [&](testing::Call call) { return call == testing::Call::lock ? error : 0; };
+    auto living = make_journal(changes, false);
+    EXPECT_FALSE(look(lockless).committed);
+    living = make_journal(changes, true);
+    EXPECT_TRUE(look(lockless).committed);
+    EXPECT_TRUE(fails_with(Status::needs_recovery, recover(lockless)));
+    living.reset();
+    EXPECT_EQ(recover().value().applied, 1u);
+    put_bytes(path, old);
+  }
+}
+
 TEST_F(LookingForHotJournals, SeesCommittedOnesButNotItsOwnNorLivingOnes) {
   const std::string journal = leave(changes, true);
   EXPECT_TRUE(look().committed);
