@@ -31,6 +31,19 @@ Verdict trust(const struct stat &s, const struct stat &data, uid_t self) {
   return Verdict::good();
 }
 
+namespace {
+
+// The usual reason: somebody who cannot open the file to the same users has it open.
+Error cannot_open(Error e, const os::Location &folder) {
+  struct stat s;
+  if (e.os_errno == EACCES && folder.stat(&s) == 0)
+    e.message += text("; user ", s.st_uid, " has the file open to change it, or left a change unfinished: that user ",
+                      "finishes it by closing the file, or by opening it once more");
+  return e;
+}
+
+}  // namespace
+
 Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
   os::Env &env = file.env();
   const os::Location at = folder_of(file);
@@ -40,7 +53,8 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
   if (!dir && is_gone(dir.error())) return std::nullopt;
   Verdict verdict = Verdict::good();
   if (!dir) {
-    if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP) return Failure(std::move(dir.error()));
+    if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP)
+      return Failure(cannot_open(std::move(dir.error()), at));
     verdict = Verdict::bad("it is no folder");
   } else {
     ST_TRY(auto s, dir->stat());
@@ -70,17 +84,18 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   if (!dir && (dir.error().os_errno == ENOTDIR || dir.error().os_errno == ELOOP))
     return fail(Status::journal, in_quotes(at.path()),
                 " is no folder, so there is no place for a journal; look at it and remove it");
-  if (!dir) return Failure(std::move(dir.error()));
+  if (!dir) return Failure(cannot_open(std::move(dir.error()), at));
   ST_TRY(auto s, dir->stat());
   if (const Verdict verdict = trust(s, data, env.geteuid()); !verdict.is_good())
     return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
                 "; remove it, or move the file to a folder of your own");
 
   dir->read_past_cache(file.how_to_read(data));
-  if (made == 0) open_to_readers(*dir, data);
+  Folder folder;
+  folder.rights_ = rights_of(file, data);
+  if (made == 0) open_to_readers(*dir, folder.rights_);
   // Durable even if somebody else made it: its maker may not have come to this yet.
   ST_TRY(file.folder()->sync());
-  Folder folder;
   folder.dir_ = std::move(*dir);
   return folder;
 }
@@ -176,7 +191,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
       journal = std::move(kept.parked.back());
       kept.parked.pop_back();
       journal->begin();
-    } else if (auto created = Journal::create(kept.folder->dir(), data_)) {
+    } else if (auto created = Journal::create(kept.folder->dir(), kept.folder->rights())) {
       journal = std::move(*created);
     } else if (!is_gone(created.error())) {
       close_unused(kept);

@@ -39,12 +39,15 @@ class Folder {
   static void remove_if_empty(const os::Location &file);
 
   const os::File &dir() const { return dir_; }
+  // What a journal in it gets.
+  const Rights &rights() const { return rights_; }
   // A journal in it, just opened; what other hosts write to it is seen.
   void opened(os::File *journal) const { journal->read_like(dir_); }
   Result<std::vector<std::string>> journals() const;  // names, without those moved aside
 
  private:
   os::File dir_;
+  Rights rights_;
 };
 
 // Was what we looked at removed meanwhile? A server says so in its own way.

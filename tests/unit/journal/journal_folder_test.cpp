@@ -1,7 +1,12 @@
 // The folder beside a file where its journals lie: which users it trusts, what it
 // keeps for the next transaction, and that it goes when the handle does.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
+
+#include <array>
+#include <cstring>
 
 #include "crash_scene.h"
 #include "fault_env.h"
@@ -122,6 +127,80 @@ TEST_F(FolderTest, APlantedOneInAPublicPlaceIsPassedOverWithAWarning) {
   EXPECT_NE(logged[0].find(folder()), std::string::npos);
   EXPECT_TRUE(fails_with(Status::journal,
                          Folder::create(testing::located(env, path), data())));  // but nothing is written into it
+}
+
+std::string acl_of(std::initializer_list<std::array<uint32_t, 3>> entries) {
+  std::string out("\2\0\0\0", 4);
+  const auto put = [&](uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> 8 * i & 0xff);
+  };
+  for (const auto &[tag, may, id] : entries) put(tag, 2), put(may, 2), put(id, 4);
+  return out;
+}
+
+class WithAnAcl : public FolderTest {
+ protected:
+  static constexpr uint32_t none = UINT32_MAX, alice = 4242;
+  static constexpr const char *access = "system.posix_acl_access", *given = "system.posix_acl_default";
+  void put(const std::string &on, const char *name, const std::string &acl) {
+    if (::setxattr(on.c_str(), name, acl.data(), acl.size(), 0) != 0)
+      GTEST_SKIP() << "no ACLs here: " << std::strerror(errno);
+  }
+  static std::string acl_on(const std::string &of) {
+    char bytes[400];
+    const ssize_t n = ::getxattr(of.c_str(), access, bytes, sizeof bytes);
+    return n < 0 ? std::string() : std::string(bytes, static_cast<size_t>(n));
+  }
+  std::unique_ptr<Journal> journal() {
+    auto made = Folder::create(testing::located(env, path), data());
+    EXPECT_TRUE(is_ok(made));
+    auto created = Journal::create(made->dir(), made->rights());
+    EXPECT_TRUE(is_ok(created));
+    return std::move(*created);
+  }
+};
+
+TEST_F(WithAnAcl, AJournalHasItsReadersAndNoOthers) {
+  ::chmod(path.c_str(), 0600);
+  put(path, access, acl_of({{1, 6, none}, {2, 6, alice}, {4, 0, none}, {16, 6, none}, {32, 0, none}}));
+  if (IsSkipped()) return;
+  const auto made = journal();
+  EXPECT_EQ(acl_on(folder()), acl_of({{1, 7, none}, {2, 5, alice}, {4, 0, none}, {16, 5, none}, {32, 0, none}}));
+  EXPECT_EQ(acl_on(folder() + "/" + made->name()),
+            acl_of({{1, 6, none}, {2, 4, alice}, {4, 0, none}, {16, 4, none}, {32, 0, none}}));
+}
+
+TEST_F(WithAnAcl, OnTheFolderAloneAJournalDoesNotInheritIt) {
+  ::chmod(path.c_str(), 0640);
+  put(dir.path(), given, acl_of({{1, 7, none}, {2, 7, alice}, {4, 0, none}, {16, 7, none}, {32, 0, none}}));
+  if (IsSkipped()) return;
+  const auto made = journal();
+  EXPECT_EQ(acl_on(folder()), "");
+  EXPECT_EQ(acl_on(folder() + "/" + made->name()), "");
+  EXPECT_LT(::getxattr(folder().c_str(), given, nullptr, 0), 0);
+  EXPECT_EQ(mode_of(folder()), 0750u);
+  EXPECT_EQ(mode_of(folder() + "/" + made->name()), 0640u);
+}
+
+TEST_F(WithAnAcl, ThatCannotBeReadAJournalIsItsMakersAlone) {
+  ::chmod(path.c_str(), 0644);
+  testing::FaultEnv faulty(env);
+  faulty.before = [](testing::Call call) { return call == testing::Call::fgetxattr ? -EIO : 0; };
+  ASSERT_TRUE(is_ok(Folder::create(testing::located(faulty, path), data())));
+  EXPECT_EQ(mode_of(folder()), 0700u);
+}
+
+// Its writer is not of the file's group, and so cannot give the journal to it.
+TEST_F(WithAnAcl, OfItsOwnAJournalIsReadByAGroupThatItCannotBeGivenTo) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  put(path, access, acl_of({{1, 6, none}, {4, 6, none}, {32, 0, none}}));  // are there any here?
+  if (IsSkipped()) return;
+  ::chmod(path.c_str(), 0640);
+  ASSERT_EQ(::chown(path.c_str(), 0, 5151), 0);
+  testing::FaultEnv faulty(env);
+  faulty.before = [](testing::Call call) { return call == testing::Call::fchown ? -EPERM : 0; };
+  ASSERT_TRUE(is_ok(Folder::create(testing::located(faulty, path), data())));
+  EXPECT_EQ(acl_on(folder()), acl_of({{1, 7, none}, {4, 0, none}, {8, 5, 5151}, {16, 5, none}, {32, 0, none}}));
 }
 
 class JournalFolderTest : public FolderTest {
