@@ -24,14 +24,31 @@ bool is_gone(const Error &e) {
   return e.os_errno == ENOENT || e.os_errno == ESTALE;
 }
 
-Verdict trust(const struct stat &s, const struct stat &data, uid_t self) {
+Verdict trust(const struct stat &s, const struct stat &data, uid_t self, bool by_group) {
   if (s.st_mode & S_IWOTH) return Verdict::bad("anybody may write to it");
+  if (by_group && s.st_gid == data.st_gid) return Verdict::good();
   if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)
     return Verdict::bad(text("it belongs to user ", s.st_uid, ", who is neither the file's owner nor you"));
   return Verdict::good();
 }
 
 namespace {
+
+// A writer's folder must never be removed: it may hold a change that was promised.
+std::string what_to_do(const struct stat &s, const struct stat &data, uid_t self) {
+  const bool is_strangers = s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0;
+  if (!is_strangers || (s.st_mode & S_IWOTH)) return "have the file's owner look at it";
+  return text("a change of that user's is under way, or was left: user ", s.st_uid,
+              " finishes it by closing the file, or by opening it once more");
+}
+
+// Asked only where it decides.
+Rights rights_where_needed(const os::Location &file, const struct stat &folder, const struct stat &data) {
+  constexpr mode_t by_group = 0020;
+  const bool may_be = folder.st_gid == data.st_gid && (data.st_mode & by_group) != 0;
+  const bool decides = (folder.st_mode & by_group) != 0 || (folder.st_uid != data.st_uid && folder.st_uid != 0);
+  return may_be && decides ? rights_of(file, data) : Rights(data);
+}
 
 // The usual reason: somebody who cannot open the file to the same users has it open.
 Error cannot_open(Error e, const os::Location &folder) {
@@ -44,7 +61,8 @@ Error cannot_open(Error e, const os::Location &folder) {
 
 }  // namespace
 
-Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
+Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log,
+                                           const os::Location *of) {
   os::Env &env = file.env();
   const os::Location at = folder_of(file);
   const os::PastCache how = file.how_to_read(data);
@@ -52,6 +70,8 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
   auto dir = open_dir(at);
   if (!dir && is_gone(dir.error())) return std::nullopt;
   Verdict verdict = Verdict::good();
+  std::string advice = "look at it and remove it";
+  Folder folder;
   if (!dir) {
     if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP)
       return Failure(cannot_open(std::move(dir.error()), at));
@@ -59,10 +79,11 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
   } else {
     ST_TRY(auto s, dir->stat());
     dir->read_past_cache(how);
-    verdict = trust(s, data, env.geteuid());
+    folder.rights_ = rights_where_needed(of ? *of : file, s, data);
+    verdict = trust(s, data, env.geteuid(), folder.trusts_group());
+    advice = what_to_do(s, data, env.geteuid());
   }
   if (verdict.is_good()) {
-    Folder folder;
     folder.dir_ = std::move(*dir);
     return folder;
   }
@@ -72,7 +93,15 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
     if (log) log(LogLevel::warning, why + "; it was passed over");
     return std::nullopt;
   }
-  return fail(Status::journal, why, "; have the file's owner look at it and remove it");
+  return fail(Status::journal, why, "; ", advice);
+}
+
+Result<Folder> Folder::open_untrusted(const os::Location &file) {
+  Folder folder;
+  ST_TRY(folder.dir_, open_dir(folder_of(file)));
+  ST_TRY(const auto s, folder.dir_.stat());
+  folder.dir_.read_past_cache(file.how_to_read(s));
+  return folder;
 }
 
 Result<Folder> Folder::create(const os::Location &file, const struct stat &data) {
@@ -86,13 +115,13 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
                 " is no folder, so there is no place for a journal; look at it and remove it");
   if (!dir) return Failure(cannot_open(std::move(dir.error()), at));
   ST_TRY(auto s, dir->stat());
-  if (const Verdict verdict = trust(s, data, env.geteuid()); !verdict.is_good())
-    return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
-                "; remove it, or move the file to a folder of your own");
-
-  dir->read_past_cache(file.how_to_read(data));
   Folder folder;
   folder.rights_ = rights_of(file, data);
+  if (const Verdict verdict = trust(s, data, env.geteuid(), folder.trusts_group()); !verdict.is_good())
+    return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
+                "; ", what_to_do(s, data, env.geteuid()), "; or move the file to a folder of your own");
+
+  dir->read_past_cache(file.how_to_read(data));
   if (made == 0) open_to_readers(*dir, folder.rights_);
   // Durable even if somebody else made it: its maker may not have come to this yet.
   ST_TRY(file.folder()->sync());

@@ -1,5 +1,7 @@
 #include "journal/recover.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <optional>
 
@@ -64,6 +66,40 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
     (found.waits() ? journals.committed : journals.idle) = true;
   }
   return journals;
+}
+
+namespace {
+
+// No more is read of it than its state, and nothing is believed but that.
+Result<bool> rests(const Folder &folder, const std::string &name) {
+  const os::File &dir = folder.dir();
+  struct stat s;
+  const int r = dir.env().fstatat(dir.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW);
+  if (r == -ENOENT || (r == 0 && S_ISREG(s.st_mode) && s.st_size == 0)) return true;
+  if (r < 0 || !S_ISREG(s.st_mode)) return false;
+  Found found;
+  ST_TRY(found.file,
+         os::File::open(dir.env(), dir.fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, dir.path() + "/" + name));
+  folder.opened(&found.file);
+  ST_TRY(read_state(found));
+  if (!found.waits()) return true;
+  ST_TRY(const auto held, who_holds(found));
+  if (held != Holder::nobody) return true;
+  ST_TRY(read_state(found));  // its writer may have finished since
+  return !found.waits();
+}
+
+}  // namespace
+
+bool all_rest(const os::Location &file) {
+  const auto folder = Folder::open_untrusted(file);
+  if (!folder) return false;
+  const auto names = folder->journals();
+  if (!names) return false;
+  return std::all_of(names->begin(), names->end(), [&](const std::string &name) {
+    const auto resting = rests(*folder, name);
+    return resting ? *resting : is_gone(resting.error());
+  });
 }
 
 Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, const HotJournalQuery &query) {

@@ -1,6 +1,7 @@
 // The folder beside a file where its journals lie: which users it trusts, what it
 // keeps for the next transaction, and that it goes when the handle does.
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -53,6 +54,21 @@ TEST(Trust, IsNotInWhatStrangersMayHaveMade) {
   EXPECT_FALSE(trust(made(1000, 0707), data, 2000).is_good());
   EXPECT_FALSE(trust(made(2000, 0702), data, 2000).is_good());
   EXPECT_FALSE(trust(made(3000, 0700), data, 0).is_good());  // root trusts no stranger either
+}
+
+TEST(Trust, IsInAGroupThatMayWriteToTheFile) {
+  struct stat data = {}, folder = {};
+  data.st_uid = 1000;
+  folder.st_uid = 3000;
+  data.st_gid = folder.st_gid = 500;
+  folder.st_mode = 0770;
+  EXPECT_TRUE(trust(folder, data, 2000, true).is_good());
+  EXPECT_FALSE(trust(folder, data, 2000, false).is_good());
+  folder.st_mode = 0777;
+  EXPECT_FALSE(trust(folder, data, 2000, true).is_good());
+  folder.st_mode = 0770;
+  folder.st_gid = 501;
+  EXPECT_FALSE(trust(folder, data, 2000, true).is_good());
 }
 
 TEST_F(FolderTest, IsNotThereUntilItIsMade) {
@@ -110,8 +126,11 @@ TEST_F(FolderTest, OneOfAStrangerIsRefused) {
   fs::create_directory(folder());
   if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
     GTEST_SKIP() << "only root can give a folder away";
-  EXPECT_TRUE(fails_with(Status::journal, open()));
-  EXPECT_TRUE(fails_with(Status::journal, Folder::create(testing::located(env, path), data())));
+  for (const Error &e : {open().error(), Folder::create(testing::located(env, path), data()).error()}) {
+    EXPECT_EQ(e.status, Status::journal);
+    EXPECT_THAT(e.message, ::testing::HasSubstr("user 4242 finishes it"));
+    EXPECT_THAT(e.message, ::testing::Not(::testing::HasSubstr("remove")));  // it may hold what was promised
+  }
 }
 
 // In /tmp anybody can put such a folder beside anybody's file: that must not
@@ -127,6 +146,63 @@ TEST_F(FolderTest, APlantedOneInAPublicPlaceIsPassedOverWithAWarning) {
   EXPECT_NE(logged[0].find(folder()), std::string::npos);
   EXPECT_TRUE(fails_with(Status::journal,
                          Folder::create(testing::located(env, path), data())));  // but nothing is written into it
+}
+
+// A folder that a group shares. What a member leaves beside the file is trusted where each who could have left it may
+// write to the file, or could put another in its place.
+class SharedByAGroup : public FolderTest {
+ protected:
+  static constexpr gid_t group = 5151;
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+    fs::create_directory(folder());
+    give(dir.path(), 1000, 02775);
+    give(path, 1000, 0664);
+    give(folder(), testing::somebody, 0775);
+  }
+  static void give(const std::string &what, uid_t owner, mode_t mode) {
+    ASSERT_EQ(::chown(what.c_str(), owner, group), 0);
+    ASSERT_EQ(::chmod(what.c_str(), mode), 0);
+  }
+  bool trusts() {
+    auto opened = open();
+    return opened && opened->has_value() && Folder::create(testing::located(env, path), data()).has_value();
+  }
+};
+
+TEST_F(SharedByAGroup, AMembersFolderIsTrusted) {
+  EXPECT_TRUE(trusts());
+}
+
+TEST_F(SharedByAGroup, NotWhereTheGroupMayOnlyReadTheFile) {
+  give(path, 1000, 0644);
+  EXPECT_FALSE(trusts());
+}
+
+TEST_F(SharedByAGroup, NotWhereOthersMayPutSomethingBesideTheFile) {
+  for (const mode_t mode : {02777, 03777, 03775}) {  // the last: who is not of the group may be let in by an ACL
+    give(dir.path(), 1000, mode);
+    EXPECT_FALSE(trusts()) << std::oct << mode;
+  }
+  give(dir.path(), 1000, 02775);
+  ASSERT_EQ(::chown(dir.path().c_str(), 1000, group + 1), 0);
+  EXPECT_FALSE(trusts());
+}
+
+TEST_F(SharedByAGroup, NotAnotherGroupsFolder) {
+  ASSERT_EQ(::chown(folder().c_str(), testing::somebody, group + 1), 0);
+  EXPECT_FALSE(trusts());
+}
+
+TEST_F(SharedByAGroup, WhatIsMadeIsTheGroupsToFinish) {
+  fs::remove(folder());
+  auto made = Folder::create(testing::located(env, path), data());
+  ASSERT_TRUE(is_ok(made));
+  auto journal = Journal::create(made->dir(), made->rights());
+  ASSERT_TRUE(is_ok(journal));
+  EXPECT_EQ(mode_of(folder()), 0775u);
+  EXPECT_EQ(mode_of(folder() + "/" + (*journal)->name()), 0664u);
+  EXPECT_EQ((*journal)->file().stat()->st_gid, group);
 }
 
 std::string acl_of(std::initializer_list<std::array<uint32_t, 3>> entries) {
@@ -180,6 +256,20 @@ TEST_F(WithAnAcl, OnTheFolderAloneAJournalDoesNotInheritIt) {
   EXPECT_LT(::getxattr(folder().c_str(), given, nullptr, 0), 0);
   EXPECT_EQ(mode_of(folder()), 0750u);
   EXPECT_EQ(mode_of(folder() + "/" + made->name()), 0640u);
+}
+
+// A mask is no right of the group's.
+TEST_F(WithAnAcl, ThatGivesAUserMoreThanTheGroupTheGroupIsNotTrusted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  fs::create_directory(folder());
+  for (const std::string &p : {path, dir.path(), folder()}) ASSERT_EQ(::chown(p.c_str(), 1000, 5151), 0);
+  ASSERT_EQ(::chown(folder().c_str(), 2000, 5151), 0);
+  ::chmod(path.c_str(), 0664);
+  ASSERT_TRUE(is_ok(open()));
+  put(path, access, acl_of({{1, 6, none}, {2, 6, alice}, {4, 4, none}, {16, 6, none}, {32, 4, none}}));
+  if (IsSkipped()) return;
+  ASSERT_EQ(mode_of(path), 0664u);
+  EXPECT_TRUE(fails_with(Status::journal, open()));
 }
 
 TEST_F(WithAnAcl, ThatCannotBeReadAJournalIsItsMakersAlone) {

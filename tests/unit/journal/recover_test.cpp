@@ -271,6 +271,27 @@ TEST_F(LookingForHotJournals, TakesACommittedOneForADeadWritersWhereNobodyCanTel
   }
 }
 
+TEST_F(LookingForHotJournals, OfAStrangerHarmNoReaderUnlessOneWaits) {
+  const auto rest = [&] { return all_rest(testing::located(env, path)); };
+  EXPECT_FALSE(rest());
+  std::filesystem::create_directory(folder());
+  EXPECT_TRUE(rest());
+  put_bytes(folder() + "/aa", "");
+  put_bytes(folder() + "/bb.bad", "evidence");
+  auto living = make_journal(changes, true);
+  const std::string journal = folder() + "/" + living->name();
+  EXPECT_TRUE(rest());
+  living.reset();
+  EXPECT_FALSE(rest());
+  poke(journal, 0, std::string(512, '\0'));
+  EXPECT_TRUE(rest());
+  std::filesystem::create_symlink(path, folder() + "/cc");
+  EXPECT_FALSE(rest());
+  std::filesystem::remove(folder() + "/cc");
+  ASSERT_EQ(::mkfifo((folder() + "/cc").c_str(), 0600), 0);
+  EXPECT_FALSE(rest());
+}
+
 TEST_F(LookingForHotJournals, SeesCommittedOnesButNotItsOwnNorLivingOnes) {
   const std::string journal = leave(changes, true);
   EXPECT_TRUE(look().committed);
