@@ -1,6 +1,7 @@
 #include "journal/journal_folder.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "journal/claim.h"
 
@@ -113,7 +114,14 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   if (!dir && (dir.error().os_errno == ENOTDIR || dir.error().os_errno == ELOOP))
     return fail(Status::journal, in_quotes(at.path()),
                 " is no folder, so there is no place for a journal; look at it and remove it");
-  if (!dir) return Failure(cannot_open(std::move(dir.error()), at));
+  if (!dir && made == 0 && dir.error().os_errno == EACCES) {
+    // Left, it would keep everybody from the file.
+    remove_if_empty(file);
+    dir.error().message += "; see whether this process's umask takes rights from the owner of a new folder";
+  } else if (!dir) {
+    dir.error() = cannot_open(std::move(dir.error()), at);
+  }
+  if (!dir) return Failure(std::move(dir.error()));
   ST_TRY(auto s, dir->stat());
   Folder folder;
   folder.rights_ = rights_of(file, data);
@@ -122,11 +130,17 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
                 "; ", what_to_do(s, data, env.geteuid()), "; or move the file to a folder of your own");
 
   dir->read_past_cache(file.how_to_read(data));
-  if (made == 0) open_to_readers(*dir, folder.rights_);
+  folder.made_ = made == 0;
+  if (folder.made_) open_to_readers(*dir, folder.rights_);
   // Durable even if somebody else made it: its maker may not have come to this yet.
   ST_TRY(file.folder()->sync());
   folder.dir_ = std::move(*dir);
   return folder;
+}
+
+bool Folder::take_back() {
+  os::Env &env = dir_.env();
+  return std::exchange(made_, false) && env.geteuid() == 0 && env.fchown(dir_.fd(), 0, static_cast<gid_t>(-1)) == 0;
 }
 
 void Folder::remove_if_empty(const os::Location &file) {
@@ -222,6 +236,9 @@ Result<JournalFolder::Taken> JournalFolder::take() {
       journal->begin();
     } else if (auto created = Journal::create(kept.folder->dir(), kept.folder->rights())) {
       journal = std::move(*created);
+    } else if (created.error().os_errno == EACCES && kept.folder->take_back()) {
+      last = std::move(created.error());
+      continue;
     } else if (!is_gone(created.error())) {
       close_unused(kept);
       return Failure(std::move(created.error()));

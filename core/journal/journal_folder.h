@@ -48,6 +48,9 @@ class Folder {
   const Rights &rights() const { return rights_; }
   // Is what members of the file's group made in it to be trusted?
   bool trusts_group() const { return rights_.group_writes; }
+  // Root may have given it away, and have no right to write into it then (a container without CAP_DAC_OVERRIDE). True
+  // if it was, and is root's again.
+  bool take_back();
   // A journal in it, just opened; what other hosts write to it is seen.
   void opened(os::File *journal) const { journal->read_like(dir_); }
   Result<std::vector<std::string>> journals() const;  // names, without those moved aside
@@ -55,6 +58,7 @@ class Folder {
  private:
   os::File dir_;
   Rights rights_;
+  bool made_ = false;  // by this process
 };
 
 // Was what we looked at removed meanwhile? A server says so in its own way.

@@ -427,6 +427,42 @@ TEST_F(JournalFolderTest, AFolderThatCannotBeMadeIsAnError) {
   EXPECT_TRUE(fails_with(Status::permission, journals.take()));
 }
 
+// The umask took the owner's rights.
+TEST_F(JournalFolderTest, AFolderThatItsMakerCannotOpenIsNotLeft) {
+  testing::FaultEnv faulty(env);
+  bool made = false;
+  faulty.before = [&](testing::Call call) {
+    made |= call == testing::Call::mkdirat;
+    return made && call == testing::Call::openat ? -EACCES : 0;
+  };
+  JournalFolder journals(testing::located(faulty, path), data());
+  auto taken = journals.take();
+  ASSERT_TRUE(fails_with(Status::permission, taken));
+  EXPECT_THAT(taken.error().message, ::testing::HasSubstr("umask"));
+  EXPECT_FALSE(fs::exists(folder()));
+}
+
+// Without CAP_DAC_OVERRIDE.
+TEST_F(JournalFolderTest, RootTakesAFolderBackThatItMayNotWriteTo) {
+  if (::chown(path.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root can give a file away";
+  class Limited : public testing::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      struct stat s;
+      if ((flags & O_CREAT) && ::fstat(at, &s) == 0 && s.st_uid != 0) return -EACCES;
+      return FaultEnv::openat(at, name, flags, mode);
+    }
+  } limited(env);
+  JournalFolder journals(testing::located(limited, path), data());
+  auto taken = journals.take();
+  ASSERT_TRUE(is_ok(taken));
+  EXPECT_EQ(taken->folder->dir().stat()->st_uid, 0u);
+  EXPECT_EQ(taken->journal->file().stat()->st_uid, testing::somebody);
+  journals.give_back(std::move(*taken));
+}
+
 TEST_F(JournalFolderTest, AFolderThatVanishesForEverIsAnErrorAndNoHang) {
   class Vanishing : public testing::FaultEnv {
    public:
