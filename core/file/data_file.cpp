@@ -155,7 +155,10 @@ HeldSnapshot DataFile::adopt(std::unique_ptr<Snapshot> snapshot) {
 
 // Before the header is believed, what a crashed writer had promised is kept.
 Result<DataFile::Met> DataFile::recover_if_needed(const struct stat &identity) {
-  ST_TRY(auto folder, write::Folder::open(at_, identity, options_.log));
+  auto opened = write::Folder::open(at_, identity, options_.log);
+  if (!opened && opened.error().status == Status::journal && !options_.writable && write::all_rest(at_))
+    return Met::journals;
+  ST_TRY(auto folder, std::move(opened));
   if (!folder) return Met::nothing;
   ST_TRY(auto journals, write::find_hot_journals(*folder, identity));
   if (!journals.committed && !options_.writable) return Met::journals;

@@ -20,23 +20,19 @@ constexpr os::LockRange unrecorded = os::whole_file(false), recorded = os::whole
 
 }  // namespace
 
-void open_to_readers(const os::File &made, const struct stat &data) {
-  os::Env &env = made.env();
-  const auto s = made.stat();
-  if (!s) return;
-  mode_t read = data.st_mode & (S_IRGRP | S_IROTH);
-  // Root's go to the file's owner, so that the owner can recover without root.
-  const uid_t owner = s->st_uid == data.st_uid || env.geteuid() != 0 ? static_cast<uid_t>(-1) : data.st_uid;
-  const bool foreign_group = s->st_gid != data.st_gid;
-  if ((foreign_group || owner != static_cast<uid_t>(-1)) && env.fchown(made.fd(), owner, data.st_gid) < 0 &&
-      foreign_group)
-    read &= static_cast<mode_t>(~S_IRGRP);
-  const mode_t search = S_ISDIR(s->st_mode) ? S_IXUSR | read >> 2 : 0;
-  if (read != 0) env.fchmod(made.fd(), S_IRUSR | S_IWUSR | read | search);
+// In a folder of the group's, its members trust no other journal: recovery would move it aside.
+Result<void> Journal::check_is_groups(const os::File &dir, const Journal &made, const struct stat &data) {
+  ST_TRY(const auto folder, dir.stat());
+  ST_TRY(const auto s, made.file_.stat());
+  if (folder.st_gid != data.st_gid || s.st_gid == data.st_gid || s.st_uid == data.st_uid || s.st_uid == 0) return {};
+  dir.env().unlinkat(dir.fd(), made.name_.c_str(), 0);
+  return fail(Status::permission, "the journal ", in_quotes(made.file_.path()), " cannot be given to group ",
+              data.st_gid, ", which the file belongs to");
 }
 
-Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const struct stat &data) {
+Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const Rights &rights) {
   constexpr int attempts = 100;
+  const struct stat &data = rights.data;
   Error last;
   for (int i = 0; i < attempts; ++i) {
     auto journal = std::make_unique<Journal>();
@@ -66,7 +62,8 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const stru
     ST_TRY(auto s, journal->file_.stat());
     if (s.st_nlink == 0) continue;
     journal->beside_data_ = s.st_dev == data.st_dev;
-    open_to_readers(journal->file_, data);
+    open_to_readers(journal->file_, rights);
+    if (rights.group_writes && s.st_gid != data.st_gid) ST_TRY(check_is_groups(dir, *journal, data));
     return journal;
   }
   return Failure(std::move(last));

@@ -12,6 +12,7 @@
 #include "base/round.h"
 #include "journal/journal_layout.h"
 #include "journal/journal_plan.h"
+#include "journal/rights.h"
 #include "os/file.h"
 #include "os/range_lock.h"
 
@@ -32,10 +33,6 @@ struct SectorTable {
   bool fits(uint64_t place) const { return offset != 0 && noted_for % sector_bytes == place % sector_bytes; }
 };
 
-// A journal holds nothing that the file does not, or will not. So every reader of the
-// file may read the journal too, and can tell whether the file is whole.
-void open_to_readers(const os::File &made, const struct stat &data);
-
 class OldBytes;
 
 class Journal {
@@ -43,7 +40,7 @@ class Journal {
   // Creates a file of a new name in `dir`, empty and locked. Status no_file if
   // the folder has vanished. The lock is shared. It is exclusive as long as a record may be in the journal on the disk
   // that the next flush does not remove.
-  static Result<std::unique_ptr<Journal>> create(const os::File &dir, const struct stat &data);
+  static Result<std::unique_ptr<Journal>> create(const os::File &dir, const Rights &rights);
 
   const std::string &name() const { return name_; }
   const os::File &file() const { return file_; }
@@ -136,6 +133,7 @@ class Journal {
   Result<void> read(void *to, uint64_t n, uint64_t offset) const { return file_.read_own(to, n, offset); }
 
  private:
+  static Result<void> check_is_groups(const os::File &dir, const Journal &made, const struct stat &data);
   Result<void> reserve(uint64_t end);
   Result<void> write_zeros();
   Result<void> announce();

@@ -1,6 +1,7 @@
 #include "journal/journal_folder.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "journal/claim.h"
 
@@ -24,14 +25,45 @@ bool is_gone(const Error &e) {
   return e.os_errno == ENOENT || e.os_errno == ESTALE;
 }
 
-Verdict trust(const struct stat &s, const struct stat &data, uid_t self) {
+Verdict trust(const struct stat &s, const struct stat &data, uid_t self, bool by_group) {
   if (s.st_mode & S_IWOTH) return Verdict::bad("anybody may write to it");
+  if (by_group && s.st_gid == data.st_gid) return Verdict::good();
   if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)
     return Verdict::bad(text("it belongs to user ", s.st_uid, ", who is neither the file's owner nor you"));
   return Verdict::good();
 }
 
-Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
+namespace {
+
+// A writer's folder must never be removed: it may hold a change that was promised.
+std::string what_to_do(const struct stat &s, const struct stat &data, uid_t self) {
+  const bool is_strangers = s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0;
+  if (!is_strangers || (s.st_mode & S_IWOTH)) return "have the file's owner look at it";
+  return text("a change of that user's is under way, or was left: user ", s.st_uid,
+              " finishes it by closing the file, or by opening it once more");
+}
+
+// Asked only where it decides.
+Rights rights_where_needed(const os::Location &file, const struct stat &folder, const struct stat &data) {
+  constexpr mode_t by_group = 0020;
+  const bool may_be = folder.st_gid == data.st_gid && (data.st_mode & by_group) != 0;
+  const bool decides = (folder.st_mode & by_group) != 0 || (folder.st_uid != data.st_uid && folder.st_uid != 0);
+  return may_be && decides ? rights_of(file, data) : Rights(data);
+}
+
+// The usual reason: somebody who cannot open the file to the same users has it open.
+Error cannot_open(Error e, const os::Location &folder) {
+  struct stat s;
+  if (e.os_errno == EACCES && folder.stat(&s) == 0)
+    e.message += text("; user ", s.st_uid, " has the file open to change it, or left a change unfinished: that user ",
+                      "finishes it by closing the file, or by opening it once more");
+  return e;
+}
+
+}  // namespace
+
+Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log,
+                                           const os::Location *of) {
   os::Env &env = file.env();
   const os::Location at = folder_of(file);
   const os::PastCache how = file.how_to_read(data);
@@ -39,16 +71,20 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
   auto dir = open_dir(at);
   if (!dir && is_gone(dir.error())) return std::nullopt;
   Verdict verdict = Verdict::good();
+  std::string advice = "look at it and remove it";
+  Folder folder;
   if (!dir) {
-    if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP) return Failure(std::move(dir.error()));
+    if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP)
+      return Failure(cannot_open(std::move(dir.error()), at));
     verdict = Verdict::bad("it is no folder");
   } else {
     ST_TRY(auto s, dir->stat());
     dir->read_past_cache(how);
-    verdict = trust(s, data, env.geteuid());
+    folder.rights_ = rights_where_needed(of ? *of : file, s, data);
+    verdict = trust(s, data, env.geteuid(), folder.trusts_group());
+    advice = what_to_do(s, data, env.geteuid());
   }
   if (verdict.is_good()) {
-    Folder folder;
     folder.dir_ = std::move(*dir);
     return folder;
   }
@@ -58,7 +94,15 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
     if (log) log(LogLevel::warning, why + "; it was passed over");
     return std::nullopt;
   }
-  return fail(Status::journal, why, "; have the file's owner look at it and remove it");
+  return fail(Status::journal, why, "; ", advice);
+}
+
+Result<Folder> Folder::open_untrusted(const os::Location &file) {
+  Folder folder;
+  ST_TRY(folder.dir_, open_dir(folder_of(file)));
+  ST_TRY(const auto s, folder.dir_.stat());
+  folder.dir_.read_past_cache(file.how_to_read(s));
+  return folder;
 }
 
 Result<Folder> Folder::create(const os::Location &file, const struct stat &data) {
@@ -70,19 +114,33 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   if (!dir && (dir.error().os_errno == ENOTDIR || dir.error().os_errno == ELOOP))
     return fail(Status::journal, in_quotes(at.path()),
                 " is no folder, so there is no place for a journal; look at it and remove it");
+  if (!dir && made == 0 && dir.error().os_errno == EACCES) {
+    // Left, it would keep everybody from the file.
+    remove_if_empty(file);
+    dir.error().message += "; see whether this process's umask takes rights from the owner of a new folder";
+  } else if (!dir) {
+    dir.error() = cannot_open(std::move(dir.error()), at);
+  }
   if (!dir) return Failure(std::move(dir.error()));
   ST_TRY(auto s, dir->stat());
-  if (const Verdict verdict = trust(s, data, env.geteuid()); !verdict.is_good())
+  Folder folder;
+  folder.rights_ = rights_of(file, data);
+  if (const Verdict verdict = trust(s, data, env.geteuid(), folder.trusts_group()); !verdict.is_good())
     return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
-                "; remove it, or move the file to a folder of your own");
+                "; ", what_to_do(s, data, env.geteuid()), "; or move the file to a folder of your own");
 
   dir->read_past_cache(file.how_to_read(data));
-  if (made == 0) open_to_readers(*dir, data);
+  folder.made_ = made == 0;
+  if (folder.made_) open_to_readers(*dir, folder.rights_);
   // Durable even if somebody else made it: its maker may not have come to this yet.
   ST_TRY(file.folder()->sync());
-  Folder folder;
   folder.dir_ = std::move(*dir);
   return folder;
+}
+
+bool Folder::take_back() {
+  os::Env &env = dir_.env();
+  return std::exchange(made_, false) && env.geteuid() == 0 && env.fchown(dir_.fd(), 0, static_cast<gid_t>(-1)) == 0;
 }
 
 void Folder::remove_if_empty(const os::Location &file) {
@@ -176,8 +234,11 @@ Result<JournalFolder::Taken> JournalFolder::take() {
       journal = std::move(kept.parked.back());
       kept.parked.pop_back();
       journal->begin();
-    } else if (auto created = Journal::create(kept.folder->dir(), data_)) {
+    } else if (auto created = Journal::create(kept.folder->dir(), kept.folder->rights())) {
       journal = std::move(*created);
+    } else if (created.error().os_errno == EACCES && kept.folder->take_back()) {
+      last = std::move(created.error());
+      continue;
     } else if (!is_gone(created.error())) {
       close_unused(kept);
       return Failure(std::move(created.error()));

@@ -1,6 +1,7 @@
 // The folder `<file>.st-journal` (see names.h) beside a data file, where each transaction has
 // one journal. Holds no paths, follows no links, and trusts only what the
-// file's owner, root or this user made: anything else may have been planted.
+// file's owner, root, this user or, where Rights::group_writes, a member of its
+// group made: anything else may have been planted.
 #pragma once
 
 #include <atomic>
@@ -31,27 +32,40 @@ class Folder {
  public:
   // Nothing, if there is none: the usual case costs one system call. Status
   // journal if it may have been planted; where anybody may create files beside
-  // `file` that says nothing about it, so it is logged and passed over.
-  static Result<std::optional<Folder>> open(const os::Location &file, const struct stat &data, const Log &log);
+  // `file` that says nothing about it, so it is logged and passed over. `data` is of `file`, or of `of` if that is
+  // another file in its folder.
+  static Result<std::optional<Folder>> open(const os::Location &file, const struct stat &data, const Log &log,
+                                            const os::Location *of = nullptr);
+  // Somebody's whom nobody knows: to be looked at, and not believed.
+  static Result<Folder> open_untrusted(const os::Location &file);
   // Made if there is none, and its entry in the parent durable.
   static Result<Folder> create(const os::Location &file, const struct stat &data);
   // Does nothing while anybody has a journal in it.
   static void remove_if_empty(const os::Location &file);
 
   const os::File &dir() const { return dir_; }
+  // What a journal in it gets.
+  const Rights &rights() const { return rights_; }
+  // Is what members of the file's group made in it to be trusted?
+  bool trusts_group() const { return rights_.group_writes; }
+  // Root may have given it away, and have no right to write into it then (a container without CAP_DAC_OVERRIDE). True
+  // if it was, and is root's again.
+  bool take_back();
   // A journal in it, just opened; what other hosts write to it is seen.
   void opened(os::File *journal) const { journal->read_like(dir_); }
   Result<std::vector<std::string>> journals() const;  // names, without those moved aside
 
  private:
   os::File dir_;
+  Rights rights_;
+  bool made_ = false;  // by this process
 };
 
 // Was what we looked at removed meanwhile? A server says so in its own way.
 bool is_gone(const Error &e);
 
-// May what is beside a file, by its owner and mode, be trusted by `self`?
-Verdict trust(const struct stat &s, const struct stat &data, uid_t self);
+// May what is beside a file, by its owner and mode, be trusted by `self`? `by_group`: Rights::group_writes.
+Verdict trust(const struct stat &s, const struct stat &data, uid_t self, bool by_group = false);
 
 // A handle's journals. Retired ones are parked for the next transaction, which
 // saves creating, allocating and freeing a file each time; they are unlinked,

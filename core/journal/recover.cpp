@@ -1,5 +1,7 @@
 #include "journal/recover.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <optional>
 
@@ -47,7 +49,12 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
     if (!looked) continue;
     Found &found = *looked;
     if (found.file) {
-      ST_TRY(auto held, who_holds(found));
+      auto asked = who_holds(found);
+      if (!asked && asked.error().status == Status::lock_unsupported) {  // nobody can tell whether its writer is alive
+        (found.waits() ? journals.committed : journals.idle) = true;
+        continue;
+      }
+      ST_TRY(const auto held, std::move(asked));
       const bool rests = held == Holder::parked && !found.waits();
       // Another asker has locked it, and removes it or dies: see lock_empty.
       const bool is_asked = held == Holder::writer && found.size == 0 && found.file.reads_past_cache();
@@ -59,6 +66,40 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
     (found.waits() ? journals.committed : journals.idle) = true;
   }
   return journals;
+}
+
+namespace {
+
+// No more is read of it than its state, and nothing is believed but that.
+Result<bool> rests(const Folder &folder, const std::string &name) {
+  const os::File &dir = folder.dir();
+  struct stat s;
+  const int r = dir.env().fstatat(dir.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW);
+  if (r == -ENOENT || (r == 0 && S_ISREG(s.st_mode) && s.st_size == 0)) return true;
+  if (r < 0 || !S_ISREG(s.st_mode)) return false;
+  Found found;
+  ST_TRY(found.file,
+         os::File::open(dir.env(), dir.fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, dir.path() + "/" + name));
+  folder.opened(&found.file);
+  ST_TRY(read_state(found));
+  if (!found.waits()) return true;
+  ST_TRY(const auto held, who_holds(found));
+  if (held != Holder::nobody) return true;
+  ST_TRY(read_state(found));  // its writer may have finished since
+  return !found.waits();
+}
+
+}  // namespace
+
+bool all_rest(const os::Location &file) {
+  const auto folder = Folder::open_untrusted(file);
+  if (!folder) return false;
+  const auto names = folder->journals();
+  if (!names) return false;
+  return std::all_of(names->begin(), names->end(), [&](const std::string &name) {
+    const auto resting = rests(*folder, name);
+    return resting ? *resting : is_gone(resting.error());
+  });
 }
 
 Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, const HotJournalQuery &query) {
@@ -143,7 +184,8 @@ Result<Attempt> Recovery::run() {
   if (!there && !TemporaryFile::is_any(file_, undecided_infix, listed_)) return Attempt::done;
 
   auto read_only = [&](Error &&e) {
-    return Failure(means_read_only(e) ? needs_recovery(file_.path(), e) : std::move(e));
+    const bool cannot_lock = e.status == Status::lock_unsupported && there;
+    return Failure(means_read_only(e) || cannot_lock ? needs_recovery(file_.path(), e) : std::move(e));
   };
   auto exclusive = lock_whole_file(file_, wait_);
   if (!exclusive && !there && means_read_only(exclusive.error())) return Attempt::done;

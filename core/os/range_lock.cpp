@@ -25,10 +25,13 @@ short type_of(const LockRange &range) {
 }
 
 bool means_unsupported(int err) {
-  return err == EINVAL || err == ENOSYS || err == EOPNOTSUPP || err == ENOLCK;
+  return err == EINVAL || err == ENOSYS || err == EOPNOTSUPP || err == ENOLCK || err == EPERM;
 }
 
 Failure lock_failure(const File &file, int err) {
+  if (err == EPERM)  // by a filter of system calls, as a sandbox has one
+    return fail(Status::lock_unsupported, "byte-range locks are forbidden to this process, so ", in_quotes(file.path()),
+                " cannot be changed safely; allow F_OFD_SETLK and F_OFD_GETLK of fcntl");
   if (means_unsupported(err))
     return fail(Status::lock_unsupported, "the filesystem of ", in_quotes(file.path()),
                 " has no byte-range locks, so it cannot be changed safely; copy the file to one that has");

@@ -76,6 +76,7 @@ MOVE_ASIDE = "core/journal/move_aside.cpp"
 WRITE_OUT = "core/newfile/write_out.cpp"
 FOLDER = "core/journal/journal_folder.cpp"
 FOLDER_H = "core/journal/journal_folder.h"
+RIGHTS = "core/journal/rights.cpp"
 CLAIM = "core/journal/claim.cpp"
 PAST_CACHE = "core/os/past_cache.cpp"
 LAYOUT = "core/journal/journal_layout.cpp"
@@ -302,6 +303,11 @@ MUTANTS = [
     Mutant("a journal with a second link is trusted", HOT_JOURNAL, "else if (s.st_nlink > 1)", "else if (false)"),
     Mutant("a link instead of a journal is followed", HOT_JOURNAL, "if (!S_ISREG(s.st_mode))", "if (false)"),
     Mutant("anybody's journal is trusted", FOLDER, "  if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)\n", "  if (false)\n"),
+    Mutant("a group's journal is trusted in any folder", RIGHTS, "if (folder.st_mode & (S_IWOTH | sticky)) return true;",
+           "if (folder.st_mode & S_IWOTH & sticky) return true;"),
+    Mutant("a group is trusted by the mask of an ACL", RIGHTS,
+           "    if (e.tag == AclEntry::owning_group) rights->group = may;\n", ""),
+    Mutant("a journal keeps the ACL that its folder gave", RIGHTS, "  if (given->empty()) return true;\n", "  return true;\n"),
     Mutant("a journal that anybody may write is trusted", FOLDER, "if (s.st_mode & S_IWOTH) return", "if (false) return"),
     Mutant("a link in the place of a file is followed", LOCATION, "flags | (nameless_ ? 0 : O_NOFOLLOW), mode", "flags, mode"),
     Mutant("a link that takes a file's place while it is locked is taken for it", LOCATION,

@@ -11,7 +11,7 @@ from disk import as_user
 from model import OLD, folder_of, new, put_model
 from st_abi import refused
 
-OWNER, OTHER = 1000, 1001
+OWNER, OTHER, THIRD, GROUP = 1000, 1001, 1002, 5151
 
 
 @pytest.fixture
@@ -147,3 +147,81 @@ def test_owner_is_not_locked_out_by_journal_that_root_left(place, programs):
             return f.read("t1") == new(1, 0)
 
     assert as_user(OWNER, go_on) is True
+
+
+def become(uid, gid=GROUP):
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+
+
+@pytest.fixture
+def shared(place):
+    """A file and its folder that a group shares."""
+    place.chmod(0o755)
+    folder = place / "team"
+    folder.mkdir()
+    path = put_model(folder)
+    for entry, mode in ((folder, 0o2775), (path, 0o664)):
+        os.chown(entry, OWNER, GROUP)
+        entry.chmod(mode)
+    return path
+
+
+def test_an_idle_writer_of_the_group_keeps_nobody_out(shared):
+    """Neither readers nor writers, be they the owner, other members, or root."""
+    ready, done = shared.parent / "ready", shared.parent / "done"
+
+    def hold():
+        become(OTHER)
+        with st_abi.File(shared) as f:
+            f.update("t1", new(1))
+            ready.touch()
+            disk.wait_until(done.exists, "the others")
+        return []
+
+    def others():
+        disk.wait_until(ready.exists, "the writer")
+        try:
+            return [disk.in_child(lambda uid=uid: change_as(uid)) for uid in (OWNER, THIRD, 0)]
+        finally:
+            done.touch()
+
+    def change_as(uid):
+        become(uid)
+        with st_abi.File(shared, writable=False) as f:
+            same = f.read("t1") == new(1)
+        with st_abi.File(shared) as f:
+            f.update("t2", new(2))
+        return same
+
+    assert disk.in_children(2, lambda i: (hold, others)[i]()) == [[], [True] * 3]
+    assert not folder_of(shared).exists()
+
+
+@pytest.mark.parametrize("finisher", [OWNER, THIRD])
+def test_what_a_writer_of_the_group_left_another_finishes(finisher, shared, programs):
+    state = programs.crash_while_applying(shared, OLD, 1)
+    for entry in (folder_of(shared), *folder_of(shared).iterdir()):
+        os.chown(entry, OTHER, -1)
+
+    def finish():
+        become(finisher)
+        st_abi.recover(shared)
+        return not folder_of(shared).exists()
+
+    assert disk.in_child(finish) is True
+    model.check_file(shared, {state})
+
+
+def test_a_strangers_idle_folder_keeps_no_reader_out(shared):
+    """Who is not of the group has left it there: nothing of it is believed, and nobody is told to remove it."""
+    shared.chmod(0o644)
+    folder_of(shared).mkdir(0o755)
+    (folder_of(shared) / "0123456789abcdef").touch()
+    os.chown(folder_of(shared), THIRD, THIRD)
+    with st_abi.File(shared, writable=False) as f:
+        assert f.read("t1") == new(1, 0)
+    with refused("ST_E_JOURNAL") as e:
+        st_abi.File(shared)
+    assert f"user {THIRD} finishes it" in e.message and "remove" not in e.message

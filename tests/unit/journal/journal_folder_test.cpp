@@ -1,7 +1,13 @@
 // The folder beside a file where its journals lie: which users it trusts, what it
 // keeps for the next transaction, and that it goes when the handle does.
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
+
+#include <array>
+#include <cstring>
 
 #include "crash_scene.h"
 #include "fault_env.h"
@@ -48,6 +54,21 @@ TEST(Trust, IsNotInWhatStrangersMayHaveMade) {
   EXPECT_FALSE(trust(made(1000, 0707), data, 2000).is_good());
   EXPECT_FALSE(trust(made(2000, 0702), data, 2000).is_good());
   EXPECT_FALSE(trust(made(3000, 0700), data, 0).is_good());  // root trusts no stranger either
+}
+
+TEST(Trust, IsInAGroupThatMayWriteToTheFile) {
+  struct stat data = {}, folder = {};
+  data.st_uid = 1000;
+  folder.st_uid = 3000;
+  data.st_gid = folder.st_gid = 500;
+  folder.st_mode = 0770;
+  EXPECT_TRUE(trust(folder, data, 2000, true).is_good());
+  EXPECT_FALSE(trust(folder, data, 2000, false).is_good());
+  folder.st_mode = 0777;
+  EXPECT_FALSE(trust(folder, data, 2000, true).is_good());
+  folder.st_mode = 0770;
+  folder.st_gid = 501;
+  EXPECT_FALSE(trust(folder, data, 2000, true).is_good());
 }
 
 TEST_F(FolderTest, IsNotThereUntilItIsMade) {
@@ -105,8 +126,11 @@ TEST_F(FolderTest, OneOfAStrangerIsRefused) {
   fs::create_directory(folder());
   if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
     GTEST_SKIP() << "only root can give a folder away";
-  EXPECT_TRUE(fails_with(Status::journal, open()));
-  EXPECT_TRUE(fails_with(Status::journal, Folder::create(testing::located(env, path), data())));
+  for (const Error &e : {open().error(), Folder::create(testing::located(env, path), data()).error()}) {
+    EXPECT_EQ(e.status, Status::journal);
+    EXPECT_THAT(e.message, ::testing::HasSubstr("user 4242 finishes it"));
+    EXPECT_THAT(e.message, ::testing::Not(::testing::HasSubstr("remove")));  // it may hold what was promised
+  }
 }
 
 // In /tmp anybody can put such a folder beside anybody's file: that must not
@@ -122,6 +146,151 @@ TEST_F(FolderTest, APlantedOneInAPublicPlaceIsPassedOverWithAWarning) {
   EXPECT_NE(logged[0].find(folder()), std::string::npos);
   EXPECT_TRUE(fails_with(Status::journal,
                          Folder::create(testing::located(env, path), data())));  // but nothing is written into it
+}
+
+// A folder that a group shares. What a member leaves beside the file is trusted where each who could have left it may
+// write to the file, or could put another in its place.
+class SharedByAGroup : public FolderTest {
+ protected:
+  static constexpr gid_t group = 5151;
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+    fs::create_directory(folder());
+    give(dir.path(), 1000, 02775);
+    give(path, 1000, 0664);
+    give(folder(), testing::somebody, 0775);
+  }
+  static void give(const std::string &what, uid_t owner, mode_t mode) {
+    ASSERT_EQ(::chown(what.c_str(), owner, group), 0);
+    ASSERT_EQ(::chmod(what.c_str(), mode), 0);
+  }
+  bool trusts() {
+    auto opened = open();
+    return opened && opened->has_value() && Folder::create(testing::located(env, path), data()).has_value();
+  }
+};
+
+TEST_F(SharedByAGroup, AMembersFolderIsTrusted) {
+  EXPECT_TRUE(trusts());
+}
+
+TEST_F(SharedByAGroup, NotWhereTheGroupMayOnlyReadTheFile) {
+  give(path, 1000, 0644);
+  EXPECT_FALSE(trusts());
+}
+
+TEST_F(SharedByAGroup, NotWhereOthersMayPutSomethingBesideTheFile) {
+  for (const mode_t mode : {02777, 03777, 03775}) {  // the last: who is not of the group may be let in by an ACL
+    give(dir.path(), 1000, mode);
+    EXPECT_FALSE(trusts()) << std::oct << mode;
+  }
+  give(dir.path(), 1000, 02775);
+  ASSERT_EQ(::chown(dir.path().c_str(), 1000, group + 1), 0);
+  EXPECT_FALSE(trusts());
+}
+
+TEST_F(SharedByAGroup, NotAnotherGroupsFolder) {
+  ASSERT_EQ(::chown(folder().c_str(), testing::somebody, group + 1), 0);
+  EXPECT_FALSE(trusts());
+}
+
+TEST_F(SharedByAGroup, WhatIsMadeIsTheGroupsToFinish) {
+  fs::remove(folder());
+  auto made = Folder::create(testing::located(env, path), data());
+  ASSERT_TRUE(is_ok(made));
+  auto journal = Journal::create(made->dir(), made->rights());
+  ASSERT_TRUE(is_ok(journal));
+  EXPECT_EQ(mode_of(folder()), 0775u);
+  EXPECT_EQ(mode_of(folder() + "/" + (*journal)->name()), 0664u);
+  EXPECT_EQ((*journal)->file().stat()->st_gid, group);
+}
+
+std::string acl_of(std::initializer_list<std::array<uint32_t, 3>> entries) {
+  std::string out("\2\0\0\0", 4);
+  const auto put = [&](uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> 8 * i & 0xff);
+  };
+  for (const auto &[tag, may, id] : entries) put(tag, 2), put(may, 2), put(id, 4);
+  return out;
+}
+
+class WithAnAcl : public FolderTest {
+ protected:
+  static constexpr uint32_t none = UINT32_MAX, alice = 4242;
+  static constexpr const char *access = "system.posix_acl_access", *given = "system.posix_acl_default";
+  void put(const std::string &on, const char *name, const std::string &acl) {
+    if (::setxattr(on.c_str(), name, acl.data(), acl.size(), 0) != 0)
+      GTEST_SKIP() << "no ACLs here: " << std::strerror(errno);
+  }
+  static std::string acl_on(const std::string &of) {
+    char bytes[400];
+    const ssize_t n = ::getxattr(of.c_str(), access, bytes, sizeof bytes);
+    return n < 0 ? std::string() : std::string(bytes, static_cast<size_t>(n));
+  }
+  std::unique_ptr<Journal> journal() {
+    auto made = Folder::create(testing::located(env, path), data());
+    EXPECT_TRUE(is_ok(made));
+    auto created = Journal::create(made->dir(), made->rights());
+    EXPECT_TRUE(is_ok(created));
+    return std::move(*created);
+  }
+};
+
+TEST_F(WithAnAcl, AJournalHasItsReadersAndNoOthers) {
+  ::chmod(path.c_str(), 0600);
+  put(path, access, acl_of({{1, 6, none}, {2, 6, alice}, {4, 0, none}, {16, 6, none}, {32, 0, none}}));
+  if (IsSkipped()) return;
+  const auto made = journal();
+  EXPECT_EQ(acl_on(folder()), acl_of({{1, 7, none}, {2, 5, alice}, {4, 0, none}, {16, 5, none}, {32, 0, none}}));
+  EXPECT_EQ(acl_on(folder() + "/" + made->name()),
+            acl_of({{1, 6, none}, {2, 4, alice}, {4, 0, none}, {16, 4, none}, {32, 0, none}}));
+}
+
+TEST_F(WithAnAcl, OnTheFolderAloneAJournalDoesNotInheritIt) {
+  ::chmod(path.c_str(), 0640);
+  put(dir.path(), given, acl_of({{1, 7, none}, {2, 7, alice}, {4, 0, none}, {16, 7, none}, {32, 0, none}}));
+  if (IsSkipped()) return;
+  const auto made = journal();
+  EXPECT_EQ(acl_on(folder()), "");
+  EXPECT_EQ(acl_on(folder() + "/" + made->name()), "");
+  EXPECT_LT(::getxattr(folder().c_str(), given, nullptr, 0), 0);
+  EXPECT_EQ(mode_of(folder()), 0750u);
+  EXPECT_EQ(mode_of(folder() + "/" + made->name()), 0640u);
+}
+
+// A mask is no right of the group's.
+TEST_F(WithAnAcl, ThatGivesAUserMoreThanTheGroupTheGroupIsNotTrusted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  fs::create_directory(folder());
+  for (const std::string &p : {path, dir.path(), folder()}) ASSERT_EQ(::chown(p.c_str(), 1000, 5151), 0);
+  ASSERT_EQ(::chown(folder().c_str(), 2000, 5151), 0);
+  ::chmod(path.c_str(), 0664);
+  ASSERT_TRUE(is_ok(open()));
+  put(path, access, acl_of({{1, 6, none}, {2, 6, alice}, {4, 4, none}, {16, 6, none}, {32, 4, none}}));
+  if (IsSkipped()) return;
+  ASSERT_EQ(mode_of(path), 0664u);
+  EXPECT_TRUE(fails_with(Status::journal, open()));
+}
+
+TEST_F(WithAnAcl, ThatCannotBeReadAJournalIsItsMakersAlone) {
+  ::chmod(path.c_str(), 0644);
+  testing::FaultEnv faulty(env);
+  faulty.before = [](testing::Call call) { return call == testing::Call::fgetxattr ? -EIO : 0; };
+  ASSERT_TRUE(is_ok(Folder::create(testing::located(faulty, path), data())));
+  EXPECT_EQ(mode_of(folder()), 0700u);
+}
+
+// Its writer is not of the file's group, and so cannot give the journal to it.
+TEST_F(WithAnAcl, OfItsOwnAJournalIsReadByAGroupThatItCannotBeGivenTo) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  put(path, access, acl_of({{1, 6, none}, {4, 6, none}, {32, 0, none}}));  // are there any here?
+  if (IsSkipped()) return;
+  ::chmod(path.c_str(), 0640);
+  ASSERT_EQ(::chown(path.c_str(), 0, 5151), 0);
+  testing::FaultEnv faulty(env);
+  faulty.before = [](testing::Call call) { return call == testing::Call::fchown ? -EPERM : 0; };
+  ASSERT_TRUE(is_ok(Folder::create(testing::located(faulty, path), data())));
+  EXPECT_EQ(acl_on(folder()), acl_of({{1, 7, none}, {4, 0, none}, {8, 5, 5151}, {16, 5, none}, {32, 0, none}}));
 }
 
 class JournalFolderTest : public FolderTest {
@@ -256,6 +425,42 @@ TEST_F(JournalFolderTest, AFolderThatCannotBeMadeIsAnError) {
   faulty.before = [](testing::Call call) { return call == testing::Call::mkdirat ? -EROFS : 0; };
   JournalFolder journals(testing::located(faulty, path), data());
   EXPECT_TRUE(fails_with(Status::permission, journals.take()));
+}
+
+// The umask took the owner's rights.
+TEST_F(JournalFolderTest, AFolderThatItsMakerCannotOpenIsNotLeft) {
+  testing::FaultEnv faulty(env);
+  bool made = false;
+  faulty.before = [&](testing::Call call) {
+    made |= call == testing::Call::mkdirat;
+    return made && call == testing::Call::openat ? -EACCES : 0;
+  };
+  JournalFolder journals(testing::located(faulty, path), data());
+  auto taken = journals.take();
+  ASSERT_TRUE(fails_with(Status::permission, taken));
+  EXPECT_THAT(taken.error().message, ::testing::HasSubstr("umask"));
+  EXPECT_FALSE(fs::exists(folder()));
+}
+
+// Without CAP_DAC_OVERRIDE.
+TEST_F(JournalFolderTest, RootTakesAFolderBackThatItMayNotWriteTo) {
+  if (::chown(path.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root can give a file away";
+  class Limited : public testing::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      struct stat s;
+      if ((flags & O_CREAT) && ::fstat(at, &s) == 0 && s.st_uid != 0) return -EACCES;
+      return FaultEnv::openat(at, name, flags, mode);
+    }
+  } limited(env);
+  JournalFolder journals(testing::located(limited, path), data());
+  auto taken = journals.take();
+  ASSERT_TRUE(is_ok(taken));
+  EXPECT_EQ(taken->folder->dir().stat()->st_uid, 0u);
+  EXPECT_EQ(taken->journal->file().stat()->st_uid, testing::somebody);
+  journals.give_back(std::move(*taken));
 }
 
 TEST_F(JournalFolderTest, AFolderThatVanishesForEverIsAnErrorAndNoHang) {

@@ -255,6 +255,43 @@ TEST_F(LookingForHotJournals, TellsRubbishFromPromises) {
   EXPECT_FALSE(std::filesystem::exists(journal));
 }
 
+// A reader goes on where no lock can be asked for; and never past what may be half in the file.
+TEST_F(LookingForHotJournals, TakesACommittedOneForADeadWritersWhereNobodyCanTell) {
+  for (const int error : {-EPERM, -ENOSYS}) {
+    testing::FaultEnv lockless(env);
+    lockless.before = [&](testing::Call call) { return call == testing::Call::lock ? error : 0; };
+    auto living = make_journal(changes, false);
+    EXPECT_FALSE(look(lockless).committed);
+    living = make_journal(changes, true);
+    EXPECT_TRUE(look(lockless).committed);
+    EXPECT_TRUE(fails_with(Status::needs_recovery, recover(lockless)));
+    living.reset();
+    EXPECT_EQ(recover().value().applied, 1u);
+    put_bytes(path, old);
+  }
+}
+
+TEST_F(LookingForHotJournals, OfAStrangerHarmNoReaderUnlessOneWaits) {
+  const auto rest = [&] { return all_rest(testing::located(env, path)); };
+  EXPECT_FALSE(rest());
+  std::filesystem::create_directory(folder());
+  EXPECT_TRUE(rest());
+  put_bytes(folder() + "/aa", "");
+  put_bytes(folder() + "/bb.bad", "evidence");
+  auto living = make_journal(changes, true);
+  const std::string journal = folder() + "/" + living->name();
+  EXPECT_TRUE(rest());
+  living.reset();
+  EXPECT_FALSE(rest());
+  poke(journal, 0, std::string(512, '\0'));
+  EXPECT_TRUE(rest());
+  std::filesystem::create_symlink(path, folder() + "/cc");
+  EXPECT_FALSE(rest());
+  std::filesystem::remove(folder() + "/cc");
+  ASSERT_EQ(::mkfifo((folder() + "/cc").c_str(), 0600), 0);
+  EXPECT_FALSE(rest());
+}
+
 TEST_F(LookingForHotJournals, SeesCommittedOnesButNotItsOwnNorLivingOnes) {
   const std::string journal = leave(changes, true);
   EXPECT_TRUE(look().committed);

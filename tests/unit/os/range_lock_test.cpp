@@ -189,7 +189,7 @@ TEST_F(RangeLockTest, EndlessInterruptionsEndWithTheTime) {
 }
 
 TEST_F(RangeLockTest, AFilesystemWithoutLocksIsNamedSo) {
-  for (int error : {EINVAL, ENOSYS, EOPNOTSUPP, ENOLCK}) {
+  for (int error : {EINVAL, ENOSYS, EOPNOTSUPP, ENOLCK, EPERM}) {
     env.before = [&](Call call) { return call == Call::lock ? -error : 0; };
     EXPECT_TRUE(fails_with(Status::lock_unsupported, take(a, {{0, 10, exclusive}}))) << error;
     EXPECT_TRUE(fails_with(Status::lock_unsupported, is_locked(a, {0, 10, exclusive}))) << error;
