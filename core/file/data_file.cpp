@@ -97,6 +97,9 @@ Result<std::unique_ptr<Snapshot>> DataFile::look(bool follows) {
     struct stat identity;
     ST_TRY(auto file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity));
     ST_TRY(auto met, recover_if_needed(identity));
+    if (met == Met::hot && os::maps_what_was_opened(at_.filesystem(file, identity).type)) {
+      ST_TRY(file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity));
+    }
     // Another host may have finished what this one met; pages that were remembered meanwhile are half of a change.
     auto snapshot = take(std::move(file), met == Met::nothing ? &identity : nullptr, follows || met == Met::hot);
     if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
@@ -127,16 +130,23 @@ Result<void> DataFile::refresh() {
   // Views that may be written must not change under a reader, and do not tell whether the file did. A handle that has
   // relied on the cache of a kernel that other hosts tell nothing does so no more.
   const bool follows = now->reads_past_cache() == fresh->reads_past_cache();
-  const auto &before = now->identity.st_mtim, &after = fresh->identity.st_mtim;
-  const bool left_behind = os::maps_what_was_opened(fresh->filesystem.type) &&
-                           (before.tv_sec != after.tv_sec || before.tv_nsec != after.tv_nsec);
-  const bool stays = same && follows && !left_behind && now->content.wanted() != read::MapMode::copy_on_write;
+  const bool stays =
+      same && follows && !is_left_behind(*now, *fresh) && now->content.wanted() != read::MapMode::copy_on_write;
   if (stays && !now->has_own_memory()) return {};
   // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
   // read once more to where it is.
   if (stays && !now.alone()) return now->refresh_own_memory();
   adopt(std::move(fresh));
   return {};
+}
+
+// On an overlay: does `now` map the file of the lower layer, which was changed since? The change has put a copy into
+// the upper layer, where all that is opened later finds it.
+bool DataFile::is_left_behind(const Snapshot &now, const Snapshot &fresh) {
+  const auto &before = now.identity.st_mtim, &after = fresh.identity.st_mtim;
+  const bool changed = before.tv_sec != after.tv_sec || before.tv_nsec != after.tv_nsec;
+  if (!changed || !os::maps_what_was_opened(fresh.filesystem.type)) return false;
+  return !has_changed_.exchange(true) && !options_.writable && now.content.map() != read::MapMode::none;
 }
 
 Result<void> DataFile::refresh_settled() {

@@ -226,6 +226,7 @@ class DataFile {
   }
   Result<std::unique_ptr<Snapshot>> look(bool follows);
   void end_writing() noexcept;
+  bool is_left_behind(const Snapshot &now, const Snapshot &fresh);
   // What lay beside the file. Without any journal nothing has touched it.
   enum class Met { nothing, journals, hot };
   Result<Met> recover_if_needed(const struct stat &identity);
@@ -241,6 +242,7 @@ class DataFile {
   std::unique_ptr<DeferredCommits> deferred_;
   std::atomic<bool> poisoned_ = false;
   std::atomic<uint64_t> placing_ = 0;
+  std::atomic<bool> has_changed_ = false;  // as a refresh has seen: an overlay has the file in its upper layer since
   std::atomic<bool> locks_tested_ = false;
   std::atomic<uint64_t> undo_from_ = write::never;
   const std::shared_ptr<Account> account_;

@@ -176,6 +176,7 @@ Result<Verdict> Replay::judge(Identity identity) {
     ++ranges_;
     bytes_ += range.length;
     end_ = std::max(end_, range.offset + range.length);
+    confirmed_ = std::max({confirmed_, range.payload + range.payload_bytes(), range.sectors + range.tables_bytes()});
     return Verdict::good();
   });
   if (verdict && !verdict->is_good()) verdict = damaged(verdict->why());
@@ -299,7 +300,8 @@ Result<Verdict> Replay::judge_torn() {
 
 Result<void> Replay::may_apply() const {
   ST_TRY(data_.may_reach(end_));
-  return hot_.file.may_reach(hot_.size);  // what is confirmed is written there
+  if (!hot_.record.has_one_flush()) return {};
+  return hot_.file.may_reach(std::max(confirmed_, hot_.record.manifest + ranges_ * hot_.record.range_bytes()));
 }
 
 // A writer's sync may have left any of it out, if the writer died or was told of a failure. A second sync would not say

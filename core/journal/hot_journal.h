@@ -92,9 +92,10 @@ class Replay {
   const os::File &data_;
   const Found &hot_;
   const Manifest manifest_;
-  uint64_t ranges_ = 0, bytes_ = 0, end_ = 0;
-  bool touched_ = false;  // the file holds new bytes that are not the old ones
-  bool lacks_ = false;    // and some that are not new
+  uint64_t ranges_ = 0, bytes_ = 0;
+  uint64_t end_ = 0, confirmed_ = 0;  // of what is written to the file, and again to the journal
+  bool touched_ = false;              // the file holds new bytes that are not the old ones
+  bool lacks_ = false;                // and some that are not new
   bool is_torn_ = false;
 };
 

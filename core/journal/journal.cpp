@@ -79,6 +79,7 @@ Result<void> Journal::reserve(uint64_t end) {
   }
   if (end <= allocated_ || !can_allocate_) return {};
   const uint64_t rounded = round_up(end, journal_step);
+  ST_TRY(file_.may_reach(rounded));
   const int r =
       os::repeat_interrupted([&] { return file_.env().fallocate(file_.fd(), 0, allocated_, rounded - allocated_); });
   if (os::is_missing(r)) {

@@ -4,6 +4,7 @@
 
 #include "newfile/temporary_file.h"
 #include "newfile/write_out.h"
+#include "os/filesystem.h"
 
 namespace st::write {
 
@@ -20,11 +21,11 @@ Result<void> TemporaryFile::rename_to(const os::Location &to) {
   // An error may come after the fact (a network filesystem): look.
   if (renamed >= 0 || stands(to)) return {};
   Error e = os_error(-renamed, "rename a new file to", to.path());
-  if (renamed == -EBUSY) {
+  // (A server says so of a file that others have open.)
+  if (renamed == -EBUSY && !os::may_have_other_hosts(os::probe_filesystem(file_).storage)) {
     e.status = Status::unsupported;
     e.message = text(in_quotes(to.path()),
-                     " is a mount point, as if it alone were mounted there, and no new file can take its place; mount "
-                     "its folder in place of the file");
+                     " is mounted there by itself, so no new file can take its place; mount its folder instead");
   }
   if (renamed == -EPERM)
     e.message += "; it or its folder may be immutable (chattr), or the folder sticky and the file another user's";

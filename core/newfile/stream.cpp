@@ -18,7 +18,8 @@ Result<void> WriteStream::write(const void *bytes, uint64_t n) {
   if (n == 0) return {};
   if (!few_) few_ = std::make_unique_for_overwrite<std::byte[]>(room);
   if (n > room - waiting_) ST_TRY(flush());
-  ST_TRY(os::copy_given(to_.env(), bytes, n, few_.get() + waiting_));
+  if (auto copied = os::copy_given(to_.env(), bytes, n, few_.get() + waiting_); !copied)
+    return Failure(std::move(copied.error()).at_offset(at_ + waiting_));
   waiting_ += n;
   return {};
 }

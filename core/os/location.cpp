@@ -264,8 +264,11 @@ Location::Location(std::shared_ptr<const Directory> folder, std::string name, co
 
 Location::Location(const Walk &walk, std::shared_ptr<const Directory> folder, std::string name)
     : Location(std::move(folder), std::move(name), walk.absolute()) {
+  // Kept where the folder cannot be reached from the root: else it is one descriptor too many.
+  struct stat s;
+  if (!walk.here() || env().fstatat(AT_FDCWD, parent_of(path_).c_str(), &s, 0) != -EACCES) return;
   here_ = walk.here();
-  if (here_) from_here_ = walk.path();
+  from_here_ = walk.path();
 }
 
 Result<Location> Location::entry_of(Walk &walk) {

@@ -72,7 +72,8 @@ struct Flight {
   bool head_ended = false;
   bool no_memory = false;
   bool has_line_ends = false;  // in what is sent
-  int no_socket = 0;           // why this process could get none
+  bool has_socket = false;
+  int no_socket = 0;  // why this process could get none
   char reason[CURL_ERROR_SIZE] = "";
 };
 
@@ -167,10 +168,13 @@ std::string without_password(std::string why) {
 
 curl_socket_t open_socket(void *user, curlsocktype, struct curl_sockaddr *address) {
   const int fd = above_standard_streams(socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol));
-  if (fd >= 0) return fd;
-  // Where a family of addresses is unknown, the server may have an address of another.
+  Flight &flight = *static_cast<Flight *>(user);
+  if (fd >= 0) {
+    flight.has_socket = true;
+    return fd;
+  }
   const int why = fd == -1 ? errno : -fd;
-  if (why != EAFNOSUPPORT) static_cast<Flight *>(user)->no_socket = why;
+  if (why == EMFILE || why == ENFILE || why == EACCES || why == EPERM) flight.no_socket = why;  // and stays so
   return CURL_SOCKET_BAD;
 }
 
@@ -341,9 +345,9 @@ class CurlTransport final : public Transport {
         code == CURLE_WRITE_ERROR && (flight.answer.too_long || flight.answer.text.size() >= longest_text);
     flight.answer.cut = enough ? Cut::none : cut_of(code);
     if (flight.answer.cut != Cut::none && proxy_refuses(easy)) flight.answer.cut = Cut::hopeless;
-    if (flight.answer.cut == Cut::unreachable && flight.no_socket) {
+    if (flight.answer.cut == Cut::unreachable && flight.no_socket && !flight.has_socket) {
       flight.answer.cut = Cut::hopeless;
-      flight.answer.why = text("this process gets no socket: ", std::strerror(flight.no_socket));
+      flight.answer.why = os_error(flight.no_socket, "open", "a socket").message;
     } else if (flight.has_line_ends) {
       flight.answer.why = "a key, a token or a region that is to be sent has a line end in it";
     } else if (flight.answer.cut != Cut::none) {

@@ -223,6 +223,9 @@ void Shards::used_journals(const std::shared_ptr<Member> &shard) noexcept try {
   Kept &kept = kept_.mine();
   std::lock_guard lock(kept.mutex);
   std::erase(kept.with_journals, shard);
+  const auto named = kept.by_name.find(shard->name());
+  if (named == kept.by_name.end() || named->second != shard)  // the index names it no more
+    return shard->opened()->close_idle_journals();
   kept.with_journals.push_back(shard);
   if (kept.with_journals.size() <= most) return;
   kept.with_journals.front()->opened()->close_idle_journals();

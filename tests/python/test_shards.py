@@ -6,7 +6,7 @@ import threading
 import libst
 import numpy as np
 import pytest
-from conftest import refused
+from conftest import is_descriptor_open, is_mapped, refused
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -178,6 +178,8 @@ def test_who_has_read_the_old_index_finds_all_of_it_after_a_change_under_new_nam
             for name in before:
                 t.rename(name, f"new.{name}")
         assert [path.rsplit(".", 2)[1] for path in f.shards] == ["g1", "g1"]
+        old = [sharded / shard for shard in index["weight_map"].values()]
+        assert not any(is_descriptor_open(path) or is_mapped(path) for path in old)
     for name, shard in index["weight_map"].items():
         with safe_open(sharded / shard, "np") as f:
             np.testing.assert_array_equal(f.get_tensor(name), before[name])

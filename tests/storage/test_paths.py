@@ -89,8 +89,14 @@ def test_overlay(upper, memory, make_disk, programs):
             reader.refresh()  # what it mapped is still the image's
             assert reader.read("t4") == reader.view("t4") == new(4)
             with st_abi.File(path) as f:
-                f.update("t4", new(4, 2))
-                assert reader.read("t4") == reader.view("t4") == new(4, 2)
+                with st_abi.File(path, writable=False, map=st_abi.MAP_NONE) as owner:
+                    place = owner.shown("t4").data
+                    f.update("t4", new(4, 2))
+                    owner.refresh()
+                    assert owner.shown("t4").data == place and owner.view("t4") == new(4, 2)
+                mapped = reader.shown("t4").data
+                reader.refresh()
+                assert reader.read("t4") == reader.view("t4") == new(4, 2) and reader.shown("t4").data == mapped
                 f.update("t4", new(4))
         model.check_file(path, {(1, 1, 0, 0, 1, 0)})
         state = programs.crash_while_applying(path, (1, 1, 0, 0, 1, 0), 2)

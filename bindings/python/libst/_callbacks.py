@@ -14,6 +14,7 @@ from typing import Any, Callable, Optional
 
 from . import _abi
 from ._daemons import call_elsewhere, must_stop
+from .errors import message_text
 
 #: done bytes, total bytes (0: not known). What it returns is ignored; to cancel, raise.
 Progress = Callable[[int, int], object]
@@ -140,7 +141,7 @@ def _log(log: Log, raised: dict[int, BaseException]) -> Any:
         thread = threading.get_ident()
         if thread not in raised:
             try:
-                log(LEVELS.get(level, str(level)), (message or b"").decode("utf-8", "replace"))
+                log(LEVELS.get(level, str(level)), message_text(message or b""))
             except BaseException as error:
                 raised[thread] = error
 

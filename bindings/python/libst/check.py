@@ -8,7 +8,16 @@ from . import _abi
 from ._callbacks import LEVELS, Callbacks, Progress
 from ._sized import sized
 from ._waiting import timeout_ms
-from .errors import DeltaError, FormatError, NeedsRecoveryError, check, error, known_offset, known_status
+from .errors import (
+    DeltaError,
+    FormatError,
+    NeedsRecoveryError,
+    check,
+    error,
+    known_offset,
+    known_status,
+    message_text,
+)
 from .file import Path, c_paths, fs_path
 from .status import Status
 
@@ -107,5 +116,5 @@ def _finding(raw: Any) -> Finding:
         level=LEVELS.get(raw.level, str(raw.level)),
         status=known_status(raw.status),
         offset=known_offset(raw.offset),
-        message=(raw.message or b"").decode("utf-8", "replace"),
+        message=message_text(raw.message or b""),
     )

@@ -188,7 +188,7 @@ def refusal(status: Status, message: str, tensor: Optional[str] = None) -> Error
     return _kind(status)(message, status, tensor=tensor)
 
 
-def _text(message: bytes) -> str:
+def message_text(message: bytes) -> str:
     """A message is UTF-8, but for the paths in it, which are as the system has them."""
     try:
         return message.decode()
@@ -207,7 +207,7 @@ def error(status: int) -> Error:
     if info.tensor is not None:
         tensor = ctypes.string_at(info.tensor, info.tensor_len).decode("utf-8", "replace")
     return kind(
-        _text(info.message or b""),
+        message_text(info.message or b""),
         known_status(status),
         os_errno=info.os_errno,
         tensor=tensor,

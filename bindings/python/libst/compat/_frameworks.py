@@ -53,10 +53,14 @@ def device_of(device: Optional[Device], framework: str) -> Device:
 
 
 def _device(device: Any) -> Device:
-    if device is None or device in ("cpu", "mps"):
-        return str(device or "cpu")
-    if hasattr(device, "__index__") and device >= 0:  # numpy's integers, too
-        return operator.index(device)
+    if device is None or isinstance(device, str) and device in ("cpu", "mps"):
+        return device or "cpu"
+    try:
+        number = operator.index(device)  # numpy's integers, too
+    except TypeError:
+        number = -1
+    if 0 <= number < 2**64:
+        return number
     kind, *index = str(device).split(":")
     if not isinstance(device, str) or kind not in _INDEXED or len(index) > 1:
         raise SafetensorError(f"device {device} is invalid")
