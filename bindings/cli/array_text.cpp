@@ -65,7 +65,7 @@ class ArrayWriter {
   size_t column_ = 0;
 };
 
-// Of packed elements. Those of few bits repeat: of each only one is looked at.
+// Elements of few bits repeat: of each only one is looked at.
 size_t widest_of(st_dtype dtype, std::string_view bytes, uint64_t elements) {
   std::vector<bool> seen(st_dtype_bits(dtype) <= 16 ? size_t{1} << st_dtype_bits(dtype) : 0);
   size_t widest = 0;

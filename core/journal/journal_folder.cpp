@@ -51,7 +51,7 @@ Rights rights_where_needed(const os::Location &file, const struct stat &folder, 
   return may_be && decides ? rights_of(file, data) : Rights(data);
 }
 
-// The usual reason: somebody who cannot open the file to the same users has it open.
+// The usual reason: a writer has it open that cannot let in all readers of the file.
 Error cannot_open(Error e, const os::Location &folder) {
   struct stat s;
   if (e.os_errno == EACCES && folder.stat(&s) == 0)

@@ -1,7 +1,7 @@
 // The folder `<file>.st-journal` (see names.h) beside a data file, where each transaction has
-// one journal. Holds no paths, follows no links, and trusts only what the
-// file's owner, root, this user or, where Rights::group_writes, a member of its
-// group made: anything else may have been planted.
+// one journal. Holds no paths and follows no links. Trusts what the file's
+// owner, root and this user made; and where Rights::group_writes, a member of
+// its group. Anything else may have been planted.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ class Folder {
   // another file in its folder.
   static Result<std::optional<Folder>> open(const os::Location &file, const struct stat &data, const Log &log,
                                             const os::Location *of = nullptr);
-  // Somebody's whom nobody knows: to be looked at, and not believed.
+  // Another user's, which may be planted: to be looked at, and not believed.
   static Result<Folder> open_untrusted(const os::Location &file);
   // Made if there is none, and its entry in the parent durable.
   static Result<Folder> create(const os::Location &file, const struct stat &data);

@@ -44,8 +44,8 @@ struct HotJournalQuery {
 };
 Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat &data,
                                         const HotJournalQuery &query = {});
-// The journals of somebody who is not trusted, for a reader of the file: is each empty, or its writer alive? Then they
-// say no more than that others may write to the file.
+// For a reader of the file, of journals that are not trusted: is each empty, or its writer alive? Then they say no more
+// than that others may write to the file.
 bool all_rest(const os::Location &file);
 // Call with locks on the bytes that will change. False: recover() must come first. Else no power cut brings back, over
 // the change, records that dead writers had emptied.

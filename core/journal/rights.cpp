@@ -64,9 +64,9 @@ void take_in(const Acl &acl, Rights *rights) {
   }
 }
 
-// May somebody who is not of the group put what bears the group's number beside the file, and not another file in its
-// place? The number is no proof of its maker: a folder with the setgid bit gives it. The sticky bit keeps a writer of
-// the folder from the files of others.
+// May a stranger to the group put beside the file what bears the group's number, and not another file in its place? The
+// number is no proof of its maker: a folder with the setgid bit gives it. The sticky bit keeps a writer of the folder
+// from the files of others.
 bool takes_from_strangers(const struct stat &folder, gid_t group) {
   constexpr mode_t sticky = 01000, by_group = 0020;
   if (folder.st_mode & (S_IWOTH | sticky)) return true;

@@ -1,4 +1,4 @@
-// Who may do what with a data file, by its mode or its ACL; and the same rights to what is made beside it. A journal
+// What users may do with a data file, by its mode or its ACL; and the same rights to what is made beside it. A journal
 // holds nothing that the file does not, or will not. So every reader of the file may read the journal too, and can
 // tell whether the file is whole; and nobody else.
 #pragma once
@@ -28,12 +28,12 @@ struct Rights {
   uint16_t group = 0, others = 0;
   std::vector<AclEntry> named;  // users and groups, by what they really may: the mask is applied
   bool has_acl = false;
-  // Its group may write to the file, and who is not of the group cannot have put a journal of the group's beside it,
-  // or could as well put another file in its place: see rights_of().
+  // Its group may write to the file, and no stranger to the group puts a journal of the group's beside it: see
+  // rights_of(). (But for users that could as well put another file in its place.)
   bool group_writes = false;
 };
 
-// Of a file that is under its name. Where they cannot be known they are nobody's but the owner's.
+// `file` is under its name. Where its rights cannot be known they are nobody's but the owner's.
 Rights rights_of(const os::Location &file, const struct stat &data);
 
 // To what was just made, for its maker alone. Readers of the file may read it. If group_writes, its group may write it.

@@ -383,8 +383,8 @@ bool Location::is_led_to_at_once() const {
   return mine && same_inode(*mine, by_path) && stat(&entry) == 0 && !S_ISLNK(entry.st_mode);
 }
 
-// Who was led from the working directory need not have the right to search the folders above it. Then what is above it
-// cannot be seen, and the rest of the path must do.
+// A path from the working directory needs no right to search the folders above that. Then what is above cannot be seen,
+// and the rest of the path must do.
 Result<Location> Location::find_again(bool as_new) const {
   auto now = as_new ? find_new(env(), given_) : find(env(), given_);
   if (now || now.error().os_errno != EACCES || !here_) return now;

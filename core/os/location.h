@@ -131,7 +131,8 @@ class Location {
   std::shared_ptr<const Directory> folder_;
   std::string name_, path_;
   std::string given_;  // made absolute
-  // Of a path without a root: the folder that it begins in, and the path from there. Else null.
+  // Where the folder cannot be reached from the root, and the path has none: the folder that it begins in, and the path
+  // from there. Else null.
   std::shared_ptr<const Directory> here_;
   std::string from_here_;
   bool nameless_ = false;

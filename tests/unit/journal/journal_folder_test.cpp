@@ -148,8 +148,8 @@ TEST_F(FolderTest, APlantedOneInAPublicPlaceIsPassedOverWithAWarning) {
                          Folder::create(testing::located(env, path), data())));  // but nothing is written into it
 }
 
-// A folder that a group shares. What a member leaves beside the file is trusted where each who could have left it may
-// write to the file, or could put another in its place.
+// A folder that a group shares. What a member leaves beside the file is trusted where all that could have left it may
+// write to the file.
 class SharedByAGroup : public FolderTest {
  protected:
   static constexpr gid_t group = 5151;
