@@ -291,6 +291,23 @@ def test_output_follows_the_umask(stctl, model, tmp_path):
     assert (tmp_path / "out.bin").stat().st_mode & 0o777 == 0o640
 
 
+def test_output_beside_a_folder_that_cannot_be_listed(stctl, model, tmp_path, unlister):
+    """Its index is looked for there. Whichever call fails, the answer is libst's, or the output is there."""
+    stctl("shard", model, tmp_path / "shards", "--max-size", "100")
+    done = 0
+    for call in range(1, 200):
+        environment = {**os.environ, "LD_PRELOAD": str(unlister), "FAIL_READDIR_AT": str(call)}
+        result = stctl.raw("get", tmp_path / "shards", "half", "-o", tmp_path / "out", env=environment)
+        if result.returncode == 1:
+            assert b"cannot list" in result.stderr
+        else:
+            assert (result.returncode, result.stderr) == (0, b"")
+            done += 1
+        if done > 20:
+            break
+    assert done > 20 and (tmp_path / "out").stat().st_size == 8
+
+
 def test_output_never_replaces_the_model(stctl, model):
     before = model.read_bytes()
     assert "replace" in stctl("get", model, "half", "-o", model, code=2)[1]
