@@ -10,6 +10,7 @@
 #include "failure.h"
 #include "handle.h"
 #include "number.h"
+#include "text.h"
 
 namespace stctl {
 namespace {
@@ -128,6 +129,26 @@ std::string cast(st_dtype from, std::string_view bytes, st_dtype to) {
     out.add(*code);
   }
   return out.take();
+}
+
+std::string cast(std::string_view name, const st_tensor &tensor, st_dtype to) {
+  // A shape without a size is refused by libst.
+  const std::optional<uint64_t> size = size_of(tensor.dtype, tensor.shape, tensor.rank);
+  if (size && *size != tensor.nbytes) {
+    throw Failure(exit_failed,
+                  fmt::format("tensor '{}' has {} bytes, but {} of its shape {} has {}", escape(name), tensor.nbytes,
+                              st_dtype_name(tensor.dtype), shape_text(tensor.shape, tensor.rank), *size),
+                  ST_E_NBYTES_MISMATCH);
+  }
+  return cast(tensor.dtype, {static_cast<const char *>(tensor.data), tensor.nbytes}, to);
+}
+
+std::optional<uint64_t> size_of(st_dtype dtype, const uint64_t *shape, size_t rank) {
+  uint64_t bits = st_dtype_bits(dtype);
+  bool overflow = false;
+  for (size_t d = 0; d < rank; ++d) overflow |= __builtin_mul_overflow(bits, shape[d], &bits);
+  if (overflow) return std::nullopt;
+  return bits / 8 + (bits % 8 != 0);
 }
 
 uint64_t cast_size(st_dtype from, uint64_t nbytes, st_dtype to) {

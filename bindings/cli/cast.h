@@ -3,6 +3,7 @@
 
 #include <st/st.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,7 +14,14 @@ namespace stctl {
 // a NaN where the dtype has none, and a complex number with an imaginary part where the dtype is real.
 std::string cast(st_dtype from, std::string_view bytes, st_dtype to);
 
-// The size of that, in bytes.
+// The same of a tensor. A Failure names it if it has other bytes than its dtype and shape tell: a part of an element
+// would get lost unseen.
+std::string cast(std::string_view name, const st_tensor &tensor, st_dtype to);
+
+// Of a packed tensor, in bytes. Nothing if that is too large a number.
+std::optional<uint64_t> size_of(st_dtype dtype, const uint64_t *shape, size_t rank);
+
+// The size of what is cast, in bytes.
 uint64_t cast_size(st_dtype from, uint64_t nbytes, st_dtype to);
 
 // "cast from F32 to BF16, each to the nearest, ties to even"

@@ -16,7 +16,8 @@ class Json;
 
 class Failure : public std::exception {
  public:
-  Failure(int exit_code, std::string message) : exit_code_(exit_code), message_(std::move(message)) {}
+  Failure(int exit_code, std::string message, st_status status = ST_OK)
+      : exit_code_(exit_code), message_(std::move(message)), status_(status) {}
 
   // What libst last said on this thread.
   static Failure of_libst(st_status status);
@@ -37,7 +38,7 @@ class Failure : public std::exception {
  private:
   int exit_code_;
   std::string message_;
-  st_status status_ = ST_OK;  // ST_OK: not libst's
+  st_status status_;  // ST_OK: not libst's
   int os_errno_ = 0;
   int64_t holder_pid_ = 0;
   std::optional<uint64_t> offset_;

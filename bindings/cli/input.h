@@ -17,8 +17,8 @@ class Input {
   // How many bytes the input may have, as far as its first ones tell. One more is read, which shows that it is too
   // long.
   using Most = std::function<uint64_t(std::string_view first)>;
-  // "-" is standard input. Into memory, if this process looks at the bytes: it would die of a mapping whose file is cut
-  // meanwhile. Throws Failure.
+  // "-" is standard input. Into memory, if stctl itself looks at each element: that takes long, and it would die of a
+  // mapping whose file is cut meanwhile. Throws Failure.
   static Input read(const std::string &path, const Most &most, bool into_memory);
   // Nothing if the file can't be mapped. Never throws.
   static std::optional<Input> map(const std::string &path);

@@ -132,11 +132,15 @@ uint64_t npy_size(std::string_view first) {
   for (const Kind &kind : kinds) {
     if (kind.descr == descr) size = st_dtype_bits(kind.dtype) / 8;
   }
-  if (!shape) size = 0;
-  for (const uint64_t dimension : shape.value_or(std::vector<uint64_t>())) {
-    if (__builtin_mul_overflow(size, dimension, &size)) return UINT64_MAX;
+  if (!shape || std::find(shape->begin(), shape->end(), uint64_t{0}) != shape->end()) return header->end;
+  for (const uint64_t dimension : *shape) {
+    if (__builtin_mul_overflow(size, dimension, &size)) return header->end;  // libst says so, given the shape
   }
-  return size > UINT64_MAX - header->end ? UINT64_MAX : header->end + size;
+  return size > UINT64_MAX - header->end ? header->end : header->end + size;
+}
+
+bool looks_at_elements(st_dtype unnamed) {
+  return unnamed && st_dtype_bits(unnamed) < 8;
 }
 
 Npy parse_npy(std::string_view file, const std::string &path, st_dtype unnamed) {
@@ -173,7 +177,7 @@ Npy parse_npy(std::string_view file, const std::string &path, st_dtype unnamed) 
   const std::optional<std::vector<uint64_t>> shape = parse_shape(value_of(dict, "shape", "(", ")"));
   if (!shape) throw refuse("has a .npy header without a shape");
   npy.shape = *shape;
-  if (descr == one_byte && st_dtype_bits(unnamed) < 8) {
+  if (descr == one_byte && looks_at_elements(unnamed)) {
     // Packed bytes do not tell what was missing, nor what was in the bits that are left out.
     if (!have_product(npy.shape, npy.data.size())) {
       throw refuse(fmt::format("has {}, which are not those of its shape", counted(npy.data.size(), "element")));

@@ -29,6 +29,9 @@ struct Npy {
 // How many bytes a .npy file has, as far as its first ones tell: without those that show it, a part of it.
 uint64_t npy_size(std::string_view first);
 
+// Does parse_npy look at each element then?
+bool looks_at_elements(st_dtype unnamed);
+
 // Failure, with `path` in its sentence, for what is no .npy file or one that a safetensors tensor can't be.
 // `unnamed` is the dtype of elements that the file calls "<V1"; 0: not known, which is a Failure.
 Npy parse_npy(std::string_view file, const std::string &path, st_dtype unnamed);

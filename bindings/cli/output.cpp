@@ -132,7 +132,8 @@ void say(std::string_view sentence) {
 
 void must_not_be_open(const std::string &path) {
   Target target;
-  if (!find_target(path, &target) || target.fd < 0) return;
+  if (!find_target(path, &target)) throw Failure::of_errno(errno, "write", path);
+  if (target.fd < 0) return;
   ::close(target.fd);
   throw UsageFailure(fmt::format(
       "'{}' is open already, and a safetensors file is written as a new one: give the name of a file", escape(path)));

@@ -69,6 +69,7 @@ class OutputFile : public Output {
 void say(std::string_view sentence);
 
 // Throws UsageFailure if what is written to `path` goes to an open descriptor, which a new file of that name would not.
+// Failure if it goes to what can't be written, as a descriptor of another process has it.
 void must_not_be_open(const std::string &path);
 
 // True if both paths name the same existing file.

@@ -24,6 +24,11 @@ std::string real_path(const std::string &path) {
   return realpath(path.c_str(), real) ? real : "";
 }
 
+bool can_be_written(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
 }  // namespace
 
 void prepare_standard_descriptors() {
@@ -115,14 +120,16 @@ bool find_target(const std::string &path, Target *target) {
   const auto goes_to = [target](int fd) { return (target->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)) >= 0; };
   struct stat other = {};
   for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (is_file && fstat(fd, &other) == 0 && is_same(other)) return goes_to(fd);
+    if (is_file && fstat(fd, &other) == 0 && is_same(other) && can_be_written(fd)) return goes_to(fd);
   }
   std::string &at = target->path = path;
   for (int links = 0;; ++links) {
     const std::string folder = at.substr(0, at.rfind('/') + 1), name = at.substr(folder.size());
     const std::string real = real_path(folder.empty() ? "." : folder);
     int fd = -1;
-    const bool is_number = std::from_chars(name.data(), name.data() + name.size(), fd).ec == std::errc() && fd >= 0;
+    const char *const end = name.data() + name.size();
+    const auto [stop, err] = std::from_chars(name.data(), end, fd);
+    const bool is_number = err == std::errc() && stop == end && fd >= 0;
     if (is_number && !real.empty()) {
       if (real == real_path("/proc/self/fd") || real == real_path("/proc/thread-self/fd")) return goes_to(fd);
       if (is_file && real.starts_with("/proc/") && real.ends_with("/fd")) {  // of another process

@@ -27,14 +27,6 @@ std::vector<uint64_t> parse_shape(const std::string &text) {
   return shape;
 }
 
-// In bytes; 0 if there are too many, which libst says when it is given such a shape.
-uint64_t size_of(const std::vector<uint64_t> &shape, st_dtype dtype) {
-  uint64_t bits = st_dtype_bits(dtype);
-  bool overflow = false;
-  for (const uint64_t dimension : shape) overflow |= __builtin_mul_overflow(bits, dimension, &bits);
-  return overflow ? 0 : bits / 8 + (bits % 8 != 0);
-}
-
 // What stands before, between and behind the stars of a new name; \\* is no star.
 std::vector<std::string> between_stars(std::string_view name) {
   std::vector<std::string> parts(1);
@@ -100,8 +92,8 @@ void Steps::put_from(Session &session, const std::string &path, const std::vecto
 void Steps::put_npy(const std::string &name, const std::string &path, const std::string &dtype, bool will_cast) {
   sources_.push_back(std::make_unique<Source>());
   Source &source = *sources_.back();
-  source.input.emplace(Input::read(path, npy_size, will_cast));
   const st_dtype said = parse_dtype(dtype);
+  source.input.emplace(Input::read(path, npy_size, will_cast || looks_at_elements(said)));
   source.npy = parse_npy(source.input->bytes(), path, said);
   if (said && said != source.npy->dtype) {
     throw Failure(exit_failed, fmt::format("'{}' holds elements of {}, and --dtype says {}; --cast changes elements",
@@ -123,7 +115,10 @@ void Steps::put_raw(const std::string &name, const std::string &path, const std:
   source.shape = parse_shape(shape);
   st_tensor t = {};
   t.dtype = parse_dtype(dtype);
-  const auto most = [&](std::string_view) { return size_of(source.shape, t.dtype); };
+  // Where there is no such size, libst says so when it is given the shape.
+  const auto most = [&](std::string_view) {
+    return size_of(t.dtype, source.shape.data(), source.shape.size()).value_or(0);
+  };
   source.input.emplace(Input::read(path, most, will_cast));
   t.rank = static_cast<uint32_t>(source.shape.size());
   t.shape = source.shape.data();
@@ -212,7 +207,7 @@ void Steps::stage(st_txn *txn, const Put &put) {
   st_tensor t = put.value;
   std::string bytes;
   if (put.cast_to) {
-    bytes = cast(t.dtype, {static_cast<const char *>(t.data), t.nbytes}, put.cast_to);
+    bytes = cast(put.name, t, put.cast_to);
     t.dtype = put.cast_to;
     t.data = bytes.data();
     t.nbytes = bytes.size();

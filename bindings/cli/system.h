@@ -49,7 +49,7 @@ struct Target {
   int fd = -1;       // a duplicate, where it is a descriptor of this process, as /dev/stdout is
   std::string path;  // else: symbolic links at its end are followed, also one that leads to nothing yet
 };
-// A file that standard output or error go to is such a descriptor, too, by whatever path.
+// A file that standard output or error is written to is such a descriptor, too, by whatever path.
 bool find_target(const std::string &path, Target *target);
 // A new folder, and empty. `path` is what was tried, also if it failed.
 bool make_temporary_folder(std::string *path);

@@ -103,6 +103,11 @@ def interrupter(tmp_path_factory):
     return preload(tmp_path_factory, "interrupter")
 
 
+@pytest.fixture(scope="session")
+def unlister(tmp_path_factory):
+    return preload(tmp_path_factory, "unlister")
+
+
 @pytest.fixture
 def crashed(stctl, model, killer):
     """A model whose writer died after its commit, before the new bytes were in the file."""

@@ -120,16 +120,25 @@ def test_every_kind_of_f32_is_cast(stctl, tmp_path, to):
     assert np.isnan(got[~numbers].astype(np.float32)).all()
 
 
-def test_a_source_that_is_cut_while_it_is_cast(stctl, model, tmp_path):
+@pytest.mark.parametrize("kind", ["raw", "packed npy"])
+def test_a_source_that_is_cut_while_it_is_cast(stctl, model, tmp_path, kind):
     """It is read, and not mapped: the command ends as it should, not by SIGBUS."""
-    source, n = tmp_path / "raw", 4 << 20
-    source.write_bytes(bytes(4 * n))
-    put = ["put", "-q", model, "n", "--from-raw", source, "--dtype", "F32", "--shape", n, "--cast", "I16"]
+    source, n = tmp_path / "source", 4 << 20
+    put = ["put", "-q", model, "n"]
+    if kind == "raw":
+        source.write_bytes(bytes(4 * n))
+        put += ["--from-raw", source, "--dtype", "F32", "--shape", n, "--cast", "I16"]
+    else:
+        with open(source, "wb") as file:
+            np.save(file, np.zeros(32 * n, ml_dtypes.float4_e2m1fn))
+        put += ["--npy", source, "--dtype", "F4"]
     process = stctl.popen(*map(str, put), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def has_it_open():
         try:
-            return any(os.path.samefile(fd, source) for fd in Path(f"/proc/{process.pid}/fd").iterdir())
+            folder = Path(f"/proc/{process.pid}")
+            is_mapped = str(source) in (folder / "maps").read_text()
+            return is_mapped or any(os.path.samefile(fd, source) for fd in (folder / "fd").iterdir())
         except OSError:
             return False
 

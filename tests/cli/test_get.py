@@ -1,5 +1,6 @@
 """stctl get: formats, destinations, slices."""
 
+import errno
 import io
 import itertools
 import os
@@ -243,6 +244,37 @@ def test_a_safetensors_file_is_not_written_to_a_descriptor(stctl, model, tmp_pat
     assert (tmp_path / "log").read_text() == "head\n"
 
 
+def test_a_name_that_only_begins_with_a_number_is_no_descriptor(stctl, model):
+    """Nothing can be made in that folder."""
+    out, err = stctl("get", model, "scalar", "-o", "/dev/fd/1x", "--format", "text", code=1)
+    assert out == "" and "/dev/fd/1x" in err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["get", "M", "half", "--format", "safetensors", "-o"], ["diff", "M", "M", "-o"], ["merge", "M", "M", "-o"],
+     ["join", "M"], ["patch", "M", "M", "--reverse"]],
+    ids=lambda args: args[0],
+)  # fmt: skip
+def test_a_safetensors_file_does_not_replace_what_another_process_has_open(stctl, model, tmp_path, args):
+    with open(tmp_path / "log", "w+b") as log:
+        log.write(b"head\n")
+        log.flush()
+        inode = os.fstat(log.fileno()).st_ino
+        args = [model if word == "M" else word for word in args]
+        err = stctl(*args, f"/proc/{os.getpid()}/fd/{log.fileno()}", code=1)[1]
+    assert "cannot write" in err and os.strerror(errno.EOPNOTSUPP) in err
+    assert (tmp_path / "log").read_bytes() == b"head\n" and (tmp_path / "log").stat().st_ino == inode
+
+
+@pytest.mark.parametrize("fd", [1, 2])
+def test_a_file_that_is_only_read_by_a_descriptor_is_replaced(stctl, model, tmp_path, fd):
+    (tmp_path / "out").write_text("old")
+    script = f"""exec "$0" get "$1" scalar -o out --format text {fd}< out"""
+    subprocess.run(["sh", "-c", script, stctl.path, model], cwd=tmp_path, check=True)
+    assert (tmp_path / "out").read_text() == "42\n"
+
+
 def test_output_through_links_that_lead_to_nothing_yet(stctl, model, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder/second")
@@ -257,6 +289,23 @@ def test_output_through_links_that_lead_to_nothing_yet(stctl, model, tmp_path):
 def test_output_follows_the_umask(stctl, model, tmp_path):
     stctl("get", model, "half", "-o", tmp_path / "out.bin", preexec_fn=lambda: os.umask(0o027))
     assert (tmp_path / "out.bin").stat().st_mode & 0o777 == 0o640
+
+
+def test_output_beside_a_folder_that_cannot_be_listed(stctl, model, tmp_path, unlister):
+    """Its index is looked for there. Whichever call fails, the answer is libst's, or the output is there."""
+    stctl("shard", model, tmp_path / "shards", "--max-size", "100")
+    done = 0
+    for call in range(1, 200):
+        environment = {**os.environ, "LD_PRELOAD": str(unlister), "FAIL_READDIR_AT": str(call)}
+        result = stctl.raw("get", tmp_path / "shards", "half", "-o", tmp_path / "out", env=environment)
+        if result.returncode == 1:
+            assert b"cannot list" in result.stderr
+        else:
+            assert (result.returncode, result.stderr) == (0, b"")
+            done += 1
+        if done > 20:
+            break
+    assert done > 20 and (tmp_path / "out").stat().st_size == 8
 
 
 def test_output_never_replaces_the_model(stctl, model):

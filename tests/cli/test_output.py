@@ -159,11 +159,21 @@ def has_open(process, path):
         return False
 
 
-def has_written(process, model):
-    """Has it a file open, other than the model, with something in it?"""
-    folder = pathlib.Path(f"/proc/{process.pid}/fd")
-    files = [(os.stat(fd), os.readlink(fd)) for fd in folder.iterdir()]
-    return any(stat.S_ISREG(s.st_mode) and s.st_size and name != str(model) for s, name in files)
+def has_written(process, output):
+    """Has it a file open, without a name or beside the output, with something in it?"""
+
+    def is_written(fd):
+        try:
+            found, name = os.stat(fd), os.readlink(fd)
+        except OSError:  # it is closed by now
+            return False
+        is_output = found.st_nlink == 0 or name.startswith(f"{output}.")
+        return stat.S_ISREG(found.st_mode) and found.st_size > 0 and is_output
+
+    try:
+        return any(is_written(fd) for fd in pathlib.Path(f"/proc/{process.pid}/fd").iterdir())
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -178,8 +188,9 @@ def test_a_signal_while_writing_to_a_pipe(stctl, tmp_path, number):
 
 def test_ctrl_c_leaves_no_half_file(stctl, tmp_path):
     path = sparse(tmp_path / "m.safetensors", "w", 1 << 36)
-    with stctl.popen("get", path, "w", "-o", tmp_path / "w.bin", stderr=subprocess.PIPE) as process:
-        wait_until(lambda: has_written(process, path), process)
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with stctl.popen("get", path, "w", "-o", tmp_path / "w.bin", **pipes) as process:
+        wait_until(lambda: has_written(process, tmp_path / "w.bin"), process)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
         assert b"interrupted" in process.stderr.read().lower()
@@ -192,8 +203,8 @@ def test_a_killed_process_leaves_no_half_file_where_files_need_no_name(stctl, tm
     except OSError:
         pytest.skip("the filesystem has no files without a name")
     path = sparse(tmp_path / "m.safetensors", "w", 1 << 36)
-    with stctl.popen("get", path, "w", "-o", tmp_path / "w.bin") as process:
-        wait_until(lambda: has_written(process, path), process)
+    with stctl.popen("get", path, "w", "-o", tmp_path / "w.bin", stdout=subprocess.DEVNULL) as process:
+        wait_until(lambda: has_written(process, tmp_path / "w.bin"), process)
         process.kill()
     assert list(tmp_path.iterdir()) == [path]
 
@@ -296,19 +307,33 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("at", ["unlinkat", "write"])
+def interrupted_at(point, interrupter, folder):
+    """The environment of a process that gets SIGINT there, and leaves a mark in the folder."""
+    variables = {"LD_PRELOAD": str(interrupter), "INTERRUPT_AT": point, "INTERRUPT_MARK": str(folder / "interrupted")}
+    return {**os.environ, **variables}
+
+
+@pytest.mark.parametrize("at", ["change", "write"])
 @pytest.mark.parametrize("args", CHANGES, ids=lambda args: args[0])
 def test_ctrl_c_after_the_change_is_too_late(stctl, model, tmp_path, interrupter, args, at):
-    """Once the change is durable: while the file is closed (the journal goes), and when the answer is written."""
+    """Once the change is durable: as soon as it is, and when the answer is written."""
     paths = {"MODEL": model, **{name: tmp_path / name for name in ["NEW", "B", "DELTA", "NPY"]}}
     save_file({"x": np.ones(3)}, paths["B"])
     with open(paths["NPY"], "wb") as file:
         np.save(file, np.ones(3))
     stctl("diff", model, paths["B"], "-o", paths["DELTA"])
     args = [paths.get(arg, arg) for arg in args]
-    environment = {**os.environ, "LD_PRELOAD": str(interrupter), "INTERRUPT_AT": at}
-    out, err = stctl(args[0], "--json", *args[1:], env=environment)
+    out, err = stctl(args[0], "--json", *args[1:], env=interrupted_at(at, interrupter, tmp_path))
     assert "error" not in json.loads(out) and err == ""
+    assert (tmp_path / "interrupted").exists()
+
+
+def test_ctrl_c_after_the_recovery_is_too_late(stctl, model, tmp_path, interrupter):
+    """It comes while a journal is looked for. What was found is told, though the model is not opened any more."""
+    out, err = stctl("recover", model, env=interrupted_at("journal", interrupter, tmp_path))
+    assert (out, err) == (f"{model}: nothing to recover\n", "")
+    assert (tmp_path / "interrupted").exists()
+    stctl("recover", model, model, env=interrupted_at("journal", interrupter, tmp_path), code=130)
 
 
 def test_an_ignored_signal_stays_ignored(stctl, tmp_path):

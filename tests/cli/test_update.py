@@ -150,18 +150,23 @@ def at_most_a_gigabyte():
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 
 
-@pytest.mark.parametrize("what", ["raw", "npy", "put raw", "put npy", "no npy"])
+@pytest.mark.parametrize("what", ["raw", "npy", "put raw", "put npy", "no npy", "empty npy", "huge npy"])
+@pytest.mark.parametrize("cast", [[], ["--cast"]], ids=["", "cast"])
 @pytest.mark.usefixtures("unchanged")
-def test_input_without_an_end_is_read_as_far_as_needed(stctl, model, tmp_path, what):
-    np.save(tmp_path / "new.npy", NEW)
-    start = "cat new.npy; " if what in ("npy", "put npy") else ""
+def test_input_without_an_end_is_read_as_far_as_needed(stctl, model, tmp_path, what, cast):
+    np.save(tmp_path / "new.npy", NEW.astype(np.float64) if cast else NEW)
+    shape = {"empty npy": (1 << 40, 1 << 40, 0), "huge npy": (1 << 40, 1 << 40)}.get(what)
+    if shape:
+        with open(tmp_path / "new.npy", "wb") as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    start = "cat new.npy; " if "npy" in what and what != "no npy" else ""
     change = {
         "raw": ["update", model, "layer.0.weight", "--from-raw", "-"],
         "npy": ["update", model, "layer.0.weight", "--npy", "-"],
         "no npy": ["update", model, "layer.0.weight", "--npy", "-"],
         "put raw": ["put", model, "new", "--dtype", "F32", "--shape", "3,4", "--from-raw", "-"],
-        "put npy": ["put", model, "new", "--npy", "-"],
-    }[what]
+    }.get(what, ["put", model, "new", "--npy", "-"])
+    change += cast + ["I16"] if cast and change[0] == "put" else cast
     endless = subprocess.Popen(
         ["sh", "-c", start + "exec cat /dev/zero"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -173,8 +178,29 @@ def test_input_without_an_end_is_read_as_far_as_needed(stctl, model, tmp_path, w
     assert process.returncode == 1
     if what == "no npy":
         assert "is no .npy file" in error["message"]
+    elif what in ("empty npy", "huge npy"):
+        assert error["status"] == "ST_E_SHAPE_OVERFLOW"
     else:
         assert error["status"] == "ST_E_NBYTES_MISMATCH"
+
+
+@pytest.mark.parametrize("size", [44, 47, 49, 4000])
+@pytest.mark.parametrize("what", ["put raw", "put npy", "update npy"])
+@pytest.mark.usefixtures("unchanged")
+def test_a_file_of_another_size_is_not_cast(stctl, model, tmp_path, what, size):
+    """Its shape says 48 bytes; what is no whole element, and more elements, must not get lost."""
+    np.save(tmp_path / "new.npy", np.ones((3, 4), np.int32))
+    header = (tmp_path / "new.npy").read_bytes()[:-48]
+    (tmp_path / "new.npy").write_bytes(header + bytes(size))
+    raw = tmp_path / "new.raw"
+    raw.write_bytes(bytes(size))
+    command = {
+        "put raw": ["put", "new", "--from-raw", raw, "--dtype", "F32", "--shape", "3,4", "--cast", "I16"],
+        "put npy": ["put", "new", "--npy", tmp_path / "new.npy", "--cast", "I16"],
+        "update npy": ["update", "layer.0.weight", "--npy", tmp_path / "new.npy", "--cast"],
+    }[what]
+    error = stctl.json(command[0], model, *command[1:], code=1)["error"]
+    assert error["status"] == "ST_E_NBYTES_MISMATCH"
 
 
 def test_input_from_a_pipe_is_in_memory_once(stctl, tmp_path):

@@ -123,10 +123,11 @@ bool is_read(const std::string &path, const std::string &model, const File &file
     if (same_file(path, file.file_path(i))) return true;
   }
   std::error_code none;  // there is no entry if the model is no folder
-  for (const auto &entry : std::filesystem::directory_iterator(model, none)) {
-    const std::string name = entry.path().filename().string();
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator at(model, none); at != end; at.increment(none)) {
+    const std::string name = at->path().filename().string();
     const bool is_index = name.find(".safetensors.index.") != name.npos && name.ends_with(".json");
-    if (is_index && same_file(path, entry.path().string())) return true;
+    if (is_index && same_file(path, at->path().string())) return true;
   }
   return false;
 }

@@ -29,7 +29,7 @@ std::optional<Failure> failure_of_opening(const std::string &path, int32_t lock_
   return std::nullopt;
 }
 
-Outcome recover(const std::string &path, int32_t lock_timeout_ms) {
+Outcome recover(const std::string &path, int32_t lock_timeout_ms, bool is_last) {
   Outcome outcome;
   auto opts = sized<st_recover_options>();
   opts.lock_timeout_ms = lock_timeout_ms;
@@ -41,10 +41,14 @@ Outcome recover(const std::string &path, int32_t lock_timeout_ms) {
     outcome.failure = Failure::of_libst(status);
   } else if (outcome.findings.empty()) {
     outcome.summary = "nothing to recover";
-    outcome.failure = failure_of_opening(path, lock_timeout_ms);
+    // A signal comes too late to undo the recovery: it only spares the look.
+    if (!interrupted()) outcome.failure = failure_of_opening(path, lock_timeout_ms);
+    if (interrupted()) outcome.failure.reset();
   } else {
     outcome.summary = fmt::format("recovered ({})", counted(outcome.findings.size(), "finding"));
   }
+  // There is nothing left to stop: what has been done is told.
+  if (status == ST_OK && is_last) forget_interrupt();
   return outcome;
 }
 
@@ -59,7 +63,8 @@ void add_recover(CommandLine &line, Session &session) {
                    "applied, so the change is there whole; one that was not is dropped or rolled back, so the\n"
                    "file is as before; one that does not fit is moved aside. Prints what was found and\n"
                    "done. Opening a file does the same, so this is for looking, and for files that are\n"
-                   "only read elsewhere. Safe at any time, again, and from many processes.\n\n"
+                   "only read elsewhere. Safe at any time, again, and from many processes. A file that is\n"
+                   "no model is a failure.\n\n"
                    "Of shards it also removes the old ones that changes with --new-names left, before\n"
                    "their time too: readers of an older index no longer find them.",
                    "  stctl recover model.safetensors\n"
@@ -67,8 +72,9 @@ void add_recover(CommandLine &line, Session &session) {
   command.argument("FILE", options->files, "Safetensors files").required();
   command.lock_timeout(options->lock_timeout_ms);
   command.runs(session, [&session, options] {
+    size_t left = options->files.size();
     return tell_outcomes(session, options->files,
-                         [&](const std::string &file) { return recover(file, options->lock_timeout_ms); });
+                         [&](const std::string &file) { return recover(file, options->lock_timeout_ms, --left == 0); });
   });
 }
 

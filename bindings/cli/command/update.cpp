@@ -93,7 +93,7 @@ void take_one(const Update &options, const File &file, Payload &payload) {
         options.raw, [&](std::string_view) { return tensor.nbytes; }, false));
     set_data(tensor, payload.input->bytes());
   } else if (options.has_npy.given()) {
-    payload.input.emplace(Input::read(options.npy, npy_size, options.cast));
+    payload.input.emplace(Input::read(options.npy, npy_size, options.cast || looks_at_elements(tensor.dtype)));
     payload.npy = parse_npy(payload.input->bytes(), options.npy, tensor.dtype);
     set_data(tensor, payload.npy->data);
     tensor.dtype = payload.npy->dtype;
@@ -117,7 +117,7 @@ void take_one(const Update &options, const File &file, Payload &payload) {
 void update_cast(const Session &session, const Payload &payload, Transaction &transaction, st_tensor tensor,
                  st_dtype to, Progress &progress) {
   const st_dtype from = tensor.dtype;
-  const std::string bytes = cast(from, {static_cast<const char *>(tensor.data), tensor.nbytes}, to);
+  const std::string bytes = cast(name_of(tensor), tensor, to);
   set_data(tensor, bytes);
   tensor.dtype = to;
   if (!session.quiet) say(fmt::format("note: {}: {}", escape(name_of(tensor)), cast_text(from, to)));
