@@ -70,7 +70,7 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   else if (s.st_nlink > 1)
     found->verdict = Verdict::bad("it has a second link");
   else
-    found->verdict = trust(s, data, env.geteuid(), folder.trusts_group());
+    found->verdict = trust(s, data, env.geteuid());
   if (!found->verdict.is_good()) return found;
 
   auto file =

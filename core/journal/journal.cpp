@@ -20,16 +20,6 @@ constexpr os::LockRange unrecorded = os::whole_file(false), recorded = os::whole
 
 }  // namespace
 
-// In a folder of the group's, its members trust no other journal: recovery would move it aside.
-Result<void> Journal::check_is_groups(const os::File &dir, const Journal &made, const struct stat &data) {
-  ST_TRY(const auto folder, dir.stat());
-  ST_TRY(const auto s, made.file_.stat());
-  if (folder.st_gid != data.st_gid || s.st_gid == data.st_gid || s.st_uid == data.st_uid || s.st_uid == 0) return {};
-  dir.env().unlinkat(dir.fd(), made.name_.c_str(), 0);
-  return fail(Status::permission, "the journal ", in_quotes(made.file_.path()), " cannot be given to group ",
-              data.st_gid, ", which the file belongs to");
-}
-
 Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const Rights &rights) {
   constexpr int attempts = 100;
   const struct stat &data = rights.data;
@@ -63,7 +53,6 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const Righ
     if (s.st_nlink == 0) continue;
     journal->beside_data_ = s.st_dev == data.st_dev;
     open_to_readers(journal->file_, rights);
-    if (rights.group_writes && s.st_gid != data.st_gid) ST_TRY(check_is_groups(dir, *journal, data));
     return journal;
   }
   return Failure(std::move(last));

@@ -133,7 +133,6 @@ class Journal {
   Result<void> read(void *to, uint64_t n, uint64_t offset) const { return file_.read_own(to, n, offset); }
 
  private:
-  static Result<void> check_is_groups(const os::File &dir, const Journal &made, const struct stat &data);
   Result<void> reserve(uint64_t end);
   Result<void> write_zeros();
   Result<void> announce();

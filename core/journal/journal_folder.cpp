@@ -25,9 +25,8 @@ bool is_gone(const Error &e) {
   return e.os_errno == ENOENT || e.os_errno == ESTALE;
 }
 
-Verdict trust(const struct stat &s, const struct stat &data, uid_t self, bool by_group) {
+Verdict trust(const struct stat &s, const struct stat &data, uid_t self) {
   if (s.st_mode & S_IWOTH) return Verdict::bad("anybody may write to it");
-  if (by_group && s.st_gid == data.st_gid) return Verdict::good();
   if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)
     return Verdict::bad(text("it belongs to user ", s.st_uid, ", who is neither the file's owner nor you"));
   return Verdict::good();
@@ -43,27 +42,19 @@ std::string what_to_do(const struct stat &s, const struct stat &data, uid_t self
               " finishes it by closing the file, or by opening it once more");
 }
 
-// Asked only where it decides.
-Rights rights_where_needed(const os::Location &file, const struct stat &folder, const struct stat &data) {
-  constexpr mode_t by_group = 0020;
-  const bool may_be = folder.st_gid == data.st_gid && (data.st_mode & by_group) != 0;
-  const bool decides = (folder.st_mode & by_group) != 0 || (folder.st_uid != data.st_uid && folder.st_uid != 0);
-  return may_be && decides ? rights_of(file, data) : Rights(data);
-}
-
 // The usual reason: a writer has it open that cannot let in all readers of the file.
 Error cannot_open(Error e, const os::Location &folder) {
   struct stat s;
   if (e.os_errno == EACCES && folder.stat(&s) == 0)
-    e.message += text("; user ", s.st_uid, " has the file open to change it, or left a change unfinished: that user ",
-                      "finishes it by closing the file, or by opening it once more");
+    e.message +=
+        text("; user ", s.st_uid, " may have the file open to change it, or have left a change: that user finishes ",
+             "it by closing the file, or by opening it once more");
   return e;
 }
 
 }  // namespace
 
-Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log,
-                                           const os::Location *of) {
+Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
   os::Env &env = file.env();
   const os::Location at = folder_of(file);
   const os::PastCache how = file.how_to_read(data);
@@ -72,7 +63,6 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
   if (!dir && is_gone(dir.error())) return std::nullopt;
   Verdict verdict = Verdict::good();
   std::string advice = "look at it and remove it";
-  Folder folder;
   if (!dir) {
     if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP)
       return Failure(cannot_open(std::move(dir.error()), at));
@@ -80,11 +70,11 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
   } else {
     ST_TRY(auto s, dir->stat());
     dir->read_past_cache(how);
-    folder.rights_ = rights_where_needed(of ? *of : file, s, data);
-    verdict = trust(s, data, env.geteuid(), folder.trusts_group());
+    verdict = trust(s, data, env.geteuid());
     advice = what_to_do(s, data, env.geteuid());
   }
   if (verdict.is_good()) {
+    Folder folder;
     folder.dir_ = std::move(*dir);
     return folder;
   }
@@ -108,6 +98,8 @@ Result<Folder> Folder::open_untrusted(const os::Location &file) {
 Result<Folder> Folder::create(const os::Location &file, const struct stat &data) {
   os::Env &env = file.env();
   const os::Location at = folder_of(file);
+  Folder folder;
+  folder.rights_ = rights_of(file, data);  // first, as nobody else can use the folder until it has them
   const int made = os::repeat_interrupted([&] { return env.mkdirat(at.dir(), at.name().c_str(), 0700); });
   if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the journal folder", at.path()));
   auto dir = open_dir(at);
@@ -123,24 +115,21 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   }
   if (!dir) return Failure(std::move(dir.error()));
   ST_TRY(auto s, dir->stat());
-  Folder folder;
-  folder.rights_ = rights_of(file, data);
-  if (const Verdict verdict = trust(s, data, env.geteuid(), folder.trusts_group()); !verdict.is_good())
+  if (const Verdict verdict = trust(s, data, env.geteuid()); !verdict.is_good()) {
+    if (made == 0) remove_if_empty(file);
     return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
                 "; ", what_to_do(s, data, env.geteuid()), "; or move the file to a folder of your own");
+  }
 
   dir->read_past_cache(file.how_to_read(data));
-  folder.made_ = made == 0;
-  if (folder.made_) open_to_readers(*dir, folder.rights_);
+  constexpr mode_t of_others = 0077;
+  const bool is_new =
+      made == 0 && s.st_uid == env.geteuid() && (s.st_mode & of_others) == 0;  // and no other, moved there
+  if (is_new) open_to_readers(*dir, folder.rights_);
   // Durable even if somebody else made it: its maker may not have come to this yet.
   ST_TRY(file.folder()->sync());
   folder.dir_ = std::move(*dir);
   return folder;
-}
-
-bool Folder::take_back() {
-  os::Env &env = dir_.env();
-  return std::exchange(made_, false) && env.geteuid() == 0 && env.fchown(dir_.fd(), 0, static_cast<gid_t>(-1)) == 0;
 }
 
 void Folder::remove_if_empty(const os::Location &file) {
@@ -236,9 +225,6 @@ Result<JournalFolder::Taken> JournalFolder::take() {
       journal->begin();
     } else if (auto created = Journal::create(kept.folder->dir(), kept.folder->rights())) {
       journal = std::move(*created);
-    } else if (created.error().os_errno == EACCES && kept.folder->take_back()) {
-      last = std::move(created.error());
-      continue;
     } else if (!is_gone(created.error())) {
       close_unused(kept);
       return Failure(std::move(created.error()));

@@ -1,7 +1,6 @@
 // The folder `<file>.st-journal` (see names.h) beside a data file, where each transaction has
 // one journal. Holds no paths and follows no links. Trusts what the file's
-// owner, root and this user made; and where Rights::group_writes, a member of
-// its group. Anything else may have been planted.
+// owner, root and this user made: anything else may have been planted.
 #pragma once
 
 #include <atomic>
@@ -32,10 +31,8 @@ class Folder {
  public:
   // Nothing, if there is none: the usual case costs one system call. Status
   // journal if it may have been planted; where anybody may create files beside
-  // `file` that says nothing about it, so it is logged and passed over. `data` is of `file`, or of `of` if that is
-  // another file in its folder.
-  static Result<std::optional<Folder>> open(const os::Location &file, const struct stat &data, const Log &log,
-                                            const os::Location *of = nullptr);
+  // `file` that says nothing about it, so it is logged and passed over.
+  static Result<std::optional<Folder>> open(const os::Location &file, const struct stat &data, const Log &log);
   // Another user's, which may be planted: to be looked at, and not believed.
   static Result<Folder> open_untrusted(const os::Location &file);
   // Made if there is none, and its entry in the parent durable.
@@ -46,11 +43,6 @@ class Folder {
   const os::File &dir() const { return dir_; }
   // What a journal in it gets.
   const Rights &rights() const { return rights_; }
-  // Is what members of the file's group made in it to be trusted?
-  bool trusts_group() const { return rights_.group_writes; }
-  // Root may have given it away, and have no right to write into it then (a container without CAP_DAC_OVERRIDE). True
-  // if it was, and is root's again.
-  bool take_back();
   // A journal in it, just opened; what other hosts write to it is seen.
   void opened(os::File *journal) const { journal->read_like(dir_); }
   Result<std::vector<std::string>> journals() const;  // names, without those moved aside
@@ -58,14 +50,13 @@ class Folder {
  private:
   os::File dir_;
   Rights rights_;
-  bool made_ = false;  // by this process
 };
 
 // Was what we looked at removed meanwhile? A server says so in its own way.
 bool is_gone(const Error &e);
 
-// May what is beside a file, by its owner and mode, be trusted by `self`? `by_group`: Rights::group_writes.
-Verdict trust(const struct stat &s, const struct stat &data, uid_t self, bool by_group = false);
+// May what is beside a file, by its owner and mode, be trusted by `self`?
+Verdict trust(const struct stat &s, const struct stat &data, uid_t self);
 
 // A handle's journals. Retired ones are parked for the next transaction, which
 // saves creating, allocating and freeing a file each time; they are unlinked,

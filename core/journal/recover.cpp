@@ -92,14 +92,15 @@ Result<bool> rests(const Folder &folder, const std::string &name) {
 }  // namespace
 
 bool all_rest(const os::Location &file) {
+  constexpr size_t most_looked_at = 1000;
   const auto folder = Folder::open_untrusted(file);
   if (!folder) return false;
   const auto names = folder->journals();
   if (!names) return false;
-  return std::all_of(names->begin(), names->end(), [&](const std::string &name) {
-    const auto resting = rests(*folder, name);
-    return resting ? *resting : is_gone(resting.error());
-  });
+  return names->size() <= most_looked_at && std::all_of(names->begin(), names->end(), [&](const std::string &name) {
+           const auto resting = rests(*folder, name);
+           return resting ? *resting : is_gone(resting.error());
+         });
 }
 
 Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, const HotJournalQuery &query) {
@@ -172,6 +173,11 @@ class Recovery {
   std::optional<Identity> known_;  // of the file, once a journal is held against it
 };
 
+bool has_committed(const Folder &folder, const struct stat &data) {
+  const auto found = find_hot_journals(folder, data);
+  return found && found->committed;
+}
+
 Result<Attempt> Recovery::run() {
   super_ = {};
   for_done_ = false;
@@ -184,7 +190,7 @@ Result<Attempt> Recovery::run() {
   if (!there && !TemporaryFile::is_any(file_, undecided_infix, listed_)) return Attempt::done;
 
   auto read_only = [&](Error &&e) {
-    const bool cannot_lock = e.status == Status::lock_unsupported && there;
+    const bool cannot_lock = e.status == Status::lock_unsupported && there && has_committed(*there, by_path);
     return Failure(means_read_only(e) || cannot_lock ? needs_recovery(file_.path(), e) : std::move(e));
   };
   auto exclusive = lock_whole_file(file_, wait_);

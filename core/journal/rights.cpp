@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <string>
@@ -64,15 +65,6 @@ void take_in(const Acl &acl, Rights *rights) {
   }
 }
 
-// May a stranger to the group put beside the file what bears the group's number, and not another file in its place? The
-// number is no proof of its maker: a folder with the setgid bit gives it. The sticky bit keeps a writer of the folder
-// from the files of others.
-bool takes_from_strangers(const struct stat &folder, gid_t group) {
-  constexpr mode_t sticky = 01000, by_group = 0020;
-  if (folder.st_mode & (S_IWOTH | sticky)) return true;
-  return (folder.st_mode & by_group) != 0 && folder.st_gid != group;
-}
-
 // What the folder's default ACL gave to it.
 bool drop_given_acl(const os::File &made, const struct stat &s) {
   os::Env &env = made.env();
@@ -97,7 +89,6 @@ Rights::Rights(const struct stat &of)
 
 Rights rights_of(const os::Location &file, const struct stat &data) {
   constexpr mode_t of_others_than_the_owner = 0077;
-  constexpr uint16_t both = AclEntry::read | AclEntry::write;
   if ((data.st_mode & of_others_than_the_owner) == 0) return {data};  // with any ACL
   Rights none;
   none.data = data;
@@ -108,9 +99,6 @@ Rights rights_of(const os::Location &file, const struct stat &data) {
   if (!now || !acl || !S_ISREG(now->st_mode)) return none;
   Rights rights(*now);
   if (!acl->empty()) take_in(*acl, &rights);
-  struct stat folder;
-  rights.group_writes = (rights.group & both) == both && now->st_gid == data.st_gid &&
-                        file.env().fstat(file.dir(), &folder) == 0 && !takes_from_strangers(folder, now->st_gid);
   return rights;
 }
 
@@ -134,19 +122,21 @@ void open_to_readers(const os::File &made, const Rights &rights) {
     is_groups = true;
   }
 
-  const uint16_t group = rights.group_writes ? all : to_read(rights.group), others = to_read(rights.others);
+  const uint16_t group = to_read(rights.group), others = to_read(rights.others);
+  // Its maker's group, where the file's cannot be given: they are others to the file, or of its group too.
+  const uint16_t own_group = is_groups ? group : group & others;
+  const bool some_may_less = own_group < others || std::any_of(rights.named.begin(), rights.named.end(),
+                                                               [&](auto &e) { return to_read(e.may) < others; });
   Acl users, groups;
-  if (!is_owners && !others)
-    users.push_back({AclEntry::user, rights.group_writes ? all : to_read(static_cast<uint16_t>(data.st_mode >> 6)),
-                     static_cast<uint32_t>(data.st_uid)});
+  if (!is_owners && (!others || some_may_less))
+    users.push_back(
+        {AclEntry::user, to_read(static_cast<uint16_t>(data.st_mode >> 6)), static_cast<uint32_t>(data.st_uid)});
   for (const AclEntry &e : rights.named)
     if (e.tag == AclEntry::user && e.id != data.st_uid) users.push_back({e.tag, to_read(e.may), e.id});
-  if (!is_groups && group)
-    groups.push_back({AclEntry::group, to_read(rights.group), static_cast<uint32_t>(data.st_gid)});
+  if (!is_groups && group) groups.push_back({AclEntry::group, group, static_cast<uint32_t>(data.st_gid)});
   for (const AclEntry &e : rights.named)
     if (e.tag == AclEntry::group) groups.push_back({e.tag, to_read(e.may), e.id});
 
-  const uint16_t own_group = is_groups ? group : 0;
   if (!users.empty() || !groups.empty()) {
     Acl acl{{AclEntry::owner, all, no_id}};
     acl.insert(acl.end(), users.begin(), users.end());

@@ -28,15 +28,12 @@ struct Rights {
   uint16_t group = 0, others = 0;
   std::vector<AclEntry> named;  // users and groups, by what they really may: the mask is applied
   bool has_acl = false;
-  // Its group may write to the file, and no stranger to the group puts a journal of the group's beside it: see
-  // rights_of(). (But for users that could as well put another file in its place.)
-  bool group_writes = false;
 };
 
 // `file` is under its name. Where its rights cannot be known they are nobody's but the owner's.
 Rights rights_of(const os::Location &file, const struct stat &data);
 
-// To what was just made, for its maker alone. Readers of the file may read it. If group_writes, its group may write it.
+// To what was just made, for its maker alone. Readers of the file may read it.
 void open_to_readers(const os::File &made, const Rights &rights);
 
 }  // namespace st::write

@@ -25,19 +25,14 @@ Result<std::optional<SuperManifest>> read_list(const Found &found) {
 
 Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part, const struct stat &data,
                              bool durably) {
-  auto folder = Folder::open(shard.beside(part.super_of), data, {}, &shard);
-  // What a member of the group has left may be trusted here and not there. Unknown, it would be moved aside.
-  const auto is_anothers = [&] { return rights_of(shard, data).group_writes; };
-  if (!folder && folder.error().status == Status::journal && !is_anothers()) return Decision::unknown;
+  auto folder = Folder::open(shard.beside(part.super_of), data, {});
+  if (!folder && folder.error().status == Status::journal) return Decision::unknown;
   if (!folder) return Failure(std::move(folder.error()));
   if (!*folder) return Decision::no;
   auto looked = look_at(**folder, super_name(part.transaction), data, durably);
   if (!looked && durably && means_read_only(looked.error())) return Decision::unknown;
   if (!looked) return Failure(std::move(looked.error()));
   if (!*looked) return Decision::no;
-  if (!(*looked)->file && is_anothers())
-    return fail(Status::journal, "the super-journal of a change of ", in_quotes(shard.path()),
-                " is not to be trusted: ", (*looked)->verdict.why(), "; let its writer open the checkpoint once more");
   if (!(*looked)->waits()) {
     // Its writer may have died before this was durable, or a sync may have failed: written once more, it is not taken
     // for what was lost then.

@@ -303,9 +303,7 @@ MUTANTS = [
     Mutant("a journal with a second link is trusted", HOT_JOURNAL, "else if (s.st_nlink > 1)", "else if (false)"),
     Mutant("a link instead of a journal is followed", HOT_JOURNAL, "if (!S_ISREG(s.st_mode))", "if (false)"),
     Mutant("anybody's journal is trusted", FOLDER, "  if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)\n", "  if (false)\n"),
-    Mutant("a group's journal is trusted in any folder", RIGHTS, "if (folder.st_mode & (S_IWOTH | sticky)) return true;",
-           "if (folder.st_mode & S_IWOTH & sticky) return true;"),
-    Mutant("a group is trusted by the mask of an ACL", RIGHTS,
+    Mutant("the mask of an ACL is taken for the group's right", RIGHTS,
            "    if (e.tag == AclEntry::owning_group) rights->group = may;\n", ""),
     Mutant("a journal keeps the ACL that its folder gave", RIGHTS, "  if (given->empty()) return true;\n", "  return true;\n"),
     Mutant("a journal that anybody may write is trusted", FOLDER, "if (s.st_mode & S_IWOTH) return", "if (false) return"),
@@ -448,9 +446,9 @@ MUTANTS = [
     Mutant("shards: the index of the commit before is taken for another's", "core/shards/shards.cpp",
            "now == own || now == before", "now == own"),
     Mutant("shards: the index stays locked while the result is shown", SHARDS,
-           "approve(); }));\n  }\n  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);\n",
-           "approve(); }));\n    show_result();\n  }\n"
-           "  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);\n"),
+           "  return ShardCommit(shards_, shown_, work_of(parts)).run([this] { return approve(); });\n",
+           "  ShardCommit commit(shards_, shown_, work_of(parts));\n  ST_TRY(commit.run([this] { return approve(); }));\n"
+           "  show_result();\n  return {};\n"),
     Mutant("shards: a dying writer's decision counts as a living one's", RECOVER, "if (found.record.is_super() || (found", "if ((found"),
     Mutant("shards: the folder that was there before the lock counts", "core/journal/super_recover.cpp",
            "  ST_TRY(auto folder, Folder::open(index_, by_path, {}));", "  auto &folder = there;"),

@@ -107,7 +107,8 @@ class DarwinEnv final : public Env {
   ssize_t copy_range(int, int, uint64_t, uint64_t, uint64_t) override { return -ENOSYS; }
   ssize_t flistxattr(int fd, char *names, size_t size) override { return answer(::flistxattr(fd, names, size, 0)); }
   ssize_t fgetxattr(int fd, const char *name, void *value, size_t size) override {
-    return answer(::fgetxattr(fd, name, value, size, 0, 0));
+    const ssize_t r = answer(::fgetxattr(fd, name, value, size, 0, 0));
+    return r == -ENOATTR ? -ENODATA : r;  // as Linux calls it
   }
   int fsetxattr(int fd, const char *name, const void *value, size_t size) override {
     return answer(::fsetxattr(fd, name, value, size, 0, 0));

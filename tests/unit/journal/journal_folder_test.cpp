@@ -56,21 +56,6 @@ TEST(Trust, IsNotInWhatStrangersMayHaveMade) {
   EXPECT_FALSE(trust(made(3000, 0700), data, 0).is_good());  // root trusts no stranger either
 }
 
-TEST(Trust, IsInAGroupThatMayWriteToTheFile) {
-  struct stat data = {}, folder = {};
-  data.st_uid = 1000;
-  folder.st_uid = 3000;
-  data.st_gid = folder.st_gid = 500;
-  folder.st_mode = 0770;
-  EXPECT_TRUE(trust(folder, data, 2000, true).is_good());
-  EXPECT_FALSE(trust(folder, data, 2000, false).is_good());
-  folder.st_mode = 0777;
-  EXPECT_FALSE(trust(folder, data, 2000, true).is_good());
-  folder.st_mode = 0770;
-  folder.st_gid = 501;
-  EXPECT_FALSE(trust(folder, data, 2000, true).is_good());
-}
-
 TEST_F(FolderTest, IsNotThereUntilItIsMade) {
   auto none = open();
   ASSERT_TRUE(is_ok(none));
@@ -148,63 +133,6 @@ TEST_F(FolderTest, APlantedOneInAPublicPlaceIsPassedOverWithAWarning) {
                          Folder::create(testing::located(env, path), data())));  // but nothing is written into it
 }
 
-// A folder that a group shares. What a member leaves beside the file is trusted where all that could have left it may
-// write to the file.
-class SharedByAGroup : public FolderTest {
- protected:
-  static constexpr gid_t group = 5151;
-  void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
-    fs::create_directory(folder());
-    give(dir.path(), 1000, 02775);
-    give(path, 1000, 0664);
-    give(folder(), testing::somebody, 0775);
-  }
-  static void give(const std::string &what, uid_t owner, mode_t mode) {
-    ASSERT_EQ(::chown(what.c_str(), owner, group), 0);
-    ASSERT_EQ(::chmod(what.c_str(), mode), 0);
-  }
-  bool trusts() {
-    auto opened = open();
-    return opened && opened->has_value() && Folder::create(testing::located(env, path), data()).has_value();
-  }
-};
-
-TEST_F(SharedByAGroup, AMembersFolderIsTrusted) {
-  EXPECT_TRUE(trusts());
-}
-
-TEST_F(SharedByAGroup, NotWhereTheGroupMayOnlyReadTheFile) {
-  give(path, 1000, 0644);
-  EXPECT_FALSE(trusts());
-}
-
-TEST_F(SharedByAGroup, NotWhereOthersMayPutSomethingBesideTheFile) {
-  for (const mode_t mode : {02777, 03777, 03775}) {  // the last: who is not of the group may be let in by an ACL
-    give(dir.path(), 1000, mode);
-    EXPECT_FALSE(trusts()) << std::oct << mode;
-  }
-  give(dir.path(), 1000, 02775);
-  ASSERT_EQ(::chown(dir.path().c_str(), 1000, group + 1), 0);
-  EXPECT_FALSE(trusts());
-}
-
-TEST_F(SharedByAGroup, NotAnotherGroupsFolder) {
-  ASSERT_EQ(::chown(folder().c_str(), testing::somebody, group + 1), 0);
-  EXPECT_FALSE(trusts());
-}
-
-TEST_F(SharedByAGroup, WhatIsMadeIsTheGroupsToFinish) {
-  fs::remove(folder());
-  auto made = Folder::create(testing::located(env, path), data());
-  ASSERT_TRUE(is_ok(made));
-  auto journal = Journal::create(made->dir(), made->rights());
-  ASSERT_TRUE(is_ok(journal));
-  EXPECT_EQ(mode_of(folder()), 0775u);
-  EXPECT_EQ(mode_of(folder() + "/" + (*journal)->name()), 0664u);
-  EXPECT_EQ((*journal)->file().stat()->st_gid, group);
-}
-
 std::string acl_of(std::initializer_list<std::array<uint32_t, 3>> entries) {
   std::string out("\2\0\0\0", 4);
   const auto put = [&](uint32_t value, int bytes) {
@@ -256,20 +184,6 @@ TEST_F(WithAnAcl, OnTheFolderAloneAJournalDoesNotInheritIt) {
   EXPECT_LT(::getxattr(folder().c_str(), given, nullptr, 0), 0);
   EXPECT_EQ(mode_of(folder()), 0750u);
   EXPECT_EQ(mode_of(folder() + "/" + made->name()), 0640u);
-}
-
-// A mask is no right of the group's.
-TEST_F(WithAnAcl, ThatGivesAUserMoreThanTheGroupTheGroupIsNotTrusted) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
-  fs::create_directory(folder());
-  for (const std::string &p : {path, dir.path(), folder()}) ASSERT_EQ(::chown(p.c_str(), 1000, 5151), 0);
-  ASSERT_EQ(::chown(folder().c_str(), 2000, 5151), 0);
-  ::chmod(path.c_str(), 0664);
-  ASSERT_TRUE(is_ok(open()));
-  put(path, access, acl_of({{1, 6, none}, {2, 6, alice}, {4, 4, none}, {16, 6, none}, {32, 4, none}}));
-  if (IsSkipped()) return;
-  ASSERT_EQ(mode_of(path), 0664u);
-  EXPECT_TRUE(fails_with(Status::journal, open()));
 }
 
 TEST_F(WithAnAcl, ThatCannotBeReadAJournalIsItsMakersAlone) {
@@ -440,27 +354,6 @@ TEST_F(JournalFolderTest, AFolderThatItsMakerCannotOpenIsNotLeft) {
   ASSERT_TRUE(fails_with(Status::permission, taken));
   EXPECT_THAT(taken.error().message, ::testing::HasSubstr("umask"));
   EXPECT_FALSE(fs::exists(folder()));
-}
-
-// Without CAP_DAC_OVERRIDE.
-TEST_F(JournalFolderTest, RootTakesAFolderBackThatItMayNotWriteTo) {
-  if (::chown(path.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
-    GTEST_SKIP() << "only root can give a file away";
-  class Limited : public testing::FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    int openat(int at, const char *name, int flags, mode_t mode) override {
-      struct stat s;
-      if ((flags & O_CREAT) && ::fstat(at, &s) == 0 && s.st_uid != 0) return -EACCES;
-      return FaultEnv::openat(at, name, flags, mode);
-    }
-  } limited(env);
-  JournalFolder journals(testing::located(limited, path), data());
-  auto taken = journals.take();
-  ASSERT_TRUE(is_ok(taken));
-  EXPECT_EQ(taken->folder->dir().stat()->st_uid, 0u);
-  EXPECT_EQ(taken->journal->file().stat()->st_uid, testing::somebody);
-  journals.give_back(std::move(*taken));
 }
 
 TEST_F(JournalFolderTest, AFolderThatVanishesForEverIsAnErrorAndNoHang) {
