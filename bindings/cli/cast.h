@@ -18,7 +18,7 @@ std::string cast(st_dtype from, std::string_view bytes, st_dtype to);
 // would get lost unseen.
 std::string cast(std::string_view name, const st_tensor &tensor, st_dtype to);
 
-// Of a packed tensor, in bytes. Nothing if that is too large a number.
+// Bytes of a packed tensor. Nothing if that is too large a number.
 std::optional<uint64_t> size_of(st_dtype dtype, const uint64_t *shape, size_t rank);
 
 // The size of what is cast, in bytes.
