@@ -228,12 +228,15 @@ def test_output_that_is_a_descriptor_goes_through_it(stctl, model, tmp_path, pat
         assert sorted(p.name for p in tmp_path.iterdir()) == ["a link", model.name]
 
 
-@pytest.mark.parametrize(
+WRITES_A_FILE = pytest.mark.parametrize(
     "args",
     [["get", "M", "half", "--format", "safetensors", "-o"], ["diff", "M", "M", "-o"], ["merge", "M", "M", "-o"],
      ["join", "M"], ["patch", "M", "M", "--reverse"]],
     ids=lambda args: args[0],
 )  # fmt: skip
+
+
+@WRITES_A_FILE
 def test_a_safetensors_file_is_not_written_to_a_descriptor(stctl, model, tmp_path, args):
     with open(tmp_path / "log", "w+") as log:
         log.write("head\n")
@@ -250,12 +253,7 @@ def test_a_name_that_only_begins_with_a_number_is_no_descriptor(stctl, model):
     assert out == "" and "/dev/fd/1x" in err
 
 
-@pytest.mark.parametrize(
-    "args",
-    [["get", "M", "half", "--format", "safetensors", "-o"], ["diff", "M", "M", "-o"], ["merge", "M", "M", "-o"],
-     ["join", "M"], ["patch", "M", "M", "--reverse"]],
-    ids=lambda args: args[0],
-)  # fmt: skip
+@WRITES_A_FILE
 def test_a_safetensors_file_does_not_replace_what_another_process_has_open(stctl, model, tmp_path, args):
     with open(tmp_path / "log", "w+b") as log:
         log.write(b"head\n")
