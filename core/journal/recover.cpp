@@ -95,6 +95,8 @@ bool all_rest(const os::Location &file) {
   constexpr size_t most_looked_at = 1000;
   const auto folder = Folder::open_untrusted(file);
   if (!folder) return false;
+  const auto s = folder->dir().stat();
+  if (!s || (s->st_mode & S_IWOTH) != 0) return false;
   const auto names = folder->journals();
   if (!names) return false;
   return names->size() <= most_looked_at && std::all_of(names->begin(), names->end(), [&](const std::string &name) {

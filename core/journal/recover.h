@@ -44,8 +44,8 @@ struct HotJournalQuery {
 };
 Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat &data,
                                         const HotJournalQuery &query = {});
-// For a reader of the file, of journals that are not trusted: is each empty, or its writer alive? Then they say no more
-// than that others may write to the file.
+// For a reader of the file, of another user's journals: is each empty, or its writer alive? Then they say no more than
+// that others may write to the file. False of a folder that anybody may write to, which somebody should look at.
 bool all_rest(const os::Location &file);
 // Call with locks on the bytes that will change. False: recover() must come first. Else no power cut brings back, over
 // the change, records that dead writers had emptied.

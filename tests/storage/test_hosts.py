@@ -101,6 +101,7 @@ def test_neighbours_in_one_page_wait_for_each_other(two):
             with st_abi.refused("ST_E_BUSY"):
                 other.update("t0", model.new(0, 1))
             other.update("t4", model.new(4, 1))  # pages away
+        disk.wait_until(lambda: not disk.is_locked(there), "the lock's end, of which the server may hear later")
         other.update("t0", model.new(0, 1))
 
 
