@@ -56,7 +56,7 @@ def _device(device: Any) -> Device:
     if device is None or isinstance(device, str) and device in ("cpu", "mps"):
         return device or "cpu"
     try:
-        number = operator.index(device)  # numpy's integers, too
+        number = -1 if isinstance(device, str) else operator.index(device)  # numpy's integers, too
     except TypeError:
         number = -1
     if 0 <= number < 2**64:
