@@ -34,10 +34,9 @@ Verdict trust(const struct stat &s, const struct stat &data, uid_t self) {
 
 namespace {
 
-// A writer's folder must never be removed: it may hold a change that was promised.
-std::string what_to_do(const struct stat &s, const struct stat &data, uid_t self) {
-  const bool is_strangers = s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0;
-  if (!is_strangers || (s.st_mode & S_IWOTH)) return "have the file's owner look at it";
+// With a folder that trust() refuses. A writer's must never be removed: it may hold a change that was promised.
+std::string what_to_do(const struct stat &s) {
+  if ((s.st_mode & S_IWOTH) != 0) return "have the file's owner look at it";
   return text("a change of that user's is under way, or was left: user ", s.st_uid,
               " finishes it by closing the file, or by opening it once more");
 }
@@ -62,16 +61,17 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
   auto dir = open_dir(at);
   if (!dir && is_gone(dir.error())) return std::nullopt;
   Verdict verdict = Verdict::good();
-  std::string advice = "look at it and remove it";
+  std::string advice;
   if (!dir) {
     if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP)
       return Failure(cannot_open(std::move(dir.error()), at));
     verdict = Verdict::bad("it is no folder");
+    advice = "look at it and remove it";
   } else {
     ST_TRY(auto s, dir->stat());
     dir->read_past_cache(how);
     verdict = trust(s, data, env.geteuid());
-    advice = what_to_do(s, data, env.geteuid());
+    if (!verdict.is_good()) advice = what_to_do(s);
   }
   if (verdict.is_good()) {
     Folder folder;
@@ -118,7 +118,7 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   if (const Verdict verdict = trust(s, data, env.geteuid()); !verdict.is_good()) {
     if (made == 0) remove_if_empty(file);
     return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
-                "; ", what_to_do(s, data, env.geteuid()), "; or move the file to a folder of your own");
+                "; ", what_to_do(s), "; or move the file to a folder of your own");
   }
 
   dir->read_past_cache(file.how_to_read(data));

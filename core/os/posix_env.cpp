@@ -4,7 +4,6 @@
 #include <linux/openat2.h>
 #include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -23,6 +22,7 @@
 #include "os/env.h"
 #include "os/fork.h"
 #include "os/posix_names.h"
+#include "os/process.h"
 #ifndef STATX_BASIC_STATS  // by <sys/stat.h>, if this libc knows statx
 #include <linux/stat.h>
 #endif
@@ -201,11 +201,7 @@ class PosixEnv final : public Env {
     return static_cast<unsigned>(known - process);
   }
   uid_t geteuid() override { return ::geteuid(); }
-  uint64_t largest_file() override {
-    rlimit limit;
-    const bool is_limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    return is_limited ? limit.rlim_cur : UINT64_MAX;
-  }
+  uint64_t largest_file() override { return os::largest_file(); }
   uint64_t monotonic_ms() override {
     timespec t;
     ::clock_gettime(CLOCK_MONOTONIC, &t);

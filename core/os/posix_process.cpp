@@ -1,5 +1,6 @@
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <initializer_list>
@@ -11,6 +12,12 @@ namespace st::os {
 
 size_t page_size() {
   return static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+uint64_t largest_file() {
+  rlimit limit;
+  const bool is_limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return is_limited ? limit.rlim_cur : UINT64_MAX;
 }
 
 void at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) {

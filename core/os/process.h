@@ -1,11 +1,15 @@
-// What the process is to the system, beside its files: pages, forks, signals.
+// What the process is to the system, beside its files: pages, limits, forks, signals.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace st::os {
 
 size_t page_size();
+
+// As Env has it.
+uint64_t largest_file();
 
 // At each fork: before it, then in the parent and in the child. Nothing where no process forks.
 void at_fork(void (*before)(), void (*in_parent)(), void (*in_child)());

@@ -1,7 +1,6 @@
 // Env on macOS. Nobody has run it: it is compiled and linked, and no more. So whatever would change a file is refused.
 #include <mach/mach.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -172,11 +171,7 @@ class DarwinEnv final : public Env {
     return n > 0 ? static_cast<unsigned>(n) : 1;
   }
   uid_t geteuid() override { return ::geteuid(); }
-  uint64_t largest_file() override {
-    rlimit limit;
-    const bool is_limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    return is_limited ? limit.rlim_cur : UINT64_MAX;
-  }
+  uint64_t largest_file() override { return os::largest_file(); }
   uint64_t monotonic_ms() override { return nanoseconds(CLOCK_MONOTONIC) / 1'000'000; }
   uint64_t thread_ns() override { return nanoseconds(CLOCK_THREAD_CPUTIME_ID); }
   uint64_t unix_time() override { return nanoseconds(CLOCK_REALTIME) / 1'000'000'000; }

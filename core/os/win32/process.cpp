@@ -13,6 +13,10 @@ size_t page_size() {
   return size;
 }
 
+uint64_t largest_file() {
+  return UINT64_MAX;
+}
+
 // No process forks here, and no signal interrupts a thread.
 void at_fork(void (*)(), void (*)(), void (*)()) {}
 SignalsHeldBack::SignalsHeldBack() = default;

@@ -13,6 +13,7 @@
 #include "base/forever.h"
 #include "os/env.h"
 #include "os/path.h"
+#include "os/process.h"
 #include "os/win32/nt.h"
 #include "os/win32/range_locks.h"
 #include "os/win32/replace.h"
@@ -353,7 +354,7 @@ class Win32Env final : public Env {
     return std::max<unsigned>(::GetActiveProcessorCount(ALL_PROCESSOR_GROUPS), 1);
   }
   uid_t geteuid() override { return some_user; }
-  uint64_t largest_file() override { return UINT64_MAX; }
+  uint64_t largest_file() override { return os::largest_file(); }
   uint64_t monotonic_ms() override {  // GetTickCount64 goes by steps of 16
     LARGE_INTEGER now, a_second;
     ::QueryPerformanceCounter(&now);
