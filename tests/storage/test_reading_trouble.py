@@ -86,11 +86,12 @@ def test_memory_limit_bounds_what_stays_in_the_page_cache(threads, how, scratch,
             watcher.start()
             try:
                 got = getattr(f, how)() or {}
+                while len(seen) <= 3:  # on a busy machine the watcher may have looked too rarely
+                    got = getattr(f, how)() or {}
             finally:
                 is_over.set()
                 watcher.join()
             assert all(bytes(b) == MODEL.bytes_of(name) for name, b in got.items())
-            assert len(seen) > 3
             assert max(seen) <= limit + slack, f"{max(seen) / MIB:.1f} MiB of the page cache"
             assert cached_part(path) * MODEL.size <= limit + slack
     with Mounts(scratch / "unlimited", programs, MODEL) as mounts:  # or else this shows nothing
