@@ -254,7 +254,7 @@ def _forms(rows: Rows, of_one_file: bool = False) -> Iterator[tuple[tuple[int, .
     numbers, each = rows["dtype"].tolist(), shapes(rows, of_one_file)
     if not PACKED.isdisjoint(numbers):
         sizes = rows["nbytes"].tolist()
-        each = [(n,) if number in PACKED else shape for shape, number, n in zip(each, numbers, sizes)]
+        each = ((n,) if number in PACKED else shape for shape, number, n in zip(each, numbers, sizes))
     return zip(each, map(NUMPY.__getitem__, numbers))
 
 
