@@ -181,9 +181,16 @@ std::string plain_name(const std::string &name) {
 }
 
 std::string shown(const std::string &path) {
-  std::string scheme = path.substr(0, path.find("://"));
-  for (char &c : scheme) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  if (scheme.size() == path.size() || (scheme != "https" && scheme != "http")) return path;
+  std::string url = path;
+  for (char &c : url) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string scheme = url.substr(0, url.find("://"));
+  if (scheme.size() == path.size()) return path;
+  if (scheme != "https" && scheme != "http") {  // a name in a store, which may have a '?'
+    const size_t mark = url.find('?');
+    for (const char *part : {"sig=", "signature=", "token=", "versionid=", "generation=", "snapshot="})
+      if (mark != url.npos && url.find(part, mark) != url.npos) return path.substr(0, mark);
+    return path;
+  }
   std::string out = path.substr(0, path.find_first_of("?#"));
   const size_t host = scheme.size() + 3, user = out.rfind('@', out.find('/', host));
   if (user != out.npos && user >= host) out.erase(host, user + 1 - host);

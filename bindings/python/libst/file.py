@@ -677,9 +677,16 @@ def _open_with(options: dict[str, Any]) -> File:
 _URL = re.compile("[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
+_SECRETS = re.compile(r"\?.*(?:sig|signature|token|versionid|generation|snapshot)=.*", re.IGNORECASE | re.DOTALL)
+_USER = re.compile("^[^/]*//[^/]*@")
+
+
 def _shown(path: str) -> str:
-    """A URL without its query, which may be a secret."""
-    return re.split("[?#]", path)[0] if re.match("https?://", path, re.IGNORECASE) else path
+    """A URL without its user and query, which may be secrets. A name in a store may have a '?'."""
+    if re.match("https?://", path, re.IGNORECASE):
+        path = re.split("[?#]", path)[0]
+        return _USER.sub(lambda found: found[0].split("//")[0] + "//", path)
+    return _SECRETS.sub("", path) if _URL.match(path) else path
 
 
 def _absolute(path: str) -> str:

@@ -1,5 +1,6 @@
 //! A safetensors file, open.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -419,12 +420,24 @@ impl File {
     }
 }
 
-/// A URL without its query, which may be a secret.
-pub(crate) fn shown(path: &Path) -> &Path {
-    let is_web = |scheme: &str| scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http");
-    match path.to_str().and_then(|url| Some((url, url.split_once("://")?.0))) {
-        Some((url, scheme)) if is_web(scheme) => Path::new(url.split(['?', '#']).next().unwrap_or(url)),
-        _ => path,
+/// A URL without its user and query, which may be secrets. A name in a store may have a '?'.
+pub(crate) fn shown(path: &Path) -> Cow<'_, Path> {
+    let Some((url, (scheme, rest))) = path.to_str().and_then(|url| Some((url, url.split_once("://")?)))
+    else {
+        return path.into();
+    };
+    if scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http") {
+        let rest = rest.split(['?', '#']).next().unwrap_or(rest);
+        let host = rest.split('/').next().unwrap_or(rest);
+        let rest = &rest[host.rfind('@').map_or(0, |at| at + 1)..];
+        return PathBuf::from(format!("{scheme}://{rest}")).into();
+    }
+    let parts = ["sig=", "signature=", "token=", "versionid=", "generation=", "snapshot="];
+    match url.split_once('?') {
+        Some((name, query)) if parts.iter().any(|part| query.to_ascii_lowercase().contains(part)) => {
+            Path::new(name).into()
+        }
+        _ => path.into(),
     }
 }
 
