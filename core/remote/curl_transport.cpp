@@ -148,8 +148,19 @@ Cut cut_of(CURLcode code) {
   }
 }
 
-// A proxy that does not let this machine through, or not without a password, will not do so the next time.
-bool proxy_refuses(CURL *easy) {
+// The server, or OpenSSL, said why they do not agree: a certificate of ours that is wanted, a version of TLS, a port
+// where nobody speaks it. Not what a broken connection shows as, or a server that is out of order.
+bool tls_refuses(CURLcode code, std::string_view why) {
+  if (code != CURLE_SSL_CONNECT_ERROR && code != CURLE_RECV_ERROR && code != CURLE_SEND_ERROR) return false;
+  const auto says = [why](std::string_view what) { return why.find(what) != why.npos; };
+  if (says("alert")) return !says("alert internal error") && !says("bad record mac") && !says("decrypt error");
+  return says("wrong version number") || says("unsupported protocol") || says("no protocols available");
+}
+
+// A proxy that does not let this machine through, or not without a password, will not do so the next time. Nor does one
+// of a kind that libcurl does not know.
+bool proxy_refuses(CURL *easy, std::string_view why) {
+  if (why.starts_with("Unsupported proxy")) return true;
   long code = 0;
   curl_easy_getinfo(easy, CURLINFO_HTTP_CONNECTCODE, &code);
   return code >= 400 && code < 500 && code != 408 && code != 429;
@@ -344,7 +355,8 @@ class CurlTransport final : public Transport {
     const bool enough =
         code == CURLE_WRITE_ERROR && (flight.answer.too_long || flight.answer.text.size() >= longest_text);
     flight.answer.cut = enough ? Cut::none : cut_of(code);
-    if (flight.answer.cut != Cut::none && proxy_refuses(easy)) flight.answer.cut = Cut::hopeless;
+    if (flight.answer.cut != Cut::none && (proxy_refuses(easy, flight.reason) || tls_refuses(code, flight.reason)))
+      flight.answer.cut = Cut::hopeless;
     if (flight.answer.cut == Cut::unreachable && flight.no_socket && !flight.has_socket) {
       flight.answer.cut = Cut::hopeless;
       flight.answer.why = os_error(flight.no_socket, "open", "a socket").message;
