@@ -59,7 +59,8 @@ Result<std::unique_ptr<Model>> open_remote_shards(const std::string &path, const
   const auto beside = [index, folder, of_shards = query_of_shards(query)](const std::string &name) {
     return source_of(os::url_in(folder, name) + of_shards, index);
   };
-  ST_TRY(auto shards, Shards::open_sources(os::Env::posix(), *index, path, beside, std::move(options)));
+  ST_TRY(auto shards,
+         Shards::open_sources(os::Env::posix(), *index, without_secrets(path), beside, std::move(options)));
   return shards;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/interrupt.h"
 #include "base/percent.h"
+#include "base/url.h"
 #include "os/remote_abi.h"
 #include "os/remote_library.h"
 
@@ -117,7 +118,7 @@ bool is_url(std::string_view path) {
 }
 
 std::string path_of_url(const std::string &url) {
-  return is_http(url) ? url.substr(0, url.find_first_of("?#")) : url;
+  return is_url(url) ? url.substr(0, end_of_path(url)) : url;
 }
 
 std::string url_in(const std::string &folder, std::string_view name) {

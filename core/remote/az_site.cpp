@@ -23,8 +23,8 @@ class AzSite final : public SignedSite {
  public:
   AzSite(const Url &url, AzureAccount account, const std::string &blob, std::shared_ptr<Credentials> credentials)
       : SignedSite(url.shown, std::move(credentials),
-                   "; it was asked anonymously, as nothing to sign with was found: set AZURE_STORAGE_KEY, "
-                   "AZURE_STORAGE_SAS_TOKEN, or what Azure's own tools take"),
+                   "; it was asked anonymously, as nothing to sign with was found: run `az login`, or set "
+                   "AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or what Azure's own tools take"),
         account_(std::move(account)) {
     const size_t slash = account_.endpoint.find('/', account_.endpoint.find("://") + 3);
     path_ = (slash == std::string::npos ? "" : account_.endpoint.substr(slash)) + "/" + blob;
@@ -72,9 +72,19 @@ Result<std::shared_ptr<const Site>> az_site(const Url &url, const Surroundings &
     ST_TRY(auto credentials, credentials_of(url, from, azure_keys(from, account)));
     return std::make_shared<AzSite>(url, std::move(account), url.path.substr(1), std::move(credentials));
   }
-  ST_TRY(auto account, azure_account(from));
+  const size_t at = std::min(url.host.find('@'), url.host.size());
+  ST_TRY(auto account,
+         at < url.host.size() ? azure_account_in(from, url.shown, url.host.substr(at + 1)) : azure_account(from));
+  if (!url.query.empty()) {
+    if (url.query.find("sig=") == url.query.npos)
+      return fail(Status::invalid_argument, in_quotes(url.shown),
+                  " has a query without a signature (sig=), which az:// does not have");
+    account.key = {};
+    account.sas = url.query;
+    account.found_in = "the signature in the URL";
+  }
   ST_TRY(auto credentials, credentials_of(url, from, azure_keys(from, account)));
-  const std::string blob = percent_encoded(url.host, true) + "/" + percent_encoded(url.path, false);
+  const std::string blob = percent_encoded(url.host.substr(0, at), true) + "/" + percent_encoded(url.path, false);
   return std::make_shared<AzSite>(url, std::move(account), blob, std::move(credentials));
 }
 

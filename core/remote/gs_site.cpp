@@ -15,7 +15,7 @@ class GsSite final : public SignedSite {
                    "; it was asked anonymously, as no account was found: set GOOGLE_APPLICATION_CREDENTIALS, or run "
                    "`gcloud auth application-default login`"),
         url_(text(endpoint, "/storage/v1/b/", percent_encoded(url.host, true), "/o/", percent_encoded(url.path, true),
-                  "?alt=media")) {}
+                  "?alt=media", url.query.empty() ? "" : "&", url.query)) {}
 
   // What is signed is for one host.
   Result<std::shared_ptr<const Site>> after(const Answer &answer) const override {
@@ -50,6 +50,12 @@ class GsSite final : public SignedSite {
 }  // namespace
 
 Result<std::shared_ptr<const Site>> gs_site(const Url &url, const Surroundings &from) {
+  constexpr std::string_view version = "generation=";
+  if (!url.query.empty() && (!url.query.starts_with(version) || url.query.size() == version.size() ||
+                             url.query.find_first_not_of("0123456789", version.size()) != url.query.npos))
+    return fail(Status::invalid_argument, in_quotes(url.shown),
+                " has a query that gs:// does not have; it may end with #GENERATION, and a URL that is signed begins "
+                "with https://");
   const auto emulator = from.variable("STORAGE_EMULATOR_HOST");
   if (!emulator) {
     ST_TRY(auto credentials, credentials_of(url, from, google_token(from)));
@@ -61,7 +67,7 @@ Result<std::shared_ptr<const Site>> gs_site(const Url &url, const Surroundings &
   if (host_of(endpoint).empty() || !from.may_be_plain(endpoint))
     return fail(Status::unsupported, "STORAGE_EMULATOR_HOST is ", in_quotes(without_secrets(endpoint)),
                 ", which is no URL, or not encrypted; use https://, or set ST_ALLOW_HTTP=1");
-  ST_TRY(auto anonymous, credentials_of(url, from, Origin{{}, [](int64_t) { return Granted{}; }}));
+  ST_TRY(auto anonymous, credentials_of(url, from, nobodys_keys()));
   return std::make_shared<GsSite>(url, endpoint, std::move(anonymous));
 }
 

@@ -108,6 +108,8 @@ def nginx(tmp_path_factory, folder):
     paths = "".join(
         f"{name}_temp_path {place}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
+    (place / "users").write_text("me:{PLAIN}hidden@\n")
+    (place / "users").chmod(0o644)
     (place / "conf").write_text(f"""
 daemon off; worker_processes 1; pid {place}/pid; error_log {place}/error; user {os.environ.get("USER", "root")};
 events {{}}
@@ -125,6 +127,10 @@ http {{
     location /silent/ {{ alias {folder}/; error_page 404 =403 /refused; }}
     location /refused {{ return 403; }}
     location /out {{ return 302 ftp://127.0.0.1/model.safetensors; }}
+    location /basic/ {{ alias {folder}/; auth_basic a; auth_basic_user_file {place}/users; }}
+    location /basic-elsewhere/ {{ auth_basic a; auth_basic_user_file {place}/users;
+      rewrite ^/basic-elsewhere/(.*) http://127.0.0.1:{cdn}/$1?elsewhere redirect; }}
+    location /up/ {{ rewrite ^/up/(.*) https://127.0.0.1:{https}/$1 redirect; }}
     location /private/ {{ alias {folder}/; auth_basic a; auth_basic_user_file /dev/null; }}
     location /round {{ return 302 /round; }} }}
   server {{ listen 127.0.0.1:{https} ssl; ssl_certificate {place}/certificate; ssl_certificate_key {place}/key;
@@ -144,6 +150,7 @@ http {{
                 "https": f"https://127.0.0.1:{https}",
                 "hub": f"http://127.0.0.1:{hub}",
                 "certificate": str(place / "certificate"),
+                "key": str(place / "key"),
                 "log": place / "access",
                 "cdn": str(cdn),
                 "hub_port": str(hub),

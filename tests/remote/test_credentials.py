@@ -344,6 +344,15 @@ def test_azure_by_each_kind_of_key(azurite, tokens, monkeypatch):
         libst.open("az://models/model.safetensors").close()
         monkeypatch.delenv(name)
     libst.open(f"{endpoint}/models/model.safetensors?{signature}").close()  # a URL of its own
+    for url in ("az://models", "abfss://models@devstoreaccount1.dfs.core.windows.net"):
+        for path in ("model.safetensors", "shards/", "shards/model.safetensors.index.json"):
+            with libst.open(f"{url}/{path}?{signature}") as f:
+                f.read("small")
+                assert "sig=" not in repr(f) + " ".join(f.shards)
+    with fails(Status.NO_FILE, match="404 BlobNotFound"):
+        libst.open(f"az://models/nothing?{signature}")
+    with fails(Status.PERMISSION, match="the signature in the URL"):
+        libst.open(f"az://models/model.safetensors?{signature.replace('sig=', 'sig=a')}")
     with fails(Status.NO_FILE, Status.PERMISSION, match=r"request id"):
         libst.open("az://models/model.safetensors")
     monkeypatch.setenv("AZURE_STORAGE_KEY", "YW5vdGhlci1zZWNyZXQ=")

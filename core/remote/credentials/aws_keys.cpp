@@ -29,7 +29,8 @@ class Chain {
  public:
   Chain(const Surroundings &from, const AwsProfiles &profiles)
       : from_(from), profiles_(profiles), sts_{aws_endpoint(from, profiles, "STS"), aws_region(from, profiles)} {
-    if (sts_.endpoint.empty()) sts_.endpoint = amazon("sts", sts_.region);
+    if (sts_.endpoint.empty())
+      sts_.endpoint = amazon(aws_wants(from, profiles, "use_fips_endpoint") ? "sts-fips" : "sts", sts_.region);
   }
 
   Result<Origin> find() {

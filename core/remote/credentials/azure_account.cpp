@@ -1,5 +1,7 @@
 #include "remote/credentials/azure_account.h"
 
+#include <algorithm>
+
 #include "remote/url.h"
 
 namespace st::remote {
@@ -67,11 +69,30 @@ Result<AzureAccount> azure_account(const Surroundings &from) {
   auto out = tidied(of_variables(from));
   if (host_of(out.endpoint).empty())
     return fail(Status::invalid_argument,
-                "no account of Azure's storage is named; set AZURE_STORAGE_ACCOUNT or AZURE_STORAGE_CONNECTION_STRING");
+                "no account of Azure's storage is named; set AZURE_STORAGE_ACCOUNT or "
+                "AZURE_STORAGE_CONNECTION_STRING, or write az://CONTAINER@ACCOUNT/BLOB");
   if (!from.may_be_plain(out.endpoint))
     return fail(Status::unsupported, "the endpoint of Azure's storage, ", in_quotes(without_secrets(out.endpoint)),
                 ", is not encrypted; use https://, or set ST_ALLOW_HTTP=1");
   return out;
+}
+
+Result<AzureAccount> azure_account_in(const Surroundings &from, const std::string &shown, const std::string &host) {
+  const std::string name = host.substr(0, host.find('.')), zone = host.substr(name.size());
+  constexpr std::string_view zones[] = {".core.windows.net", ".core.usgovcloudapi.net", ".core.chinacloudapi.cn",
+                                        ".fabric.microsoft.com"};
+  std::string of_blobs = zone.empty() ? std::string(blobs) : zone;
+  if (of_blobs.starts_with(".dfs.")) of_blobs.replace(0, 5, ".blob.");
+  const bool is_known = of_blobs.starts_with(".blob.") &&
+                        std::find(std::begin(zones), std::end(zones), of_blobs.substr(5)) != std::end(zones);
+  if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != name.npos || !is_known)
+    return fail(Status::invalid_argument, in_quotes(shown),
+                " names no account of Azure's; a URL is "
+                "az://CONTAINER@ACCOUNT/BLOB or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/BLOB");
+  AzureAccount own = tidied(of_variables(from));
+  // An emulator's account, or one behind another endpoint, is where the variables say.
+  if (own.name == name && from.may_be_plain(own.endpoint)) return own;
+  return azure_account_of(from, name + of_blobs);
 }
 
 AzureAccount azure_account_of(const Surroundings &from, const std::string &host) {

@@ -16,7 +16,7 @@ Origin application(const Surroundings &from, const std::string &tenant, const st
   return {text("entra ", url, " ", client), [=](int64_t now) -> Result<Granted> {
             if (!from.may_be_plain(url))
               return fail(Status::permission, "AZURE_AUTHORITY_HOST is not encrypted; use https://");
-            const Secret secret = from.variable("AZURE_CLIENT_SECRET").value_or("");
+            const Secret secret = from.first({"AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET"}).value_or("");
             Secret assertion;
             if (secret.empty()) {
               auto file = from.file(from.variable("AZURE_FEDERATED_TOKEN_FILE").value_or(""));
@@ -49,6 +49,20 @@ Origin managed_by_service(const Surroundings &from, const std::string &endpoint,
           }};
 }
 
+// That of the person who has run `az login`. Nothing: there is no such program, or nobody has.
+// https://learn.microsoft.com/cli/azure/account#az-account-get-access-token
+std::optional<Granted> of_command_line(const Surroundings &from, int64_t now) {
+  auto said = from.run(
+      {.words = {"az", "account", "get-access-token", "--output", "json", "--resource", resource}, .within_ms = 10000});
+  if (!said) return std::nullopt;
+  const auto json = Json::parse(*said);
+  wipe(*said);
+  Secret token = json ? json->text("/accessToken") : "";
+  if (token.empty()) return std::nullopt;
+  return Granted{Keys{{}, {}, std::move(token)}, "`az login`",
+                 json->number("/expires_on").value_or(now + nobody_there)};
+}
+
 // https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
 Origin managed_by_machine(const Surroundings &from, const std::string &client) {
   const std::string url =
@@ -62,8 +76,11 @@ Origin managed_by_machine(const Surroundings &from, const std::string &client) {
             question.tries = 1;
             Answer answer = from.ask(question);
             // A machine of another kind, or one without an identity.
-            if (answer.cut != Cut::none || answer.head.code == 400 || answer.head.code == 404)
-              return Granted{.ends = now + nobody_there};
+            if (answer.cut != Cut::none || answer.head.code == 400 || answer.head.code == 404) {
+              const bool is_deployed = lower(from.variable("AZURE_TOKEN_CREDENTIALS").value_or("")) == "prod";
+              auto own = is_deployed ? std::nullopt : of_command_line(from, now);
+              return own ? *std::move(own) : Granted{.ends = now + nobody_there};
+            }
             return token_in(std::move(answer), now, "the metadata service of this machine", "the managed identity");
           }};
 }
@@ -71,9 +88,10 @@ Origin managed_by_machine(const Surroundings &from, const std::string &client) {
 }  // namespace
 
 Origin entra_token(const Surroundings &from) {
-  const std::string tenant = from.variable("AZURE_TENANT_ID").value_or(""),
-                    client = from.variable("AZURE_CLIENT_ID").value_or("");
-  if (!tenant.empty() && !client.empty() && from.first({"AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"}))
+  const std::string tenant = from.first({"AZURE_TENANT_ID", "AZURE_STORAGE_TENANT_ID"}).value_or(""),
+                    client = from.first({"AZURE_CLIENT_ID", "AZURE_STORAGE_CLIENT_ID"}).value_or("");
+  if (!tenant.empty() && !client.empty() &&
+      from.first({"AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"}))
     return application(from, tenant, client);
   const auto endpoint = from.variable("IDENTITY_ENDPOINT");
   if (endpoint && from.variable("IDENTITY_HEADER")) return managed_by_service(from, *endpoint, client);

@@ -248,7 +248,34 @@ TEST(AzureTest, EntrasTokensAreFoundInTheOrderOfAzuresOwnLibraries) {
   EXPECT_EQ(of({{"IDENTITY_ENDPOINT", "http://127.0.0.1:1/msi"}, {"IDENTITY_HEADER", "canary"}}), "Bearer A");
   EXPECT_EQ(SimulatedStore::field(services.asked.back(), "x-identity-header"), "canary");
   EXPECT_EQ(of({}), "Bearer V");
+  EXPECT_EQ(
+      of({{"AZURE_STORAGE_TENANT_ID", "t"}, {"AZURE_STORAGE_CLIENT_ID", "i"}, {"AZURE_STORAGE_CLIENT_SECRET", "s"}}),
+      "Bearer S");
   EXPECT_EQ(azure_signed(with({{"AZURE_STORAGE_ACCOUNT", "a"}})), "") << "anonymous";
+}
+
+TEST(AzureTest, APersonWhoHasRunAzLoginIsAsked) {
+  std::vector<std::string> run;
+  const auto of = [&](std::map<std::string, std::string> variables, const char *says) {
+    variables["AZURE_STORAGE_ACCOUNT"] = "a";
+    auto from = with(std::move(variables));
+    from.run = [&run, says](const Program &program) -> Result<std::string> {
+      run = program.words;
+      return says;
+    };
+    const auto site = *site_of("az://c/a", from);
+    return SimulatedStore::field(site->request(0, 1, {}, now), "authorization") + site->asked_as();
+  };
+  EXPECT_EQ(of({}, R"({"accessToken":"P","expires_on":1369357200})"),
+            "Bearer P; it was asked with the keys of `az login`");
+  EXPECT_THAT(run, ::testing::ElementsAre("az", "account", "get-access-token", "--output", "json", "--resource",
+                                          "https://storage.azure.com/"));
+  EXPECT_THAT(of({}, R"({"accessToken":"P"})"), HasSubstr("Bearer P"));
+  EXPECT_THAT(of({}, "{}"), HasSubstr("anonymously"));
+  EXPECT_THAT(of({}, "no JSON"), HasSubstr("anonymously"));
+  run.clear();
+  EXPECT_THAT(of({{"AZURE_TOKEN_CREDENTIALS", "prod"}}, R"({"accessToken":"P"})"), HasSubstr("anonymously"));
+  EXPECT_TRUE(run.empty());
 }
 
 }  // namespace
