@@ -165,12 +165,21 @@ http {{
 def gateway(tmp_path_factory, folder):
     """The URL of a store that speaks S3, with all files in the bucket "models"."""
     place = tmp_path_factory.mktemp("gateway")
-    (place / "root").mkdir()
-    (place / "side").mkdir()
+    for name in ("root", "side", "versions"):
+        (place / name).mkdir()
     port = free_port()
     server = subprocess.Popen(
         [program(RIG / "versitygw"), "--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive", "--access", KEYS[0]]
-        + ["--secret", KEYS[1], "posix", "--sidecar", place / "side", place / "root"],
+        + [
+            "--secret",
+            KEYS[1],
+            "posix",
+            "--sidecar",
+            place / "side",
+            "--versioning-dir",
+            place / "versions",
+            place / "root",
+        ],
         stdout=subprocess.DEVNULL,
     )
     try:
@@ -178,7 +187,7 @@ def gateway(tmp_path_factory, folder):
         endpoint = f"http://127.0.0.1:{port}"
         for file in sorted(folder.rglob("*.*")):
             put(endpoint, "models", str(file.relative_to(folder)), file.read_bytes(), KEYS)
-        put(endpoint, "models", "odd name/ä+=&~(1).safetensors", (folder / "many.safetensors").read_bytes(), KEYS)
+        put(endpoint, "models", "odd name/ä+=&~%20#?(1).safetensors", (folder / "many.safetensors").read_bytes(), KEYS)
         yield endpoint
     finally:
         server.terminate()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from datetime import datetime, timezone
 
 import azure_upload
@@ -330,6 +331,12 @@ def test_an_object_of_google_that_is_replaced(google_store, arrays, folder, monk
         put_to_google(google_store, "replaced", (folder / "other.safetensors").read_bytes())
         with fails(Status.FILE_CHANGED):
             f.read("long")
+    with urllib.request.urlopen(f"{google_store}/storage/v1/b/models/o/replaced") as told:
+        version = f"gs://models/replaced#{json.load(told)['generation']}"
+    assert libst.load(version)["small"].tolist() == (arrays["small"] + 1).tolist()
+    put_to_google(google_store, "replaced", (folder / "model.safetensors").read_bytes())
+    with fails(Status.NO_FILE, match="404"):
+        libst.open(version)
     with fails(Status.NO_FILE, match="404"):
         libst.open("gs://no-such-bucket/a")
 

@@ -22,6 +22,7 @@ from random import Random
 import libst
 import numpy as np
 import pytest
+import s3_upload
 from conftest import KEYS, ROOT, STCTL, Stopped, check, fails, stctl, stopper
 from fault_server import FaultServer, crc32c
 from libst import Status
@@ -111,8 +112,19 @@ def test_what_is_broken_is_said_as_of_a_file(base):
 
 
 def test_keys_are_any_text(s3):
-    with libst.open("s3://models/odd name/ä+=&~(1).safetensors") as f:
+    with libst.open("s3://models/odd name/ä+=&~%20#?(1).safetensors") as f:
         assert len(f) == 9000
+
+
+def test_versions_of_an_object_of_s3(s3, arrays, folder):
+    s3_upload.keep_versions(s3, "kept", KEYS)
+    first = s3_upload.put(s3, "kept", "model.safetensors", (folder / "model.safetensors").read_bytes(), KEYS)
+    second = s3_upload.put(s3, "kept", "model.safetensors", (folder / "other.safetensors").read_bytes(), KEYS)
+    check(libst.load(f"s3://kept/model.safetensors?versionId={first}"), arrays)
+    for url in ("s3://kept/model.safetensors", f"s3a://kept/model.safetensors?versionId={second}"):
+        assert libst.load(url)["small"].tolist() == (arrays["small"] + 1).tolist()
+    with fails(Status.IO, Status.NO_FILE, match=r"'s3://kept/model\.safetensors': the server answered 40\d"):
+        libst.open("s3://kept/model.safetensors?versionId=none")
 
 
 def test_nothing_is_written(s3, folder, tmp_path):
