@@ -120,9 +120,13 @@ Result<std::shared_ptr<const Site>> s3_site(const Url &url, const Surroundings &
   Place place{.region = aws_region(from, profiles), .endpoint = std::move(endpoint)};
   if (aws_wants(from, profiles, "use_fips_endpoint")) place.service += "-fips";
   if (aws_wants(from, profiles, "use_dualstack_endpoint")) place.service += ".dualstack";
-  // A dot in a bucket's name fits no certificate of *.s3.amazonaws.com.
-  place.by_path = !by_host && (style == "path" || !place.endpoint.empty() || url.host.find('.') != url.host.npos);
   std::string bucket = url.host;
+  // A dot fits no certificate of *.s3.amazonaws.com. Old buckets have other letters, which no host has.
+  const bool fits = bucket.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == bucket.npos;
+  place.by_path = !by_host && (style == "path" || !place.endpoint.empty() || !fits);
+  if (bucket.ends_with("--x-s3") && place.endpoint.empty())
+    return fail(Status::unsupported, in_quotes(url.shown),
+                " is in a directory bucket (S3 Express), which wants keys of its own; libst reads the other kind");
   if (bucket.starts_with("arn:")) {
     auto point = access_point(bucket, std::move(place));
     if (!point)

@@ -85,6 +85,8 @@ class Chain {
       ST_TRY(of_profile(profiles_, profile));
       return std::optional(keys_of(profile));
     }
+    if (const std::string session = value(profile, "login_session"); !session.empty())
+      return std::optional(console_login(from_, profile, session));
     if (const std::string command = value(profile, "credential_process"); !command.empty())
       return std::optional(credential_process(from_, profile, command));
     return std::nullopt;

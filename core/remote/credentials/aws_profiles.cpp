@@ -108,7 +108,13 @@ std::string aws_endpoint(const Surroundings &from, const AwsProfiles &profiles, 
 }
 
 std::string amazon(const std::string &service, const std::string &region) {
-  return text("https://", service, ".", region, ".amazonaws.com", region.starts_with("cn-") ? ".cn" : "");
+  constexpr std::pair<std::string_view, std::string_view> partitions[] = {
+      {"cn-", "amazonaws.com.cn"},   {"eusc-", "amazonaws.eu"},      {"us-iso-", "c2s.ic.gov"},
+      {"us-isob-", "sc2s.sgov.gov"}, {"us-isof-", "csp.hci.ic.gov"}, {"eu-isoe-", "cloud.adc-e.uk"}};
+  std::string_view domain = "amazonaws.com";
+  for (const auto &[regions, theirs] : partitions)
+    if (region.starts_with(regions)) domain = theirs;
+  return text("https://", service, ".", region, ".", domain);
 }
 
 }  // namespace st::remote

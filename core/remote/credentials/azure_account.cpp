@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "remote/url.h"
 
 namespace st::remote {
@@ -14,13 +15,14 @@ constexpr const char *emulator = "devstoreaccount1";
 constexpr const char *emulators_key =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-// A part of "AccountName=a;AccountKey=b==".
+// A part of "AccountName=a;AccountKey=b==", whose names are in any case.
 std::string part_of(std::string_view connection, std::string_view name) {
   while (!connection.empty()) {
     const std::string_view part = connection.substr(0, connection.find(';'));
     connection.remove_prefix(std::min(part.size() + 1, connection.size()));
-    if (part.starts_with(name) && part.substr(name.size()).starts_with('='))
-      return std::string(part.substr(name.size() + 1));
+    const size_t equals = std::min(part.find('='), part.size());
+    if (equals < part.size() && lower(trimmed(part.substr(0, equals))) == lower(name))
+      return std::string(part.substr(equals + 1));
   }
   return {};
 }
@@ -32,7 +34,7 @@ AzureAccount of_connection(const std::string &connection) {
                    .key = part("AccountKey"),
                    .sas = part("SharedAccessSignature"),
                    .found_in = "AZURE_STORAGE_CONNECTION_STRING"};
-  if (part("UseDevelopmentStorage") == "true")
+  if (lower(part("UseDevelopmentStorage")) == "true")
     out = {emulator, text("http://127.0.0.1:10000/", emulator), emulators_key, {}, out.found_in};
   if (out.endpoint.empty() && !out.name.empty()) {
     const std::string protocol = part("DefaultEndpointsProtocol"), suffix = part("EndpointSuffix");

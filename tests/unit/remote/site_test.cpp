@@ -174,6 +174,10 @@ TEST(SiteTest, ABucketIsAskedForAsAWSsVariablesSay) {
             "https://bucket.host/a");
   EXPECT_EQ(asked({{"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true"}, {"AWS_ENDPOINT_URL", "https://host"}}),
             "https://bucket.s3.us-east-1.amazonaws.com/a");
+  EXPECT_EQ(asked({}, "s3://Old_bucket/a"), "https://s3.us-east-1.amazonaws.com/Old_bucket/a");
+  EXPECT_EQ(asked({{"AWS_REGION", "eusc-de-east-1"}}), "https://bucket.s3.eusc-de-east-1.amazonaws.eu/a");
+  EXPECT_EQ(asked({{"AWS_REGION", "us-isob-east-1"}}), "https://bucket.s3.us-isob-east-1.sc2s.sgov.gov/a");
+  EXPECT_EQ(site_of("s3://b--usw2-az1--x-s3/a", with({})).error().status, Status::unsupported);
   EXPECT_EQ(asked({}, "s3a://bucket//a b+%#?/\xc3\xa9"),
             "https://bucket.s3.us-east-1.amazonaws.com//a%20b%2B%25%23%3F/%C3%A9");
 }
@@ -296,6 +300,8 @@ TEST(SiteTest, WrongUrlsAreRefusedByName) {
   EXPECT_TRUE(site_of("http://127.0.0.1:80/a", with({})));
   EXPECT_TRUE(site_of("http://LocalHost:80/a", with({})));
   EXPECT_TRUE(site_of("http://localhost/a", with({})));
+  EXPECT_EQ(url_asked("http://[::1]:81/a", with({})), "http://[::1]:81/a");
+  EXPECT_FALSE(site_of("http://[::2]:81/a", with({})));
   EXPECT_FALSE(site_of("http://127.0.0.1.evil.com/a", with({})));
 }
 
@@ -328,6 +334,8 @@ TEST(SiteTest, AUserOfAUrlStaysWithItsHost) {
   EXPECT_EQ(by(*site), "Basic bUBlOnBhOnNz");
   EXPECT_EQ(site->shown(), "https://host:8443/a");
   EXPECT_THAT(site->asked_as(), HasSubstr("the user of the URL"));
+  EXPECT_THAT((*site_of("https://host/a", with({})))->asked_as(), HasSubstr("anonymously"));
+  EXPECT_EQ((*site_of("https://host/a?sig=1", with({})))->asked_as(), "");
   EXPECT_EQ(by(**site->after(redirect(302, "/b"))), "Basic bUBlOnBhOnNz");
   EXPECT_EQ(by(**site->after(redirect(302, "https://host/b"))), "") << "another port";
   EXPECT_EQ(by(**site_of("https://mine.blob.core.windows.net/c/a", with({{"AZURE_STORAGE_ACCOUNT", "other"}}))), "");
@@ -344,6 +352,8 @@ TEST(SiteTest, AUrlOfTheHubIsAskedAsTheHubIs) {
             "https://huggingface.co/o/m/resolve/main/a?download=true Bearer hf_secret");
   EXPECT_EQ(by("https://huggingface.co/o/m/blob/main/resolve/blob/a", token),
             "https://huggingface.co/o/m/resolve/main/resolve/blob/a Bearer hf_secret");
+  EXPECT_EQ(by("https://huggingface.co/o/m/raw/main/a", token),
+            "https://huggingface.co/o/m/resolve/main/a Bearer hf_secret");
   EXPECT_EQ(by("https://huggingface.co/api/a", token), "https://huggingface.co/api/a ");
   EXPECT_EQ(by("https://huggingface.co.evil.com/o/m/resolve/main/a", token),
             "https://huggingface.co.evil.com/o/m/resolve/main/a ");
@@ -450,7 +460,7 @@ TEST(SiteTest, AzuresBlobsAreAskedByTheirAccount) {
                                          "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a2V5;"
                                          "EndpointSuffix=core.chinacloudapi.cn"}})),
             "https://a.blob.core.chinacloudapi.cn/c/a");
-  EXPECT_EQ(url_asked("az://c/a", with({{"AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true"}})),
+  EXPECT_EQ(url_asked("az://c/a", with({{"AZURE_STORAGE_CONNECTION_STRING", "usedevelopmentstorage=True;"}})),
             "http://127.0.0.1:10000/devstoreaccount1/c/a");
 }
 
