@@ -185,15 +185,16 @@ std::string shown(const std::string &path) {
   for (char &c : url) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   const std::string scheme = url.substr(0, url.find("://"));
   if (scheme.size() == path.size()) return path;
-  if (scheme != "https" && scheme != "http") {  // a name in a store, which may have a '?'
-    const size_t mark = url.find('?');
-    for (const char *part : {"sig=", "signature=", "token=", "versionid=", "generation=", "snapshot="})
-      if (mark != url.npos && url.find(part, mark) != url.npos) return path.substr(0, mark);
-    return path;
-  }
-  std::string out = path.substr(0, path.find_first_of("?#"));
+  constexpr std::string_view stores[] = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf"};
+  // There a name may have a '?', and an '@'.
+  const bool is_name = std::find(std::begin(stores), std::end(stores), scheme) != std::end(stores);
+  size_t end = is_name ? path.size() : path.find_first_of("?#");
+  const size_t mark = url.find('?');
+  for (const char *part : {"sig=", "signature=", "token=", "versionid=", "generation=", "snapshot="})
+    if (mark != url.npos && url.find(part, mark) != url.npos) end = std::min(end, mark);
+  std::string out = path.substr(0, end);
   const size_t host = scheme.size() + 3, user = out.rfind('@', out.find('/', host));
-  if (user != out.npos && user >= host) out.erase(host, user + 1 - host);
+  if (user != out.npos && user >= host && (!is_name || out.find(':', host) < user)) out.erase(host, user + 1 - host);
   return out;
 }
 

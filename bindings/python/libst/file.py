@@ -677,16 +677,19 @@ def _open_with(options: dict[str, Any]) -> File:
 _URL = re.compile("[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
+_STORE = re.compile("(?:s3a?|gs|gcs|az|abfss?|hf)://", re.IGNORECASE)
 _SECRETS = re.compile(r"\?.*(?:sig|signature|token|versionid|generation|snapshot)=.*", re.IGNORECASE | re.DOTALL)
-_USER = re.compile("^[^/]*//[^/]*@")
+_USER = re.compile("(^[^/]*//)[^/]*@")
+_USER_OF_STORE = re.compile("(^[^/]*//)[^/:]*:[^/]*@")
 
 
 def _shown(path: str) -> str:
-    """A URL without its user and query, which may be secrets. A name in a store may have a '?'."""
-    if re.match("https?://", path, re.IGNORECASE):
-        path = re.split("[?#]", path)[0]
-        return _USER.sub(lambda found: found[0].split("//")[0] + "//", path)
-    return _SECRETS.sub("", path) if _URL.match(path) else path
+    """A URL without its user and query, which may be secrets. A name in a store may have a '?', and an '@'."""
+    if not _URL.match(path):
+        return path
+    if _STORE.match(path):
+        return _USER_OF_STORE.sub(r"\1", _SECRETS.sub("", path))
+    return _USER.sub(r"\1", re.split("[?#]", path)[0])
 
 
 def _absolute(path: str) -> str:

@@ -420,25 +420,29 @@ impl File {
     }
 }
 
-/// A URL without its user and query, which may be secrets. A name in a store may have a '?'.
+/// A URL without its user and query, which may be secrets. A name in a store may have a '?', and an '@'.
 pub(crate) fn shown(path: &Path) -> Cow<'_, Path> {
-    let Some((url, (scheme, rest))) = path.to_str().and_then(|url| Some((url, url.split_once("://")?)))
-    else {
+    let Some((scheme, rest)) = path.to_str().and_then(|url| url.split_once("://")) else {
         return path.into();
     };
-    if scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http") {
-        let rest = rest.split(['?', '#']).next().unwrap_or(rest);
-        let host = rest.split('/').next().unwrap_or(rest);
-        let rest = &rest[host.rfind('@').map_or(0, |at| at + 1)..];
-        return PathBuf::from(format!("{scheme}://{rest}")).into();
-    }
+    let stores = ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf"];
+    let is_name = stores.iter().any(|store| scheme.eq_ignore_ascii_case(store));
     let parts = ["sig=", "signature=", "token=", "versionid=", "generation=", "snapshot="];
-    match url.split_once('?') {
-        Some((name, query)) if parts.iter().any(|part| query.to_ascii_lowercase().contains(part)) => {
-            Path::new(name).into()
+    let end = match rest.find(if is_name { &['?'][..] } else { &['?', '#'][..] }) {
+        Some(mark)
+            if !is_name || parts.iter().any(|part| rest[mark..].to_ascii_lowercase().contains(part)) =>
+        {
+            mark
         }
-        _ => path.into(),
-    }
+        _ => rest.len(),
+    };
+    let rest = &rest[..end];
+    let host = rest.split('/').next().unwrap_or(rest);
+    let begin = match host.rfind('@') {
+        Some(at) if !is_name || host[..at].contains(':') => at + 1,
+        _ => 0,
+    };
+    PathBuf::from(format!("{scheme}://{}", &rest[begin..])).into()
 }
 
 impl fmt::Debug for File {
@@ -478,5 +482,25 @@ impl Interrupt {
 impl fmt::Debug for Interrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Interrupt")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // More of them are in tests/unit/base/url_test.cpp.
+    #[test]
+    fn of_a_url_nothing_is_shown_that_may_be_a_secret() {
+        for (url, expected) in [
+            ("HTTPS://me:hidden@host:8443/a@b?c#d", "HTTPS://host:8443/a@b"),
+            ("ftp://hidden@host/a?hidden", "ftp://host/a"),
+            ("az://box@account/a?sv=1&SIG=hidden", "az://box@account/a"),
+            ("az://me:hidden@b@account/a", "az://account/a"),
+            ("s3://bucket/what?b=c#d", "s3://bucket/what?b=c#d"),
+            ("folder/a?sig=b", "folder/a?sig=b"),
+        ] {
+            assert_eq!(*shown(Path::new(url)), *Path::new(expected));
+        }
     }
 }
