@@ -180,10 +180,19 @@ Result<std::string> url_at_hub(const Url &url, const std::string &hub, const std
 // A file's URL at the Hub, as its pages have it. Empty: it is none.
 std::string url_of_page(const Url &url, const std::string &hub) {
   std::string there = url.scheme + "://" + url.host + url.path;
-  const size_t view = there.find("/blob/"), file = there.find("/resolve/");
-  if (origin_of(hub) != url.scheme + "://" + url.host || !url.user.empty() || view == file) return {};
-  if (view < file) there.replace(view, 6, "/resolve/");
-  return there;
+  std::pair<size_t, std::string_view> first{there.npos, {}};
+  for (const std::string_view action : {"/blob/", "/raw/", "/resolve/"})
+    first = std::min(first, {there.find(action), action});
+  if (origin_of(hub) != url.scheme + "://" + url.host || !url.user.empty() || first.first == there.npos) return {};
+  return there.replace(first.first, first.second.size(), "/resolve/");
+}
+
+// How it was asked, for a refusal. Of a URL with a query nobody knows.
+std::string said_of(const Url &url) {
+  if (!url.user.empty()) return "; it was asked with the user of the URL";
+  return url.path.find('?') != url.path.npos
+             ? ""
+             : "; it was asked anonymously: a user and a password may stand in the URL, as https://USER:PASSWORD@HOST";
 }
 
 Secret basic(const Secret &user) {
@@ -211,8 +220,8 @@ Result<std::shared_ptr<const Site>> http_site(const Url &url, const Surroundings
     return fail(Status::unsupported, in_quotes(url.shown),
                 " is not encrypted, so what comes may be anybody's; use https://, or set ST_ALLOW_HTTP=1");
   if (const std::string there = url_of_page(url, hub); !there.empty()) return hub_site(url, there, from);
-  return std::make_shared<HttpSite>(url.shown, url.scheme + "://" + url.host + url.path, basic(url.user),
-                                    url.user.empty() ? "" : "; it was asked with the user of the URL", from.ask);
+  return std::make_shared<HttpSite>(url.shown, url.scheme + "://" + url.host + url.path, basic(url.user), said_of(url),
+                                    from.ask);
 }
 
 }  // namespace st::remote
