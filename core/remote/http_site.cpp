@@ -178,13 +178,17 @@ Result<std::string> url_at_hub(const Url &url, const std::string &hub, const std
 }
 
 // A file's URL at the Hub, as its pages have it. Empty: it is none.
-std::string url_of_page(const Url &url, const std::string &hub) {
+std::string url_of_page(const Url &url, const std::string &hub, const std::string &commit) {
   std::string there = url.scheme + "://" + url.host + url.path;
   std::pair<size_t, std::string_view> first{there.npos, {}};
   for (const std::string_view action : {"/blob/", "/raw/", "/resolve/"})
     first = std::min(first, {there.find(action), action});
   if (origin_of(hub) != url.scheme + "://" + url.host || !url.user.empty() || first.first == there.npos) return {};
-  return there.replace(first.first, first.second.size(), "/resolve/");
+  constexpr std::string_view resolve = "/resolve/";
+  there.replace(first.first, first.second.size(), resolve);
+  const size_t revision = first.first + resolve.size();
+  if (!commit.empty()) there.replace(revision, there.find('/', revision) - revision, commit);
+  return there;
 }
 
 // How it was asked, for a refusal. Of a URL with a query nobody knows.
@@ -219,7 +223,8 @@ Result<std::shared_ptr<const Site>> http_site(const Url &url, const Surroundings
   if (!from.may_be_plain(url.scheme + "://" + url.host))
     return fail(Status::unsupported, in_quotes(url.shown),
                 " is not encrypted, so what comes may be anybody's; use https://, or set ST_ALLOW_HTTP=1");
-  if (const std::string there = url_of_page(url, hub); !there.empty()) return hub_site(url, there, from);
+  if (const std::string there = url_of_page(url, hub, from.hub_commit); !there.empty())
+    return hub_site(url, there, from);
   return std::make_shared<HttpSite>(url.shown, url.scheme + "://" + url.host + url.path, basic(url.user), said_of(url),
                                     from.ask);
 }

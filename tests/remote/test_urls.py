@@ -343,8 +343,14 @@ class _Tls:
                 if not self._context:
                     asks.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
                     continue
-                with contextlib.suppress(OSError), self._context.wrap_socket(asks, server_side=True) as inside:
-                    inside.recv(1)
+                with self._context.wrap_socket(asks, server_side=True, do_handshake_on_connect=False) as inside:
+                    with contextlib.suppress(ssl.SSLError):
+                        inside.do_handshake()
+                    # What it says is lost if the connection is closed while something is unread.
+                    with contextlib.suppress(OSError):
+                        inside.shutdown(socket.SHUT_WR)
+                        while inside.recv(4096):
+                            pass
 
     @staticmethod
     def _over(asks):

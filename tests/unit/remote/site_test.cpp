@@ -368,6 +368,8 @@ TEST(SiteTest, FilesBesideEachOtherAreOfOneCommit) {
   led.head.fields.emplace_back("x-repo-commit", "0123456789abcdef");
   from.hub_commit = (*(*site->after(led))->after(redirect(302, "https://other.example.com/b")))->commit();
   EXPECT_EQ(url_asked("hf://owner/model@v1/a", from), "https://huggingface.co/owner/model/resolve/0123456789abcdef/a");
+  EXPECT_EQ(url_asked("https://huggingface.co/o/m/blob/v1/a/b", from),
+            "https://huggingface.co/o/m/resolve/0123456789abcdef/a/b");
   led.head.fields.back().second = "../evil";
   EXPECT_EQ((*site->after(led))->commit(), "");
   EXPECT_EQ(url_asked("s3://bucket/a", from), "https://bucket.s3.us-east-1.amazonaws.com/a");
