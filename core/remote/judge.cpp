@@ -1,10 +1,9 @@
 #include "remote/judge.h"
 
-#include <curl/curl.h>
-
 #include <algorithm>
 #include <charconv>
 
+#include "remote/credentials/times.h"
 #include "remote/error_body.h"
 
 namespace st::remote {
@@ -30,10 +29,9 @@ bool take(std::string_view &text, std::string_view what) {
 std::optional<uint64_t> retry_after(const Head &head) {
   const std::string_view field = head.field("retry-after");
   if (const auto seconds = parse_length(field)) return seconds;
-  const int64_t then = curl_getdate(std::string(field).c_str(), nullptr);
-  const int64_t there = curl_getdate(std::string(head.field("date")).c_str(), nullptr);
-  if (then < 0 || there < 0 || then < there) return std::nullopt;
-  return static_cast<uint64_t>(then - there);
+  const auto then = parse_http_time(std::string(field)), there = parse_http_time(std::string(head.field("date")));
+  if (!then || !there || *then < *there) return std::nullopt;
+  return static_cast<uint64_t>(*then - *there);
 }
 
 bool is_encoded(const Head &head) {

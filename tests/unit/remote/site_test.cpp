@@ -551,6 +551,10 @@ TEST(ErrorBodyTest, AnyBytesAreRead) {
   EXPECT_EQ(parse_error_body("{\"error\":\"a\",\"error_description\":\"b\"}").message, "b");
   EXPECT_EQ(parse_error_body("{\"error\":{\"status\":\"A\",\"message\":\"b\"}}").code, "A");
   EXPECT_EQ(parse_error_body("{\"error\":").code, "");
+  const auto message = [](const char *text) { return said(says(404, st::text(R"({"message":")", text, R"("})"))); };
+  EXPECT_EQ(message("'/a?b=1&sig=hidden' (or /c?sig=hidden) is not there"), "404: '/a?...' (or /c?...) is not there");
+  EXPECT_EQ(message("https://h/a?sig=hidden"), "404: https://h/a?...");
+  EXPECT_EQ(message("what? a=b"), "404: what? a=b");
   EXPECT_EQ(printable(std::string(5000, 'x')).size(), 200u);
 }
 
