@@ -1,35 +1,25 @@
-// A program of the user's that writes keys, and AWS's own, which writes those of `aws login`.
+// A program of the user's that writes keys, and the keys of `aws login`.
 // https://docs.aws.amazon.com/sdkref/latest/guide/feature-process-credentials.html
 #include "remote/credentials/aws_keys.h"
 #include "remote/credentials/program.h"
 #include "remote/sigv4.h"
 
 namespace st::remote {
-namespace {
-
-constexpr int64_t too_near = 60;  // keys end so soon that they are not begun with
-
-// `by`, for messages, has run `words`.
-Result<Granted> keys_of_program(const Surroundings &from, std::vector<std::string> words, const std::string &by) {
-  auto said = from.run({std::move(words)});
-  if (!said) return fail(Status::permission, by, " gave no keys: ", said.error().message);
-  const auto json = Json::parse(*said);
-  wipe(*said);
-  auto out = json && json->number("/Version") == 1
-                 ? keys_in(*json, {"/AccessKeyId", "/SecretAccessKey", "/SessionToken", "/Expiration"}, by)
-                 : std::nullopt;
-  if (!out) return fail(Status::permission, by, " wrote no keys in JSON of version 1");
-  return *std::move(out);
-}
-
-}  // namespace
 
 Origin credential_process(const Surroundings &from, const std::string &profile, const std::string &command) {
   const std::string by = "the credential_process of the AWS profile " + in_quotes(profile);
   return {text("process ", command), [=](int64_t) -> Result<Granted> {
             auto words = words_of(command);
             if (words.empty()) return fail(Status::permission, by, " is no command");
-            return keys_of_program(from, std::move(words), by);
+            auto said = from.run({std::move(words)});
+            if (!said) return fail(Status::permission, by, " gave no keys: ", said.error().message);
+            const auto json = Json::parse(*said);
+            wipe(*said);
+            auto out = json && json->number("/Version") == 1
+                           ? keys_in(*json, {"/AccessKeyId", "/SecretAccessKey", "/SessionToken", "/Expiration"}, by)
+                           : std::nullopt;
+            if (!out) return fail(Status::permission, by, " wrote no keys in JSON of version 1");
+            return *std::move(out);
           }};
 }
 
@@ -49,12 +39,11 @@ Origin console_login(const Surroundings &from, const std::string &profile, const
             if (!out)
               return fail(Status::permission, "nobody is logged in for the AWS profile ", in_quotes(profile),
                           "; run `aws login --profile ", profile, "`");
-            if (out->ends.value_or(0) > now + too_near) return *std::move(out);
-            // AWS's own tool has the key that renews them.
-            auto renewed = keys_of_program(
-                from, {"aws", "configure", "export-credentials", "--format", "process", "--profile", profile}, by);
-            if (!renewed) renewed.error().message += text("; run `aws login --profile ", profile, "`");
-            return renewed;
+            // AWS's own tools have the key that renews them, and write them here.
+            if (out->ends.value_or(0) <= now)
+              return fail(Status::permission, "the keys of ", by, " have ended; run `aws login --profile ", profile,
+                          "`, or any command of aws that renews them");
+            return *std::move(out);
           }};
 }
 

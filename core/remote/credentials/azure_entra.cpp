@@ -49,20 +49,6 @@ Origin managed_by_service(const Surroundings &from, const std::string &endpoint,
           }};
 }
 
-// That of the person who has run `az login`. Nothing: there is no such program, or nobody has.
-// https://learn.microsoft.com/cli/azure/account#az-account-get-access-token
-std::optional<Granted> of_command_line(const Surroundings &from, int64_t now) {
-  auto said = from.run(
-      {.words = {"az", "account", "get-access-token", "--output", "json", "--resource", resource}, .within_ms = 10000});
-  if (!said) return std::nullopt;
-  const auto json = Json::parse(*said);
-  wipe(*said);
-  Secret token = json ? json->text("/accessToken") : "";
-  if (token.empty()) return std::nullopt;
-  return Granted{Keys{{}, {}, std::move(token)}, "`az login`",
-                 json->number("/expires_on").value_or(now + nobody_there)};
-}
-
 // https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
 Origin managed_by_machine(const Surroundings &from, const std::string &client) {
   const std::string url =
@@ -76,11 +62,8 @@ Origin managed_by_machine(const Surroundings &from, const std::string &client) {
             question.tries = 1;
             Answer answer = from.ask(question);
             // A machine of another kind, or one without an identity.
-            if (answer.cut != Cut::none || answer.head.code == 400 || answer.head.code == 404) {
-              const bool is_deployed = lower(from.variable("AZURE_TOKEN_CREDENTIALS").value_or("")) == "prod";
-              auto own = is_deployed ? std::nullopt : of_command_line(from, now);
-              return own ? *std::move(own) : Granted{.ends = now + nobody_there};
-            }
+            if (answer.cut != Cut::none || answer.head.code == 400 || answer.head.code == 404)
+              return Granted{.ends = now + nobody_there};
             return token_in(std::move(answer), now, "the metadata service of this machine", "the managed identity");
           }};
 }
