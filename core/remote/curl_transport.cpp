@@ -149,12 +149,20 @@ Cut cut_of(CURLcode code) {
 }
 
 // The server, or OpenSSL, said why they do not agree: a certificate of ours that is wanted, a version of TLS, a port
-// where nobody speaks it. Not what a broken connection shows as, or a server that is out of order.
-bool tls_refuses(CURLcode code, std::string_view why) {
-  if (code != CURLE_SSL_CONNECT_ERROR && code != CURLE_RECV_ERROR && code != CURLE_SEND_ERROR) return false;
-  const auto says = [why](std::string_view what) { return why.find(what) != why.npos; };
-  if (says("alert")) return !says("alert internal error") && !says("bad record mac") && !says("decrypt error");
-  return says("wrong version number") || says("unsupported protocol") || says("no protocols available");
+// where nobody speaks it. Not what a broken connection shows as, or a server that is out of order. `begun`: the answer
+// has. libcurl's sentence names the host where OpenSSL says nothing.
+bool tls_refuses(CURLcode code, bool begun, std::string_view why) {
+  constexpr std::string_view alerts[] = {"certificate required", "bad certificate",      "unknown ca",
+                                         "handshake failure",    "protocol version",     "access denied",
+                                         "unrecognized name",    "insufficient security"};
+  constexpr std::string_view own[] = {"wrong version number", "unsupported protocol", "no protocols available"};
+  const size_t said = why.find("SSL routines:");
+  if (said == why.npos || begun) return false;
+  const auto says = [&](std::string_view what) { return why.find(what, said) != why.npos; };
+  if (code == CURLE_SSL_CONNECT_ERROR && std::any_of(std::begin(own), std::end(own), says)) return true;
+  // By TLS 1.3 the server may say so after the handshake, as this side sees it.
+  const bool is_tls = code == CURLE_SSL_CONNECT_ERROR || code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR;
+  return is_tls && std::any_of(std::begin(alerts), std::end(alerts), says);
 }
 
 // A proxy that does not let this machine through, or not without a password, will not do so the next time. Nor does one
@@ -355,8 +363,8 @@ class CurlTransport final : public Transport {
     const bool enough =
         code == CURLE_WRITE_ERROR && (flight.answer.too_long || flight.answer.text.size() >= longest_text);
     flight.answer.cut = enough ? Cut::none : cut_of(code);
-    if (flight.answer.cut != Cut::none && (proxy_refuses(easy, flight.reason) || tls_refuses(code, flight.reason)))
-      flight.answer.cut = Cut::hopeless;
+    if (tls_refuses(code, flight.answer.head.code != 0, flight.reason)) flight.answer.cut = Cut::refused;
+    if (flight.answer.cut != Cut::none && proxy_refuses(easy, flight.reason)) flight.answer.cut = Cut::hopeless;
     if (flight.answer.cut == Cut::unreachable && flight.no_socket && !flight.has_socket) {
       flight.answer.cut = Cut::hopeless;
       flight.answer.why = os_error(flight.no_socket, "open", "a socket").message;

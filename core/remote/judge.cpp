@@ -58,7 +58,8 @@ Verdict again(const Answer &answer, const std::string &message) {
 // Whatever is wrong before one looks at ranges. Nothing: the answer has what was asked, or claims so.
 std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool while_reading) {
   const int code = answer.head.code;
-  if (answer.cut == Cut::hopeless) return end(Status::io, answer.why);
+  // Later it is no refusal, but what is broken: this server has agreed before.
+  if (answer.cut == Cut::hopeless || (answer.cut == Cut::refused && !while_reading)) return end(Status::io, answer.why);
   if (answer.cut != Cut::none && !answer.fitted) return again(answer, answer.why);
   if (code == 200 || code == 206) return std::nullopt;
   const ErrorBody body = parse_error_body(answer.text);

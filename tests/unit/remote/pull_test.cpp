@@ -341,6 +341,17 @@ TEST_F(PullTest, WaitsAtLeastAsTheServerSaysAndAtMostDoubleEachTime) {
   }
 }
 
+TEST(JudgeTest, ARefusalByTlsEndsTheFirstRequestAlone) {
+  const auto site = *site_of("https://host/a", with({}));
+  const Answer answer{.cut = Cut::refused, .why = "no certificate"};
+  Version version;
+  const Verdict first = judge_first(answer, 10, *site, &version);
+  EXPECT_EQ(first.next, Next::give_up);
+  EXPECT_EQ(first.error.message, "no certificate");
+  const Version known{"\"e\"", "", 10};
+  EXPECT_EQ(judge(answer, {0, 10, known}, *site).next, Next::again);
+}
+
 TEST(JudgeTest, AServerSaysWhenToAskAgainBySecondsOrByAMoment) {
   const auto site = *site_of("https://host/a", with({}));
   const Version version{"\"e\"", "", 10};
