@@ -20,9 +20,6 @@ static_assert(sizeof(st_remote_range) == sizeof(Source::Range) &&
                   offsetof(st_remote_range, to) == offsetof(Source::Range, to),
               "a list of one is a list of the other");
 
-// What a scheme is made of, but for its "+".
-constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.";
-
 bool is_http(std::string_view url) {
   return strncasecmp(url.data(), "http", 4) == 0 && is_url(url);
 }
@@ -110,11 +107,7 @@ class RemoteSource final : public Source {
 }  // namespace
 
 bool is_url(std::string_view path) {
-  const size_t colon = path.find("://");
-  if (colon == path.npos || colon == 0) return false;
-  const std::string_view scheme = path.substr(0, colon), letters = plain.substr(0, 52);
-  return letters.find(scheme[0]) != letters.npos &&
-         std::all_of(scheme.begin(), scheme.end(), [](char c) { return c == '+' || plain.find(c) != plain.npos; });
+  return !scheme_of(path).empty();
 }
 
 std::string path_of_url(const std::string &url) {

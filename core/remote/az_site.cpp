@@ -23,8 +23,8 @@ class AzSite final : public SignedSite {
  public:
   AzSite(const Url &url, AzureAccount account, const std::string &blob, std::shared_ptr<Credentials> credentials)
       : SignedSite(url.shown, std::move(credentials),
-                   "; it was asked anonymously, as nothing to sign with was found: run `az login`, or set "
-                   "AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or what Azure's own tools take"),
+                   "; it was asked anonymously, as nothing to sign with was found: set AZURE_STORAGE_KEY, "
+                   "AZURE_STORAGE_SAS_TOKEN, or what Azure's own tools take"),
         account_(std::move(account)) {
     const size_t slash = account_.endpoint.find('/', account_.endpoint.find("://") + 3);
     path_ = (slash == std::string::npos ? "" : account_.endpoint.substr(slash)) + "/" + blob;
@@ -76,9 +76,6 @@ Result<std::shared_ptr<const Site>> az_site(const Url &url, const Surroundings &
   ST_TRY(auto account,
          at < url.host.size() ? azure_account_in(from, url.shown, url.host.substr(at + 1)) : azure_account(from));
   if (!url.query.empty()) {
-    if (url.query.find("sig=") == url.query.npos)
-      return fail(Status::invalid_argument, in_quotes(url.shown),
-                  " has a query without a signature (sig=), which az:// does not have");
     account.key = {};
     account.sas = url.query;
     account.found_in = "the signature in the URL";

@@ -50,12 +50,6 @@ class GsSite final : public SignedSite {
 }  // namespace
 
 Result<std::shared_ptr<const Site>> gs_site(const Url &url, const Surroundings &from) {
-  constexpr std::string_view version = "generation=";
-  if (!url.query.empty() && (!url.query.starts_with(version) || url.query.size() == version.size() ||
-                             url.query.find_first_not_of("0123456789", version.size()) != url.query.npos))
-    return fail(Status::invalid_argument, in_quotes(url.shown),
-                " has a query that gs:// does not have; it may end with #GENERATION, and a URL that is signed begins "
-                "with https://");
   const auto emulator = from.variable("STORAGE_EMULATOR_HOST");
   if (!emulator) {
     ST_TRY(auto credentials, credentials_of(url, from, google_token(from)));

@@ -135,12 +135,12 @@ Result<std::shared_ptr<const Site>> hub_site(const Url &url, const std::string &
   return std::make_shared<HttpSite>(url.shown, there, std::move(authorization), std::move(asked_as), from.ask);
 }
 
-// Where the revision in "@REVISION/FILE" ends: at the first slash, but for the two kinds of revisions that the Hub's
+// Where the revision in "REVISION/FILE" ends: at the first slash, but for the two kinds of revisions that the Hub's
 // own tools know by their slashes. Elsewhere a slash is written as %2F.
 size_t end_of_revision(std::string_view text) {
-  size_t from = 1;
+  size_t from = 0;
   for (const std::string_view kind : {"refs/pr/", "refs/convert/"})
-    if (text.substr(1).starts_with(kind)) from += kind.size();
+    if (text.starts_with(kind)) from = kind.size();
   return std::min(text.find('/', from), text.size());
 }
 
@@ -151,12 +151,14 @@ std::string_view take_word(std::string_view &text) {
   return word;
 }
 
+constexpr std::string_view kinds[] = {"models/", "datasets/", "spaces/", "kernels/", "buckets/"};
+
 // hf://OWNER/MODEL[@REVISION]/FILE, or with datasets/ or another kind before the owner; hf://MODEL[@REVISION]/FILE is a
 // model without an owner, which only the oldest are.
 Result<std::string> url_at_hub(const Url &url, const std::string &hub, const std::string &commit) {
   const std::string given = url.host + "/" + url.path;
   std::string_view rest = given, kind;
-  for (const std::string_view known : {"models/", "datasets/", "spaces/", "kernels/", "buckets/"})
+  for (const std::string_view known : kinds)
     if (rest.starts_with(known)) kind = take_word(rest);
   std::string at = hub + "/";
   if (!kind.empty() && kind != "models") at.append(kind).append("/");
@@ -166,7 +168,7 @@ Result<std::string> url_at_hub(const Url &url, const std::string &hub, const std
     at += percent_encoded(take_word(rest), true) + "/";
   const size_t end = std::min({kind == "buckets" ? rest.npos : rest.find('@'), rest.find('/'), rest.size()});
   const std::string_view after = rest.substr(end);
-  const size_t slash = after.starts_with('@') ? end_of_revision(after) : 0;
+  const size_t slash = after.starts_with('@') ? 1 + end_of_revision(after.substr(1)) : 0;
   if (end == 0 || after.size() <= slash + 1 || !url.query.empty())
     return fail(Status::invalid_argument, in_quotes(url.shown),
                 " names no file; a URL is hf://OWNER/MODEL/FILE, or hf://OWNER/MODEL/ for the model in it");
@@ -177,18 +179,37 @@ Result<std::string> url_at_hub(const Url &url, const std::string &hub, const std
   return at + percent_encoded(after.substr(slash + 1), false);
 }
 
-// A file's URL at the Hub, as its pages have it. Empty: it is none.
+// A file's URL at the Hub, as its pages have it: HUB/[KIND/][OWNER/]MODEL/ACTION/REVISION/FILE. Empty: it is none.
 std::string url_of_page(const Url &url, const std::string &hub, const std::string &commit) {
-  std::string there = url.scheme + "://" + url.host + url.path;
-  std::pair<size_t, std::string_view> first{there.npos, {}};
-  for (const std::string_view action : {"/blob/", "/raw/", "/resolve/"})
-    first = std::min(first, {there.find(action), action});
-  if (origin_of(hub) != url.scheme + "://" + url.host || !url.user.empty() || first.first == there.npos) return {};
-  constexpr std::string_view resolve = "/resolve/";
-  there.replace(first.first, first.second.size(), resolve);
-  const size_t revision = first.first + resolve.size();
-  if (!commit.empty()) there.replace(revision, there.find('/', revision) - revision, commit);
-  return there;
+  const size_t path = std::min(hub.find('/', hub.find("://") + 3), hub.size());
+  const std::string given = url.scheme + "://" + url.host + url.path, begin = origin_of(hub) + hub.substr(path) + "/";
+  if (!url.user.empty() || !given.starts_with(begin)) return {};
+  std::string_view rest = std::string_view(given).substr(begin.size()), kind;
+  const std::string_view query = rest.substr(std::min(rest.find('?'), rest.size()));
+  rest.remove_suffix(query.size());
+  std::string there = begin;
+  for (const std::string_view known : kinds)
+    if (rest.starts_with(known)) kind = take_word(rest);
+  if (!kind.empty()) there.append(kind).append("/");
+  std::string_view after = rest;
+  const std::string_view owner = take_word(after), name = take_word(after), from_third = after;
+  const auto is_action = [](std::string_view word) { return word == "blob" || word == "raw" || word == "resolve"; };
+  there.append(owner);
+  // A model, or its owner, may be called as an action is.
+  if (is_action(take_word(after)))
+    there.append("/").append(name);
+  else if (is_action(name))
+    after = from_third;
+  else
+    return {};
+  there += "/resolve/";
+  if (kind != "buckets") {
+    const std::string_view revision = after.substr(0, end_of_revision(after));
+    if (revision.size() == after.size()) return {};
+    there.append(commit.empty() ? revision : commit);
+    after.remove_prefix(revision.size());
+  }
+  return there.append(after).append(query);
 }
 
 // How it was asked, for a refusal. Of a URL with a query nobody knows.

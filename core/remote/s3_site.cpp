@@ -111,10 +111,6 @@ Result<std::shared_ptr<const Site>> s3_site(const Url &url, const Surroundings &
   if (!endpoint.empty() && host_of(endpoint).empty())
     return fail(Status::invalid_argument, "the endpoint of S3, ", in_quotes(without_secrets(endpoint)),
                 ", is no URL; it begins with https:// or http://");
-  if (!url.query.empty() && (!lower(url.query).starts_with("versionid=") || url.query.find('&') != url.query.npos))
-    return fail(Status::invalid_argument, in_quotes(url.shown),
-                " has a query that s3:// does not have; it may end with ?versionId=ID, and a URL that is signed "
-                "begins with https://");
   const std::string style = profiles.value(profiles.name(), "s3.addressing_style");
   const bool by_host = style == "virtual" || from.is_on("AWS_VIRTUAL_HOSTED_STYLE_REQUEST");
   Place place{.region = aws_region(from, profiles), .endpoint = std::move(endpoint)};

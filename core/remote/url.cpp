@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <optional>
 
 #include "base/ascii.h"
 #include "base/percent.h"
@@ -26,11 +27,28 @@ struct Parsed {
   bool set(CURLUPart part, const std::string &text) const {
     return is_done(curl_url_set(url.get(), part, text.c_str(), 0));
   }
-  std::string get(CURLUPart part, unsigned how = 0) const {
+  std::string get(CURLUPart part) const {
     char *text = nullptr;
-    if (!is_done(curl_url_get(url.get(), part, &text, how))) return {};
+    if (!is_done(curl_url_get(url.get(), part, &text, 0))) return {};
     const std::unique_ptr<char, decltype(&curl_free)> owner(text, curl_free);
     return text;
+  }
+  // "NAME:PASSWORD"; empty: there is none. Nothing: it has what no field of HTTP has.
+  std::optional<Secret> user() const {
+    std::string out;
+    for (const CURLUPart part : {CURLUPART_USER, CURLUPART_PASSWORD}) {
+      char *text = nullptr;
+      const CURLUcode code = curl_url_get(url.get(), part, &text, CURLU_URLDECODE);
+      const bool is_there = is_done(code);
+      const std::unique_ptr<char, decltype(&curl_free)> owner(text, curl_free);
+      const std::string_view own = is_there ? text : "";
+      const bool fits = is_there || code == CURLUE_NO_USER || code == CURLUE_NO_PASSWORD;
+      // In a name it would be the end of the name.
+      if (!fits || (part == CURLUPART_USER && own.find(':') != own.npos)) return std::nullopt;
+      if (part == CURLUPART_PASSWORD && (is_there || !out.empty())) out += ":";
+      out += own;
+    }
+    return Secret(std::move(out));
   }
 };
 
@@ -89,14 +107,14 @@ size_t length_of_arn(std::string_view text) {
 
 Result<Url> parse_store_url(Url out, std::string_view text) {
   const std::string_view form = form_of(out.scheme), all = text.substr(text.find("://") + 3);
-  if (out.shown.size() != end_of_path(text))
-    return fail(Status::invalid_argument, in_quotes(out.shown),
-                " has a user's name in it; libst sends none to a store, give the URL without it");
   const std::string_view rest = all.substr(0, all.size() - (text.size() - end_of_path(text)));
   if (const std::string_view after = all.substr(rest.size()); !after.empty())
     out.query = st::text(after[0] == '#' ? "generation=" : "", after.substr(1));
   const size_t arn = out.scheme == "s3" ? length_of_arn(rest) : 0;
   const size_t slash = arn > 0 ? arn : std::min(rest.find('/'), rest.size());
+  if (arn == 0 && rest.substr(0, slash).find(':') != rest.npos)
+    return fail(Status::invalid_argument, in_quotes(out.shown),
+                " has a user's name in it; libst sends none to a store, give the URL without it");
   out.host = std::string(rest.substr(0, slash));
   out.path = std::string(rest.substr(std::min(slash + 1, rest.size())));
   if (out.host.empty() || out.path.empty())
@@ -132,10 +150,11 @@ Result<Url> parse_url(std::string_view text) {
   out.host = host_with_port(url);
   const std::string query = url.get(CURLUPART_QUERY);
   out.path = url.get(CURLUPART_PATH) + (query.empty() ? "" : "?" + query);
-  std::string name = url.get(CURLUPART_USER, CURLU_URLDECODE), password = url.get(CURLUPART_PASSWORD, CURLU_URLDECODE);
-  if (!name.empty() || !password.empty()) out.user = st::text(name, ":", password);
-  wipe(name);
-  wipe(password);
+  auto user = url.user();
+  if (!user)
+    return fail(Status::invalid_argument, in_quotes(out.shown),
+                " has a user that cannot be sent: there is a control character, or a colon in the name");
+  out.user = *std::move(user);
   return out;
 }
 

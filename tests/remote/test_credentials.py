@@ -351,7 +351,7 @@ def test_azure_by_each_kind_of_key(azurite, tokens, monkeypatch):
         libst.open("az://models/model.safetensors").close()
         monkeypatch.delenv(name)
     libst.open(f"{endpoint}/models/model.safetensors?{signature}").close()  # a URL of its own
-    for url in ("az://models", "abfss://models@devstoreaccount1.dfs.core.windows.net"):
+    for url in ("az://models", "abfss://models@devstoreaccount1"):
         for path in ("model.safetensors", "shards/", "shards/model.safetensors.index.json"):
             with libst.open(f"{url}/{path}?{signature}") as f:
                 f.read("small")

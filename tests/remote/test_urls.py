@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -216,8 +217,8 @@ def test_what_a_url_says_of_a_user_is_in_no_message(url, monkeypatch):
 
 
 def _table_of_shown_urls():
-    text = (ROOT / "tests" / "unit" / "base" / "url_test.cpp").read_text()
-    return re.findall(r'^ *\{"([^"]+)", "([^"]+)"\},$', text, re.MULTILINE)
+    text = (ROOT / "tests" / "unit" / "base" / "shown_urls.inc").read_text()
+    return re.findall(r'^\{"([^"]+)", "([^"]+)"\},$', text, re.MULTILINE)
 
 
 def test_each_program_shows_the_same_of_a_url(monkeypatch):
@@ -236,6 +237,26 @@ def test_each_program_shows_the_same_of_a_url(monkeypatch):
         told = stctl("verify", "--json", url)
         assert json.loads(told.stdout)["files"][0]["file"] == shown, told
         assert "hidden" not in told.stdout + told.stderr
+
+
+def test_a_bar_of_progress_shows_no_secret(nginx, arrays, monkeypatch):
+    bars = []
+
+    class Bar(contextlib.nullcontext):
+        n = total = 0
+
+        def __init__(self, desc, **_):
+            bars.append(desc)
+            super().__init__(self)
+
+        def update(self, n):
+            self.n += n
+
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    url = f"{nginx.http}/model.safetensors"
+    check(libst.load(url.replace("//", "//me:hidden@") + "?sig=hidden", progress=True), arrays)
+    assert bars == [url]
 
 
 def test_a_user_of_a_url(nginx, arrays):
@@ -316,7 +337,8 @@ def test_http_may_become_https(nginx, arrays, monkeypatch):
 class _Tls:
     """A server that counts who comes, and says what TLS says of them."""
 
-    def __init__(self, certificate, key, **settings):
+    def __init__(self, certificate, key, closes=0, **settings):
+        self._closes = closes  # that many connections at their begin
         self._context = None
         if certificate:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -340,6 +362,9 @@ class _Tls:
                 if self._over(asks):
                     return
                 self.came += 1
+                if self.came <= self._closes:
+                    asks.recv(1 << 16)
+                    continue
                 if not self._context:
                     asks.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
                     continue
@@ -379,6 +404,81 @@ def test_a_refusal_of_tls_is_an_answer(nginx, monkeypatch, settings, message):
         with fails(Status.IO, match=message):
             libst.open(server.url)
         assert server.came == 1
+
+
+def test_a_close_in_the_handshake_is_no_refusal(nginx, monkeypatch):
+    """What libcurl says of it names the host."""
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+    with _Tls(nginx.certificate, nginx.key, closes=1) as server:
+        with fails(Status.IO, match="certificate"):
+            libst.open(server.url.replace("127.0.0.1", "alerts.localhost"))
+        assert server.came == 2
+
+
+class _Relay:
+    """Before a server of TLS. In the answer on the first connection the version of one record is spoiled."""
+
+    def __init__(self, port):
+        self._port = port
+        self.came = 0
+        self.spoiled = 0
+
+    def __enter__(self):
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._serve)]
+        self._threads[0].start()
+        return self
+
+    def _serve(self):
+        while True:
+            asks, _ = self._socket.accept()
+            if asks.recv(1, socket.MSG_PEEK) == b"!":
+                return asks.close()
+            self.came += 1
+            self._threads.append(threading.Thread(target=self._relay, args=(asks, self.came == 1)))
+            self._threads[-1].start()
+
+    def _relay(self, asks, spoils):
+        with asks, socket.create_connection(("127.0.0.1", self._port)) as there, there.makefile("rb") as records:
+            up = threading.Thread(target=self._copy, args=(asks, there))
+            up.start()
+            passed = 0
+            with contextlib.suppress(OSError):
+                while len(head := records.read(5)) == 5:
+                    body = records.read(int.from_bytes(head[3:], "big"))
+                    passed += len(body)
+                    if spoils and passed > 1 << 15:
+                        head = bytes([head[0], head[1] ^ 4, *head[2:]])
+                        spoils = False
+                        self.spoiled += 1
+                    asks.sendall(head + body)
+                asks.shutdown(socket.SHUT_RDWR)
+            up.join()
+
+    @staticmethod
+    def _copy(asks, there):
+        with contextlib.suppress(OSError):
+            while data := asks.recv(1 << 16):
+                there.sendall(data)
+        with contextlib.suppress(OSError):
+            there.shutdown(socket.SHUT_RDWR)
+
+    def __exit__(self, *_):
+        with socket.create_connection(self._socket.getsockname()) as last:
+            last.sendall(b"!")
+            self._threads[0].join()
+        for thread in self._threads[1:]:
+            thread.join()
+        self._socket.close()
+
+
+def test_a_spoiled_record_is_no_refusal(nginx, folder, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+    with _Relay(int(nginx.https.rpartition(":")[2])) as relay:
+        came = libst.load(f"{relay.url}/many.safetensors")
+        assert relay.spoiled == 1
+    check(came, libst.load(folder / "many.safetensors"))
 
 
 def test_a_proxy_that_refuses_is_asked_once(nginx, monkeypatch):

@@ -81,19 +81,18 @@ Result<AzureAccount> azure_account(const Surroundings &from) {
 
 Result<AzureAccount> azure_account_in(const Surroundings &from, const std::string &shown, const std::string &host) {
   const std::string name = host.substr(0, host.find('.')), zone = host.substr(name.size());
-  constexpr std::string_view zones[] = {".core.windows.net", ".core.usgovcloudapi.net", ".core.chinacloudapi.cn",
-                                        ".fabric.microsoft.com"};
   std::string of_blobs = zone.empty() ? std::string(blobs) : zone;
   if (of_blobs.starts_with(".dfs.")) of_blobs.replace(0, 5, ".blob.");
-  const bool is_known = of_blobs.starts_with(".blob.") &&
-                        std::find(std::begin(zones), std::end(zones), of_blobs.substr(5)) != std::end(zones);
+  AzureAccount own = tidied(of_variables(from));
+  // Tokens are of one cloud: hosts of another are known where the variables name them.
+  const bool is_known =
+      of_blobs == blobs || of_blobs == ".blob.fabric.microsoft.com" || own.endpoint == text("https://", name, of_blobs);
   if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != name.npos || !is_known)
     return fail(Status::invalid_argument, in_quotes(shown),
                 " names no account of Azure's; a URL is "
                 "az://CONTAINER@ACCOUNT/BLOB or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/BLOB");
-  AzureAccount own = tidied(of_variables(from));
   // An emulator's account, or one behind another endpoint, is where the variables say.
-  if (own.name == name && from.may_be_plain(own.endpoint)) return own;
+  if (zone.empty() && own.name == name && from.may_be_plain(own.endpoint)) return own;
   return azure_account_of(from, name + of_blobs);
 }
 
