@@ -180,14 +180,30 @@ std::string plain_name(const std::string &name) {
   return name.find('\\') == std::string::npos ? name : unescape(name).value_or(name);
 }
 
+// As core does: tests/unit/base/shown_urls.inc.
 std::string shown(const std::string &path) {
-  std::string scheme = path.substr(0, path.find("://"));
-  for (char &c : scheme) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  if (scheme.size() == path.size() || (scheme != "https" && scheme != "http")) return path;
-  std::string out = path.substr(0, path.find_first_of("?#"));
-  const size_t host = scheme.size() + 3, user = out.rfind('@', out.find('/', host));
-  if (user != out.npos && user >= host) out.erase(host, user + 1 - host);
-  return out;
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz0123456789+.-", digits = letters.substr(26, 10);
+  std::string url = path;
+  for (char &c : url) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string scheme = url.substr(0, url.find("://"));
+  if (scheme.size() == path.size() || scheme.find_first_not_of(letters) != scheme.npos || letters.find(scheme[0]) >= 26)
+    return path;
+  constexpr std::string_view stores[] = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf"};
+  // There a name may have a '?', and an '@'.
+  const bool is_name = std::find(std::begin(stores), std::end(stores), scheme) != std::end(stores);
+  size_t end = is_name ? path.size() : path.find_first_of("?#");
+  const size_t mark = url.find('?');
+  for (const char *part : {"sig=", "signature=", "token=", "versionid=", "generation=", "snapshot="})
+    if (mark != url.npos && url.find(part, mark) != url.npos) end = std::min(end, mark);
+  const std::string begin = path.substr(0, scheme.size() + 3);
+  std::string rest = path.substr(begin.size(), end == path.npos ? end : end - std::min(end, begin.size()));
+  const size_t user = rest.rfind('@', rest.find('/'));
+  if (user != rest.npos && (!is_name || rest.find(':') < user)) rest.erase(0, user + 1);
+  const std::string host = rest.substr(0, rest.find('/'));
+  const size_t colon = std::min(host.find(':'), host.size());
+  const bool is_port = !is_name && host.find_first_not_of(digits, colon + 1) == host.npos;
+  const bool is_known = colon == host.size() || is_port || host.starts_with(is_name ? "arn:" : "[");
+  return begin + (is_known ? rest : "...");
 }
 
 std::string escape_short(std::string_view text, size_t max) {

@@ -219,7 +219,8 @@ func (f *File) Close() error {
 	return nil
 }
 
-// Path is what the file was opened by; "" if it lies in memory or is a Source.
+// Path is what the file was opened by, with all that a URL has, which may be secrets; "" if it lies in memory or is a
+// Source.
 func (f *File) Path() string { return f.path }
 
 // Interrupt makes the calls that now run on this file, in any goroutine, give up waiting for locks and stop long reads:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/url.h"
 #include "delta/delta_chain.h"
 #include "delta/stepped_file.h"
 
@@ -149,7 +150,7 @@ void Overlay::close() noexcept {
 Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &path, OpenOptions options,
                                              OpenLayers open_layers) {
   if (options.writable)
-    return fail(Status::invalid_argument, in_quotes(path),
+    return fail(Status::invalid_argument, in_quotes(without_secrets(path)),
                 " was asked for with deltas and for writing, but an overlay is for reading only; patch the base, or "
                 "merge into a new file");
   std::unique_ptr<Overlay> overlay(new Overlay(env, path, std::move(options), open_layers));
@@ -186,7 +187,7 @@ Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as)
   };
   const auto [gone, come] = std::mismatch(mine.begin(), mine.end(), its.begin(), its.end(), same);
   if (gone == mine.end() && come == its.end()) return opened;
-  return fail(Status::file_changed, in_quotes(gone == mine.end() ? path_ : gone->data_file->path()),
+  return fail(Status::file_changed, in_quotes(without_secrets(gone == mine.end() ? path_ : gone->data_file->path())),
               " now names another file; open it anew by its path");
 }
 
@@ -197,7 +198,7 @@ Result<void> Overlay::refresh() {
 }
 
 Result<std::unique_ptr<AnyTransaction>> Overlay::begin(TransactionOptions) {
-  return fail(Status::read_only, "an overlay of deltas on ", in_quotes(path_),
+  return fail(Status::read_only, "an overlay of deltas on ", in_quotes(without_secrets(path_)),
               " is for reading only; patch the base, or merge into a new file");
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/url.h"
 #include "delta/overlay.h"
 #include "engine/locate.h"
@@ -41,12 +42,12 @@ Result<Remote> source_of(const std::string &url, const Remote &beside = nullptr)
 
 // What of the query of an index is for its shards, too: all that does not name a version of the index itself.
 std::string query_of_shards(std::string_view query) {
-  constexpr std::string_view of_one[] = {"versionId=", "versionid=", "generation=", "snapshot="};
+  constexpr std::string_view of_one[] = {"versionid=", "generation=", "snapshot="};
   std::string out;
   for (query = query.substr(std::min<size_t>(query.size(), 1)); !query.empty();) {
     const std::string_view part = query.substr(0, query.find('&'));
     query = query.substr(std::min(part.size() + 1, query.size()));
-    const auto names = [part](std::string_view begin) { return part.starts_with(begin); };
+    const auto names = [part](std::string_view begin) { return lower(part).starts_with(begin); };
     if (std::none_of(std::begin(of_one), std::end(of_one), names)) out += (out.empty() ? "?" : "&") + std::string(part);
   }
   return out;
@@ -59,7 +60,8 @@ Result<std::unique_ptr<Model>> open_remote_shards(const std::string &path, const
   const auto beside = [index, folder, of_shards = query_of_shards(query)](const std::string &name) {
     return source_of(os::url_in(folder, name) + of_shards, index);
   };
-  ST_TRY(auto shards, Shards::open_sources(os::Env::posix(), *index, path, beside, std::move(options)));
+  ST_TRY(auto shards,
+         Shards::open_sources(os::Env::posix(), *index, without_secrets(path), beside, std::move(options)));
   return shards;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/interrupt.h"
 #include "base/percent.h"
+#include "base/url.h"
 #include "os/remote_abi.h"
 #include "os/remote_library.h"
 
@@ -18,9 +19,6 @@ static_assert(sizeof(st_remote_range) == sizeof(Source::Range) &&
                   offsetof(st_remote_range, nbytes) == offsetof(Source::Range, nbytes) &&
                   offsetof(st_remote_range, to) == offsetof(Source::Range, to),
               "a list of one is a list of the other");
-
-// What a scheme is made of, but for its "+".
-constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.";
 
 bool is_http(std::string_view url) {
   return strncasecmp(url.data(), "http", 4) == 0 && is_url(url);
@@ -109,15 +107,11 @@ class RemoteSource final : public Source {
 }  // namespace
 
 bool is_url(std::string_view path) {
-  const size_t colon = path.find("://");
-  if (colon == path.npos || colon == 0) return false;
-  const std::string_view scheme = path.substr(0, colon), letters = plain.substr(0, 52);
-  return letters.find(scheme[0]) != letters.npos &&
-         std::all_of(scheme.begin(), scheme.end(), [](char c) { return c == '+' || plain.find(c) != plain.npos; });
+  return !scheme_of(path).empty();
 }
 
 std::string path_of_url(const std::string &url) {
-  return is_http(url) ? url.substr(0, url.find_first_of("?#")) : url;
+  return is_url(url) ? url.substr(0, end_of_path(url)) : url;
 }
 
 std::string url_in(const std::string &folder, std::string_view name) {

@@ -14,7 +14,7 @@ namespace st::os {
 // SCHEME://…; all else is a path.
 bool is_url(std::string_view path);
 
-// Without the query of https:// and http://, which may be a secret.
+// Without what follows the path of a URL, which may be a secret.
 std::string path_of_url(const std::string &url);
 
 // The URL of what has this name in that folder, which ends with a slash.

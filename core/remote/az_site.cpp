@@ -72,9 +72,16 @@ Result<std::shared_ptr<const Site>> az_site(const Url &url, const Surroundings &
     ST_TRY(auto credentials, credentials_of(url, from, azure_keys(from, account)));
     return std::make_shared<AzSite>(url, std::move(account), url.path.substr(1), std::move(credentials));
   }
-  ST_TRY(auto account, azure_account(from));
+  const size_t at = std::min(url.host.find('@'), url.host.size());
+  ST_TRY(auto account,
+         at < url.host.size() ? azure_account_in(from, url.shown, url.host.substr(at + 1)) : azure_account(from));
+  if (!url.query.empty()) {
+    account.key = {};
+    account.sas = url.query;
+    account.found_in = "the signature in the URL";
+  }
   ST_TRY(auto credentials, credentials_of(url, from, azure_keys(from, account)));
-  const std::string blob = percent_encoded(url.host, true) + "/" + percent_encoded(url.path, false);
+  const std::string blob = percent_encoded(url.host.substr(0, at), true) + "/" + percent_encoded(url.path, false);
   return std::make_shared<AzSite>(url, std::move(account), blob, std::move(credentials));
 }
 

@@ -148,8 +148,27 @@ Cut cut_of(CURLcode code) {
   }
 }
 
-// A proxy that does not let this machine through, or not without a password, will not do so the next time.
-bool proxy_refuses(CURL *easy) {
+// The server, or OpenSSL, said why they do not agree: a certificate of ours that is wanted, a version of TLS, a port
+// where nobody speaks it. Not what a broken connection shows as, or a server that is out of order. `begun`: the answer
+// has. libcurl's sentence names the host where OpenSSL says nothing.
+bool tls_refuses(CURLcode code, bool begun, std::string_view why) {
+  constexpr std::string_view alerts[] = {"certificate required", "bad certificate",      "unknown ca",
+                                         "handshake failure",    "protocol version",     "access denied",
+                                         "unrecognized name",    "insufficient security"};
+  constexpr std::string_view own[] = {"wrong version number", "unsupported protocol", "no protocols available"};
+  const size_t said = why.find("SSL routines:");
+  if (said == why.npos || begun) return false;
+  const auto says = [&](std::string_view what) { return why.find(what, said) != why.npos; };
+  if (code == CURLE_SSL_CONNECT_ERROR && std::any_of(std::begin(own), std::end(own), says)) return true;
+  // By TLS 1.3 the server may say so after the handshake, as this side sees it.
+  const bool is_tls = code == CURLE_SSL_CONNECT_ERROR || code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR;
+  return is_tls && std::any_of(std::begin(alerts), std::end(alerts), says);
+}
+
+// A proxy that does not let this machine through, or not without a password, will not do so the next time. Nor does one
+// of a kind that libcurl does not know.
+bool proxy_refuses(CURL *easy, std::string_view why) {
+  if (why.starts_with("Unsupported proxy")) return true;
   long code = 0;
   curl_easy_getinfo(easy, CURLINFO_HTTP_CONNECTCODE, &code);
   return code >= 400 && code < 500 && code != 408 && code != 429;
@@ -344,7 +363,8 @@ class CurlTransport final : public Transport {
     const bool enough =
         code == CURLE_WRITE_ERROR && (flight.answer.too_long || flight.answer.text.size() >= longest_text);
     flight.answer.cut = enough ? Cut::none : cut_of(code);
-    if (flight.answer.cut != Cut::none && proxy_refuses(easy)) flight.answer.cut = Cut::hopeless;
+    if (tls_refuses(code, flight.answer.head.code != 0, flight.reason)) flight.answer.cut = Cut::refused;
+    if (flight.answer.cut != Cut::none && proxy_refuses(easy, flight.reason)) flight.answer.cut = Cut::hopeless;
     if (flight.answer.cut == Cut::unreachable && flight.no_socket && !flight.has_socket) {
       flight.answer.cut = Cut::hopeless;
       flight.answer.why = os_error(flight.no_socket, "open", "a socket").message;

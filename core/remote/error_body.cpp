@@ -1,5 +1,6 @@
 #include "remote/error_body.h"
 
+#include <algorithm>
 #include <pugixml.hpp>
 
 #include "base/error.h"
@@ -32,6 +33,15 @@ ErrorBody of_json(std::string_view text) {
           {}};
 }
 
+// A server may repeat the URL that it was asked for, and with it a signature.
+std::string without_queries(std::string text) {
+  for (size_t mark = text.find('?'); mark != text.npos; mark = text.find('?', mark + 1)) {
+    const size_t end = std::min(text.find_first_of(" \t\"'<>)", mark), text.size());
+    if (text.find('=', mark) < end) text.replace(mark + 1, end - mark - 1, "...");
+  }
+  return text;
+}
+
 }  // namespace
 
 ErrorBody parse_error_body(std::string_view text) {
@@ -58,7 +68,7 @@ std::string said(const Answer &answer) {
   if (body.message.empty()) body.message = printable(answer.head.field("x-error-message"));
   std::string out = text(answer.head.code);
   if (!body.code.empty()) out += " " + body.code;
-  if (!body.message.empty()) out += ": " + body.message;
+  if (!body.message.empty()) out += ": " + without_queries(std::move(body.message));
   return out + request_id(answer.head);
 }
 

@@ -15,7 +15,7 @@ class GsSite final : public SignedSite {
                    "; it was asked anonymously, as no account was found: set GOOGLE_APPLICATION_CREDENTIALS, or run "
                    "`gcloud auth application-default login`"),
         url_(text(endpoint, "/storage/v1/b/", percent_encoded(url.host, true), "/o/", percent_encoded(url.path, true),
-                  "?alt=media")) {}
+                  "?alt=media", url.query.empty() ? "" : "&", url.query)) {}
 
   // What is signed is for one host.
   Result<std::shared_ptr<const Site>> after(const Answer &answer) const override {
@@ -61,7 +61,7 @@ Result<std::shared_ptr<const Site>> gs_site(const Url &url, const Surroundings &
   if (host_of(endpoint).empty() || !from.may_be_plain(endpoint))
     return fail(Status::unsupported, "STORAGE_EMULATOR_HOST is ", in_quotes(without_secrets(endpoint)),
                 ", which is no URL, or not encrypted; use https://, or set ST_ALLOW_HTTP=1");
-  ST_TRY(auto anonymous, credentials_of(url, from, Origin{{}, [](int64_t) { return Granted{}; }}));
+  ST_TRY(auto anonymous, credentials_of(url, from, nobodys_keys()));
   return std::make_shared<GsSite>(url, endpoint, std::move(anonymous));
 }
 

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <mutex>
 
-#include "base/percent.h"
 #include "base/ascii.h"
+#include "base/percent.h"
+#include "remote/credentials/jwt.h"
 #include "remote/error_body.h"
 #include "remote/site.h"
 
@@ -10,10 +12,11 @@ namespace {
 
 class HttpSite final : public Site {
  public:
-  HttpSite(std::string shown, std::string url, Secret token, std::string asked_as, Ask ask)
+  // `authorization` is "Bearer TOKEN", or of another kind; empty: it is asked anonymously.
+  HttpSite(std::string shown, std::string url, Secret authorization, std::string asked_as, Ask ask)
       : Site(std::move(shown)),
         url_(std::move(url)),
-        token_(std::move(token)),
+        authorization_(std::move(authorization)),
         asked_as_(std::move(asked_as)),
         ask_(std::move(ask)) {}
 
@@ -22,6 +25,7 @@ class HttpSite final : public Site {
     return std::shared_ptr<const Site>(std::move(there));
   }
   std::string asked_as() const override { return asked_as_; }
+  std::string commit() const override { return commit_; }
 
   uint64_t keys() const override {
     const std::lock_guard lock(mutex_);
@@ -56,7 +60,7 @@ class HttpSite final : public Site {
                int64_t /*unix_time*/) const override {
     request->url = url();
     put(request, fields);
-    if (!token_.empty()) request->fields.push_back("authorization: Bearer " + token_.shown_to_the_store());
+    if (!authorization_.empty()) request->fields.push_back("authorization: " + authorization_.shown_to_the_store());
   }
 
  private:
@@ -71,85 +75,179 @@ class HttpSite final : public Site {
     const std::string url = this->url();
     const std::string next = resolved(url, answer.head.field("location"));
     const std::string here = origin_of(url), origin = origin_of(next), scheme = origin.substr(0, origin.find(':'));
-    if (scheme != here.substr(0, here.find(':')))
+    if (scheme != "https" && scheme != here.substr(0, here.find(':')))
       return fail(Status::unsupported, in_quotes(shown()), " redirects to ",
                   origin.empty() ? "a URL that is none" : in_quotes(without_secrets(next)),
-                  "; libst follows a redirect only within one scheme", request_id(answer.head));
+                  "; libst follows a redirect only to https, or from http to http", request_id(answer.head));
     if (scheme == "http" && is_loopback(host_of(url)) && !is_loopback(host_of(next)))
       return fail(Status::unsupported, in_quotes(shown()), " redirects to ", in_quotes(without_secrets(next)),
                   ", which is not encrypted; use https://", request_id(answer.head));
     // A token is not sent to another host, and to none after that.
-    auto there = std::make_shared<HttpSite>(shown(), next, origin == here ? token_ : Secret(), asked_as_, ask_);
-    there->first_ = first_ ? first_ : std::make_shared<const HttpSite>(shown(), url, token_, asked_as_, ask_);
+    auto there = std::make_shared<HttpSite>(shown(), next, origin == here ? authorization_ : Secret(), asked_as_, ask_);
+    there->first_ = first_ ? first_ : std::make_shared<const HttpSite>(shown(), url, authorization_, asked_as_, ask_);
+    there->commit_ = commit_of(answer.head).empty() ? commit_ : commit_of(answer.head);
     return there;
   }
 
   mutable std::mutex mutex_;
   mutable std::string url_;
   mutable uint64_t found_again_ = 0;
-  const Secret token_;
+  const Secret authorization_;
   const std::string asked_as_;
   const Ask ask_;
+  std::string commit_;
   std::shared_ptr<const HttpSite> first_;  // whose redirects led here; null: this is it
 };
 
-// HF_TOKEN, or the file that `hf auth login` writes.
+// "Bearer TOKEN", of HF_TOKEN, or of the file that `hf auth login` writes; and what a refusal says of it.
 // https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables
 std::pair<Secret, std::string> hub_token(const Surroundings &from) {
-  if (const auto token = from.first({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}))
-    return {*token, "; it was asked with HF_TOKEN"};
-  const std::string cache =
-      from.variable("XDG_CACHE_HOME").value_or(from.variable("HOME").value_or("") + "/.cache") + "/huggingface";
-  const std::string path = from.variable("HF_TOKEN_PATH").value_or(from.variable("HF_HOME").value_or(cache) + "/token");
-  const bool is_wanted = from.variable("HF_HUB_DISABLE_IMPLICIT_TOKEN").value_or("0") == "0";
-  auto text = is_wanted ? from.file(path) : std::nullopt;
+  if (from.is_on("HF_HUB_DISABLE_IMPLICIT_TOKEN"))
+    return {{}, "; it was asked anonymously, as HF_HUB_DISABLE_IMPLICIT_TOKEN is set"};
+  const auto bearer = [](std::string token) {
+    std::string out;
+    out.reserve(token.size() + 8);  // a string that grows leaves its bytes behind
+    out.append("Bearer ").append(trimmed(token));
+    wipe(token);
+    return Secret(std::move(out));
+  };
+  if (auto token = from.first({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}); token && !trimmed(*token).empty())
+    return {bearer(*std::move(token)), "; it was asked with HF_TOKEN"};
+  std::string path = from.path("HF_TOKEN_PATH"), home = from.path("HF_HOME"), cache = from.path("XDG_CACHE_HOME");
+  if (cache.empty()) cache = from.variable("HOME").value_or("") + "/.cache";
+  if (home.empty()) home = cache + "/huggingface";
+  if (path.empty()) path = home + "/token";
+  auto text = from.file(path);
   if (!text || trimmed(*text).empty()) return {{}, "; it was asked anonymously, set HF_TOKEN"};
-  Secret token = std::string(trimmed(*text));
-  wipe(*text);
-  return {std::move(token), "; it was asked with the token of " + in_quotes(path)};
+  return {bearer(*std::move(text)), "; it was asked with the token of " + in_quotes(path)};
 }
 
-// Where the revision in "@REVISION/FILE" ends: at the first slash, but for the two kinds of revisions that the Hub's
+std::string hub_of(const Surroundings &from) {
+  return without_slash(from.variable("HF_ENDPOINT").value_or("https://huggingface.co"));
+}
+
+Result<std::shared_ptr<const Site>> hub_site(const Url &url, const std::string &there, const Surroundings &from) {
+  for (const char *name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"})
+    if (from.is_on(name))
+      return fail(Status::unsupported, "cannot read ", in_quotes(url.shown), ": ", name,
+                  " is set; unset it, or open the file in the cache of the Hub");
+  auto [authorization, asked_as] = hub_token(from);
+  return std::make_shared<HttpSite>(url.shown, there, std::move(authorization), std::move(asked_as), from.ask);
+}
+
+// Where the revision in "REVISION/FILE" ends: at the first slash, but for the two kinds of revisions that the Hub's
 // own tools know by their slashes. Elsewhere a slash is written as %2F.
 size_t end_of_revision(std::string_view text) {
-  size_t from = 1;
+  size_t from = 0;
   for (const std::string_view kind : {"refs/pr/", "refs/convert/"})
-    if (text.substr(1).starts_with(kind)) from += kind.size();
+    if (text.starts_with(kind)) from = kind.size();
   return std::min(text.find('/', from), text.size());
+}
+
+// The part before the first slash; `text` becomes what is behind it.
+std::string_view take_word(std::string_view &text) {
+  const std::string_view word = text.substr(0, text.find('/'));
+  text.remove_prefix(std::min(word.size() + 1, text.size()));
+  return word;
+}
+
+constexpr std::string_view kinds[] = {"models/", "datasets/", "spaces/", "kernels/", "buckets/"};
+
+// hf://OWNER/MODEL[@REVISION]/FILE, or with datasets/ or another kind before the owner; hf://MODEL[@REVISION]/FILE is a
+// model without an owner, which only the oldest are.
+Result<std::string> url_at_hub(const Url &url, const std::string &hub, const std::string &commit) {
+  const std::string given = url.host + "/" + url.path;
+  std::string_view rest = given, kind;
+  for (const std::string_view known : kinds)
+    if (rest.starts_with(known)) kind = take_word(rest);
+  std::string at = hub + "/";
+  if (!kind.empty() && kind != "models") at.append(kind).append("/");
+  const bool is_owned =
+      std::count(rest.begin(), rest.end(), '/') > 1 || (!rest.ends_with(".safetensors") && !rest.ends_with(".json"));
+  if (is_owned && rest.substr(0, rest.find('/')).find('@') == rest.npos)
+    at += percent_encoded(take_word(rest), true) + "/";
+  const size_t end = std::min({kind == "buckets" ? rest.npos : rest.find('@'), rest.find('/'), rest.size()});
+  const std::string_view after = rest.substr(end);
+  const size_t slash = after.starts_with('@') ? 1 + end_of_revision(after.substr(1)) : 0;
+  if (end == 0 || after.size() <= slash + 1 || !url.query.empty())
+    return fail(Status::invalid_argument, in_quotes(url.shown),
+                " names no file; a URL is hf://OWNER/MODEL/FILE, or hf://OWNER/MODEL/ for the model in it");
+  std::string revision = slash == 0 ? "main" : percent_decoded(after.substr(1, slash - 1));
+  if (!commit.empty()) revision = commit;
+  at += percent_encoded(rest.substr(0, end), true) + "/resolve/";
+  if (kind != "buckets") at += percent_encoded(revision, true) + "/";
+  return at + percent_encoded(after.substr(slash + 1), false);
+}
+
+// A file's URL at the Hub, as its pages have it: HUB/[KIND/][OWNER/]MODEL/ACTION/REVISION/FILE. Empty: it is none.
+std::string url_of_page(const Url &url, const std::string &hub, const std::string &commit) {
+  const size_t path = std::min(hub.find('/', hub.find("://") + 3), hub.size());
+  const std::string given = url.scheme + "://" + url.host + url.path, begin = origin_of(hub) + hub.substr(path) + "/";
+  if (!url.user.empty() || !given.starts_with(begin)) return {};
+  std::string_view rest = std::string_view(given).substr(begin.size()), kind;
+  const std::string_view query = rest.substr(std::min(rest.find('?'), rest.size()));
+  rest.remove_suffix(query.size());
+  std::string there = begin;
+  for (const std::string_view known : kinds)
+    if (rest.starts_with(known)) kind = take_word(rest);
+  if (!kind.empty()) there.append(kind).append("/");
+  std::string_view after = rest;
+  const std::string_view owner = take_word(after), name = take_word(after), from_third = after;
+  const auto is_action = [](std::string_view word) { return word == "blob" || word == "raw" || word == "resolve"; };
+  there.append(owner);
+  // A model, or its owner, may be called as an action is.
+  if (is_action(take_word(after)))
+    there.append("/").append(name);
+  else if (is_action(name))
+    after = from_third;
+  else
+    return {};
+  there += "/resolve/";
+  if (kind != "buckets") {
+    const std::string_view revision = after.substr(0, end_of_revision(after));
+    if (revision.size() == after.size()) return {};
+    there.append(commit.empty() ? revision : commit);
+    after.remove_prefix(revision.size());
+  }
+  return there.append(after).append(query);
+}
+
+// How it was asked, for a refusal. Of a URL with a query nobody knows.
+std::string said_of(const Url &url) {
+  if (!url.user.empty()) return "; it was asked with the user of the URL";
+  return url.path.find('?') != url.path.npos
+             ? ""
+             : "; it was asked anonymously: a user and a password may stand in the URL, as https://USER:PASSWORD@HOST";
+}
+
+Secret basic(const Secret &user) {
+  return user.empty() ? Secret() : Secret("Basic " + base64(user.shown_to_the_store()));
 }
 
 }  // namespace
 
+std::string commit_of(const Head &head) {
+  const std::string_view commit = head.field("x-repo-commit");
+  const bool is_one = !commit.empty() && commit.find_first_not_of("0123456789abcdef") == commit.npos;
+  return std::string(is_one ? commit : "");
+}
+
 Result<std::shared_ptr<const Site>> http_site(const Url &url, const Surroundings &from) {
+  const std::string hub = hub_of(from);
   if (url.scheme == "hf") {
-    // hf://OWNER/MODEL[@REVISION]/FILE, or with datasets/ or spaces/ before the owner
-    std::string owner = percent_encoded(url.host, true);
-    std::string_view path = url.path;
-    if (url.host == "datasets" || url.host == "spaces") {
-      const size_t end = std::min(path.find('/'), path.size());
-      owner += "/" + percent_encoded(path.substr(0, end), true);
-      path.remove_prefix(std::min(end + 1, path.size()));
-    }
-    const size_t at = std::min({path.find('@'), path.find('/'), path.size()});
-    const std::string_view after = path.substr(at);
-    const size_t slash = after.starts_with('@') ? end_of_revision(after) : 0;
-    if (after.size() <= slash + 1)
-      return fail(Status::invalid_argument, in_quotes(url.shown), " names no file; a URL is hf://OWNER/MODEL/FILE");
-    const std::string model(path.substr(0, at)), file(after.substr(slash + 1));
-    const std::string revision = slash == 0 ? "main" : percent_decoded(after.substr(1, slash - 1));
-    std::string endpoint = from.variable("HF_ENDPOINT").value_or("https://huggingface.co");
-    while (endpoint.ends_with('/')) endpoint.pop_back();
-    if (!from.may_be_plain(endpoint)) return fail(Status::unsupported, "HF_ENDPOINT is not encrypted; use https://");
-    auto [token, asked_as] = hub_token(from);
-    return std::make_shared<HttpSite>(url.shown,
-                                      endpoint + "/" + owner + "/" + percent_encoded(model, true) + "/resolve/" +
-                                          percent_encoded(revision, true) + "/" + percent_encoded(file, false),
-                                      std::move(token), std::move(asked_as), from.ask);
+    if (!from.may_be_plain(hub))
+      return fail(Status::unsupported, "HF_ENDPOINT is ", in_quotes(without_secrets(hub)),
+                  ", which is no URL, or not encrypted; use https://, or set ST_ALLOW_HTTP=1");
+    ST_TRY(const auto there, url_at_hub(url, hub, from.hub_commit));
+    return hub_site(url, there, from);
   }
   if (!from.may_be_plain(url.scheme + "://" + url.host))
     return fail(Status::unsupported, in_quotes(url.shown),
                 " is not encrypted, so what comes may be anybody's; use https://, or set ST_ALLOW_HTTP=1");
-  return std::make_shared<HttpSite>(url.shown, url.scheme + "://" + url.host + url.path, Secret(), "", from.ask);
+  if (const std::string there = url_of_page(url, hub, from.hub_commit); !there.empty())
+    return hub_site(url, there, from);
+  return std::make_shared<HttpSite>(url.shown, url.scheme + "://" + url.host + url.path, basic(url.user), said_of(url),
+                                    from.ask);
 }
 
 }  // namespace st::remote

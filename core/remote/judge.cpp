@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "remote/credentials/times.h"
 #include "remote/error_body.h"
 
 namespace st::remote {
@@ -24,6 +25,15 @@ bool take(std::string_view &text, std::string_view what) {
   return true;
 }
 
+// Seconds: a number, or a moment by the clock of the server.
+std::optional<uint64_t> retry_after(const Head &head) {
+  const std::string_view field = head.field("retry-after");
+  if (const auto seconds = parse_length(field)) return seconds;
+  const auto then = parse_http_time(std::string(field)), there = parse_http_time(std::string(head.field("date")));
+  if (!then || !there || *then < *there) return std::nullopt;
+  return static_cast<uint64_t>(*then - *there);
+}
+
 bool is_encoded(const Head &head) {
   const std::string_view encoding = head.field("content-encoding");
   return !encoding.empty() && encoding != "identity" && encoding != "aws-chunked";
@@ -40,8 +50,7 @@ Verdict wrong(const Answer &answer, Status status, const std::string &message) {
 
 Verdict again(const Answer &answer, const std::string &message) {
   Verdict out{Next::again, error(Status::io, message)};
-  std::string_view after = answer.head.field("retry-after");
-  if (const auto seconds = take_number(after); seconds && after.empty())
+  if (const auto seconds = retry_after(answer.head))
     out.wait_ms = std::min<uint64_t>(*seconds, longest_wait_ms / 1000) * 1000;
   return out;
 }
@@ -49,7 +58,8 @@ Verdict again(const Answer &answer, const std::string &message) {
 // Whatever is wrong before one looks at ranges. Nothing: the answer has what was asked, or claims so.
 std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool while_reading) {
   const int code = answer.head.code;
-  if (answer.cut == Cut::hopeless) return end(Status::io, answer.why);
+  // Later it is no refusal, but what is broken: this server has agreed before.
+  if (answer.cut == Cut::hopeless || (answer.cut == Cut::refused && !while_reading)) return end(Status::io, answer.why);
   if (answer.cut != Cut::none && !answer.fitted) return again(answer, answer.why);
   if (code == 200 || code == 206) return std::nullopt;
   const ErrorBody body = parse_error_body(answer.text);
@@ -148,8 +158,12 @@ Verdict judge(const Answer &answer, const Asked &asked, const Site &site) {
 Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Version *version) {
   const Head &head = answer.head;
   const auto range = parse_content_range(head.field("content-range"));
-  *version = {std::string(head.field("etag")), std::string(head.field("last-modified")), 0,
-              std::string(head.field("x-goog-generation")), checksum_of(head)};
+  *version = {std::string(head.field("etag")),
+              std::string(head.field("last-modified")),
+              0,
+              std::string(head.field("x-goog-generation")),
+              checksum_of(head),
+              commit_of(head)};
   // There is no range of nothing, and nothing else has none that begins at 0. S3 does not even say the size.
   if (head.code == 416 && answer.cut == Cut::none && (!range || range->total == 0u)) return {};
   if (auto refused = refusal(answer, site, false)) return std::move(*refused);

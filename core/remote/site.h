@@ -22,6 +22,7 @@ struct Version {
   uint64_t size = 0;
   std::string generation = {};            // of Google's
   std::optional<Checksum> checksum = {};  // of all of it
+  std::string commit = {};                // of the Hub's
 
   bool known() const { return !etag.empty() || !modified.empty(); }
 };
@@ -33,6 +34,8 @@ class Site {
   Request request(uint64_t first, uint64_t n, const Version &version, int64_t unix_time) const;
   // Where this answer sends the request; null: nowhere. Status unsupported: to where libst does not go.
   virtual Result<std::shared_ptr<const Site>> after(const Answer &) const = 0;
+  // The commit of the Hub that a redirect here named; empty: none did.
+  virtual std::string commit() const { return {}; }
   // By which keys it was asked, in an error that says that it may not: "; it was asked anonymously".
   virtual std::string asked_as() const = 0;
   // How often that which request() signs with has changed.
@@ -78,6 +81,13 @@ class SignedSite : public Site {
 // The credentials of that origin, with keys if there are any. Statuses: as the origin's, and about this URL.
 Result<std::shared_ptr<Credentials>> credentials_of(const Url &url, const Surroundings &from, Result<Origin> origin);
 
+// Of what is asked anonymously.
+inline Origin nobodys_keys() {
+  return {{}, [](int64_t) { return Granted{}; }};
+}
+
+// The commit of the Hub that an answer is of. Empty: it names none.
+std::string commit_of(const Head &head);
 // For https:// and http://, and for hf://, which is a URL of the Hub. Statuses: unsupported, invalid_argument.
 Result<std::shared_ptr<const Site>> http_site(const Url &url, const Surroundings &from);
 // For s3://. Statuses: as aws_keys.

@@ -63,11 +63,23 @@ Surroundings Surroundings::of_process() {
           run_program,
           {},
           [] { return static_cast<int64_t>(time(nullptr)); },
+          {},
           kept};
 }
 
 bool Surroundings::may_be_plain(const std::string &url) const {
   return may_be_asked(url, variable("ST_ALLOW_HTTP").value_or("") == "1");
+}
+
+bool Surroundings::is_on(const char *name) const {
+  const std::string value = lower(variable(name).value_or(""));
+  return value == "1" || value == "true" || value == "yes" || value == "on";
+}
+
+std::string Surroundings::path(const char *name) const {
+  std::string given = variable(name).value_or("");
+  if (given.starts_with("~/")) given.replace(0, 1, variable("HOME").value_or(""));
+  return given;
 }
 
 uint64_t Surroundings::number(const char *name, uint64_t otherwise) const {

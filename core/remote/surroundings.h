@@ -22,6 +22,8 @@ struct Surroundings {
   std::function<Result<std::string>(const Program &program)> run = {};
   Ask ask = {};
   std::function<int64_t()> unix_time = {};
+  // Where another file of that commit is open: the shards of an index are of one. Empty: the URL says the revision.
+  std::string hub_commit = {};
   KeptCredentials *kept = nullptr;  // outlives what asks by them, which has a copy of all this; null: nothing is kept
 
   // All but `ask`, which wants a transport.
@@ -33,6 +35,10 @@ struct Surroundings {
     return std::nullopt;
   }
   bool is_true(const char *name) const { return lower(variable(name).value_or("")) == "true"; }
+  // Also by "1", "yes" or "on".
+  bool is_on(const char *name) const;
+  // The path that a variable says, where "~/" begins one in the home of the user. Empty: it is not set.
+  std::string path(const char *name) const;
   // May that be asked without encryption?
   bool may_be_plain(const std::string &url) const;
   // A positive number, or what stands in for one.

@@ -32,6 +32,7 @@ enum class Cut {
   unreachable,  // no connection
   broken,       // the connection ended within the answer
   stalled,      // nothing came for too long
+  refused,      // by TLS: the two do not agree
   hopeless,     // a certificate that does not verify, a URL that is none: it will end in the same way again
 };
 

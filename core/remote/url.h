@@ -6,14 +6,17 @@
 
 #include "base/error.h"
 #include "base/url.h"
+#include "remote/credentials/secret.h"
 
 namespace st::remote {
 
 struct Url {
-  std::string scheme;  // in lower case: "https", "http", "s3", "gs", "az", "hf"
-  std::string host;    // with its port; of s3, gs and az the bucket
-  std::string path;    // of these and hf as it is given, without the slash before it; of http(s) with the query
-  std::string shown;   // for messages: without user, password and query, which may be secrets
+  std::string scheme;      // "https", "http", "s3", "gs", "az", "hf"; others that mean one of these become it
+  std::string host;        // with its port; of s3, gs and az the bucket
+  std::string path;        // of these and hf as it is given, without the slash before it; of http(s) with the query
+  std::string shown;       // for messages: without user, password and query, which may be secrets
+  std::string query = {};  // of s3, gs and az: a signature, or a version; without the '?'
+  Secret user = {};        // of http(s): "NAME:PASSWORD"; empty: none
 };
 
 // Statuses: unsupported (a scheme that is not known), invalid_argument.
@@ -29,7 +32,7 @@ std::string host_of(const std::string &url);
 // Without slashes at its end.
 std::string without_slash(std::string text);
 
-// A blob of Azure's, by a URL without a signature of its own.
+// A blob of Azure's, by a URL without a signature or a user of its own.
 bool is_azure(const Url &url);
 
 // This machine.

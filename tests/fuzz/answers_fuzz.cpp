@@ -192,7 +192,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   FuzzedDataProvider in(data, size);
   Answer answer;
   answer.head.code = in.ConsumeIntegralInRange(0, 599);
-  answer.cut = in.PickValueInArray({Cut::none, Cut::unreachable, Cut::broken, Cut::stalled, Cut::hopeless});
+  answer.cut =
+      in.PickValueInArray({Cut::none, Cut::unreachable, Cut::broken, Cut::stalled, Cut::refused, Cut::hopeless});
   answer.why = "the connection ended";
   answer.text = in.ConsumeRandomLengthString();
   const std::string lines = in.ConsumeRemainingBytesAsString();

@@ -108,6 +108,8 @@ def nginx(tmp_path_factory, folder):
     paths = "".join(
         f"{name}_temp_path {place}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
+    (place / "users").write_text("me:{PLAIN}hidden@\n")
+    (place / "users").chmod(0o644)
     (place / "conf").write_text(f"""
 daemon off; worker_processes 1; pid {place}/pid; error_log {place}/error; user {os.environ.get("USER", "root")};
 events {{}}
@@ -125,6 +127,10 @@ http {{
     location /silent/ {{ alias {folder}/; error_page 404 =403 /refused; }}
     location /refused {{ return 403; }}
     location /out {{ return 302 ftp://127.0.0.1/model.safetensors; }}
+    location /basic/ {{ alias {folder}/; auth_basic a; auth_basic_user_file {place}/users; }}
+    location /basic-elsewhere/ {{ auth_basic a; auth_basic_user_file {place}/users;
+      rewrite ^/basic-elsewhere/(.*) http://127.0.0.1:{cdn}/$1?elsewhere redirect; }}
+    location /up/ {{ rewrite ^/up/(.*) https://127.0.0.1:{https}/$1 redirect; }}
     location /private/ {{ alias {folder}/; auth_basic a; auth_basic_user_file /dev/null; }}
     location /round {{ return 302 /round; }} }}
   server {{ listen 127.0.0.1:{https} ssl; ssl_certificate {place}/certificate; ssl_certificate_key {place}/key;
@@ -144,6 +150,7 @@ http {{
                 "https": f"https://127.0.0.1:{https}",
                 "hub": f"http://127.0.0.1:{hub}",
                 "certificate": str(place / "certificate"),
+                "key": str(place / "key"),
                 "log": place / "access",
                 "cdn": str(cdn),
                 "hub_port": str(hub),
@@ -158,12 +165,21 @@ http {{
 def gateway(tmp_path_factory, folder):
     """The URL of a store that speaks S3, with all files in the bucket "models"."""
     place = tmp_path_factory.mktemp("gateway")
-    (place / "root").mkdir()
-    (place / "side").mkdir()
+    for name in ("root", "side", "versions"):
+        (place / name).mkdir()
     port = free_port()
     server = subprocess.Popen(
         [program(RIG / "versitygw"), "--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive", "--access", KEYS[0]]
-        + ["--secret", KEYS[1], "posix", "--sidecar", place / "side", place / "root"],
+        + [
+            "--secret",
+            KEYS[1],
+            "posix",
+            "--sidecar",
+            place / "side",
+            "--versioning-dir",
+            place / "versions",
+            place / "root",
+        ],
         stdout=subprocess.DEVNULL,
     )
     try:
@@ -171,7 +187,7 @@ def gateway(tmp_path_factory, folder):
         endpoint = f"http://127.0.0.1:{port}"
         for file in sorted(folder.rglob("*.*")):
             put(endpoint, "models", str(file.relative_to(folder)), file.read_bytes(), KEYS)
-        put(endpoint, "models", "odd name/ä+=&~(1).safetensors", (folder / "many.safetensors").read_bytes(), KEYS)
+        put(endpoint, "models", "odd name/ä+=&~%20#?(1).safetensors", (folder / "many.safetensors").read_bytes(), KEYS)
         yield endpoint
     finally:
         server.terminate()

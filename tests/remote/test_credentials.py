@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from datetime import datetime, timezone
 
 import azure_upload
@@ -330,6 +331,12 @@ def test_an_object_of_google_that_is_replaced(google_store, arrays, folder, monk
         put_to_google(google_store, "replaced", (folder / "other.safetensors").read_bytes())
         with fails(Status.FILE_CHANGED):
             f.read("long")
+    with urllib.request.urlopen(f"{google_store}/storage/v1/b/models/o/replaced") as told:
+        version = f"gs://models/replaced#{json.load(told)['generation']}"
+    assert libst.load(version)["small"].tolist() == (arrays["small"] + 1).tolist()
+    put_to_google(google_store, "replaced", (folder / "model.safetensors").read_bytes())
+    with fails(Status.NO_FILE, match="404"):
+        libst.open(version)
     with fails(Status.NO_FILE, match="404"):
         libst.open("gs://no-such-bucket/a")
 
@@ -344,6 +351,15 @@ def test_azure_by_each_kind_of_key(azurite, tokens, monkeypatch):
         libst.open("az://models/model.safetensors").close()
         monkeypatch.delenv(name)
     libst.open(f"{endpoint}/models/model.safetensors?{signature}").close()  # a URL of its own
+    for url in ("az://models", "abfss://models@devstoreaccount1"):
+        for path in ("model.safetensors", "shards/", "shards/model.safetensors.index.json"):
+            with libst.open(f"{url}/{path}?{signature}") as f:
+                f.read("small")
+                assert "sig=" not in repr(f) + " ".join(f.shards)
+    with fails(Status.NO_FILE, match="404 BlobNotFound"):
+        libst.open(f"az://models/nothing?{signature}")
+    with fails(Status.PERMISSION, match="the signature in the URL"):
+        libst.open(f"az://models/model.safetensors?{signature.replace('sig=', 'sig=a')}")
     with fails(Status.NO_FILE, Status.PERMISSION, match=r"request id"):
         libst.open("az://models/model.safetensors")
     monkeypatch.setenv("AZURE_STORAGE_KEY", "YW5vdGhlci1zZWNyZXQ=")

@@ -93,6 +93,15 @@ def test_stctl_compares_verifies_and_merges(base, folder, changed, tmp_path):
     check(libst.load(tmp_path / "merged"), changed)
 
 
+def test_an_overlay_shows_no_secret(nginx):
+    model, delta = (f"{nginx.http}/{name}.safetensors?sig=hidden" for name in ("model", "delta"))
+    with libst.open(model.replace("//", "//me:hidden@"), deltas=[delta]) as f:
+        assert "hidden" not in repr(f)
+        with fails(Status.READ_ONLY, match="'.*model.safetensors' is for reading only") as caught:
+            f.transaction()
+        assert "hidden" not in str(caught.value)
+
+
 def test_a_delta_that_does_not_fit_names_the_urls(nginx, folder, tmp_path):
     model, delta, other = (f"{nginx.http}/{name}.safetensors" for name in ("model", "delta", "other"))
     with fails(Status.DELTA_BASE, match=f"'{other}'"):

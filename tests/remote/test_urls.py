@@ -8,10 +8,13 @@ import re
 import resource
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
+import types
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +23,7 @@ from random import Random
 import libst
 import numpy as np
 import pytest
+import s3_upload
 from conftest import KEYS, ROOT, STCTL, Stopped, check, fails, stctl, stopper
 from fault_server import FaultServer, crc32c
 from libst import Status
@@ -109,8 +113,19 @@ def test_what_is_broken_is_said_as_of_a_file(base):
 
 
 def test_keys_are_any_text(s3):
-    with libst.open("s3://models/odd name/ä+=&~(1).safetensors") as f:
+    with libst.open("s3://models/odd name/ä+=&~%20#?(1).safetensors") as f:
         assert len(f) == 9000
+
+
+def test_versions_of_an_object_of_s3(s3, arrays, folder):
+    s3_upload.keep_versions(s3, "kept", KEYS)
+    first = s3_upload.put(s3, "kept", "model.safetensors", (folder / "model.safetensors").read_bytes(), KEYS)
+    second = s3_upload.put(s3, "kept", "model.safetensors", (folder / "other.safetensors").read_bytes(), KEYS)
+    check(libst.load(f"s3://kept/model.safetensors?versionId={first}"), arrays)
+    for url in ("s3://kept/model.safetensors", f"s3a://kept/model.safetensors?versionId={second}"):
+        assert libst.load(url)["small"].tolist() == (arrays["small"] + 1).tolist()
+    with fails(Status.IO, Status.NO_FILE, match=r"'s3://kept/model\.safetensors': the server answered 40\d"):
+        libst.open("s3://kept/model.safetensors?versionId=none")
 
 
 def test_nothing_is_written(s3, folder, tmp_path):
@@ -142,7 +157,7 @@ def test_no_bucket_is_said(s3):
     [
         ("/whole/model.safetensors", "no ranges"),
         ("/gzip/model.safetensors", "encoding 'gzip'"),
-        ("/out", "within one scheme"),
+        ("/out", "only to https"),
         ("/round", "redirect"),
     ],
 )
@@ -170,7 +185,7 @@ def test_certificates_of_a_folder(nginx, arrays, tmp_path, monkeypatch):
 
 def test_https_does_not_become_http(nginx, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
-    with fails(Status.UNSUPPORTED, match="within one scheme"):
+    with fails(Status.UNSUPPORTED, match="only to https"):
         libst.open(f"{nginx.https}/down")
 
 
@@ -187,11 +202,13 @@ def test_a_token_stays_with_the_hub(nginx, monkeypatch):
     "url",
     ["https://me:hidden@host/a?sig=b", "https://hidden@host/a", "https://:hidden@host/a", "s3://me:hidden@bucket/a"],
 )
-def test_what_a_url_says_of_a_user_is_in_no_message(url):
+def test_what_a_url_says_of_a_user_is_in_no_message(url, monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")  # so that nobody is asked
+    monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "1")
     shown = url.split("/")[0] + "//" + url.split("@")[1].split("?")[0]
     save = partial(libst.save, tensors={"a": np.ones(1)})
     for call in (libst.open, partial(libst.open, mode="r+"), libst.load, save):
-        with fails(Status.UNSUPPORTED, Status.INVALID_ARGUMENT, match=re.escape(f"'{shown}'")):
+        with fails(Status.UNSUPPORTED, Status.INVALID_ARGUMENT, Status.IO, match=re.escape(f"'{shown}'")):
             call(url)
     for arguments in (["ls"], ["verify"], ["recover"], ["rm", "a"]):
         told = stctl(arguments[0], url, *arguments[1:])
@@ -199,15 +216,280 @@ def test_what_a_url_says_of_a_user_is_in_no_message(url):
         assert "hidden" not in told.stderr + told.stdout
 
 
+def _table_of_shown_urls():
+    text = (ROOT / "tests" / "unit" / "base" / "shown_urls.inc").read_text()
+    return re.findall(r'^\{"([^"]+)", "([^"]+)"\},$', text, re.MULTILINE)
+
+
+def test_each_program_shows_the_same_of_a_url(monkeypatch):
+    from libst.file import _shown
+
+    for url, shown in (cases := _table_of_shown_urls()):
+        assert _shown(url) == shown
+    assert len(cases) > 10
+    # Each is refused before anybody is asked.
+    for name in ("AWS_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS", "HF_HUB_OFFLINE"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "account")
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "no Base64")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:99999")
+    for url, shown in cases:
+        told = stctl("verify", "--json", url)
+        assert json.loads(told.stdout)["files"][0]["file"] == shown, told
+        assert "hidden" not in told.stdout + told.stderr
+
+
+def test_a_bar_of_progress_shows_no_secret(nginx, arrays, monkeypatch):
+    bars = []
+
+    class Bar(contextlib.nullcontext):
+        n = total = 0
+
+        def __init__(self, desc, **_):
+            bars.append(desc)
+            super().__init__(self)
+
+        def update(self, n):
+            self.n += n
+
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    url = f"{nginx.http}/model.safetensors"
+    check(libst.load(url.replace("//", "//me:hidden@") + "?sig=hidden", progress=True), arrays)
+    assert bars == [url]
+
+
+def test_a_user_of_a_url(nginx, arrays):
+    url = nginx.http.replace("//", "//me:hidden%40@") + "/basic"
+    for path in ("model.safetensors", "shards/", "shards/model.safetensors.index.json"):
+        check(libst.load(f"{url}/{path}"), arrays)
+        with libst.open(f"{url}/{path}") as f:
+            assert "hidden" not in repr(f) + " ".join(f.shards)
+        for command in (["io"], ["ls", "--json"], ["verify", "--json"]):
+            told = stctl(*command, f"{url}/{path}")
+            assert told.returncode == 0, told
+            assert "hidden" not in told.stdout + told.stderr
+    with fails(Status.NO_FILE, match="404"):
+        libst.open(f"{url}/nothing")
+    with fails(Status.PERMISSION, match="401; it was asked with the user of the URL$"):
+        libst.open(url.replace("%40", "") + "/model.safetensors")
+
+
+def test_a_user_of_a_url_goes_to_no_other_host(nginx, arrays):
+    url = nginx.http.replace("//", "//me:hidden%40@")
+    check(libst.load(f"{url}/basic-elsewhere/model.safetensors"), arrays)
+    assert "Basic" in served(nginx, "/basic-elsewhere/model.safetensors", 1)[-1]
+    assert not [line for line in served(nginx, " /model.safetensors?elsewhere", 1) if "Basic" in line]
+
+
+class _Hub(SimpleHTTPRequestHandler):
+    """Files of two commits, of which `main` is the last."""
+
+    def do_GET(self):
+        _, _, _, _, revision, name = self.path.split("/", 5)
+        self.commit = self.server.main if revision == "main" else revision
+        self.path = f"/{self.commit}/{name}"
+        super().do_GET()
+
+    def send_response(self, code, message=None):
+        super().send_response(code, message)
+        self.send_header("X-Repo-Commit", self.commit)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_shards_of_the_hub_are_of_the_commit_of_their_index(tmp_path, monkeypatch, leads):
+    for commit, value in (("aa", 1), ("bb", 2)):
+        libst.save(tmp_path / "whole", {"a": np.full(100, value, "u1"), "b": np.full(100, value, "u1")})
+        libst.reshard(tmp_path / "whole", tmp_path / commit, 100)
+
+    class Leads(_Hub):
+        def do_GET(self):
+            if leads and "/resolve/main/" in self.path:
+                self.commit = self.server.main
+                self.send_response(302)
+                self.send_header("Location", self.path.replace("/main/", f"/{self.commit}/"))
+                self.send_header("Content-Length", "0")
+                return self.end_headers()
+            return super().do_GET()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Leads, directory=tmp_path)) as server:
+        server.main = "aa"
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        try:
+            with libst.open("hf://owner/model/") as f:
+                assert f.read("a")[0] == 1
+                server.main = "bb"
+                assert f.read("b")[0] == 1
+            assert libst.load("hf://owner/model/")["b"][0] == 2
+        finally:
+            server.shutdown()
+
+
+def test_http_may_become_https(nginx, arrays, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+    check(libst.load(f"{nginx.http}/up/model.safetensors"), arrays)
+
+
+class _Tls:
+    """A server that counts who comes, and says what TLS says of them."""
+
+    def __init__(self, certificate, key, closes=0, **settings):
+        self._closes = closes  # that many connections at their begin
+        self._context = None
+        if certificate:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(certificate, key)
+            self._context.load_verify_locations(certificate)
+            for name, value in settings.items():
+                setattr(self._context, name, value)
+        self.came = 0
+
+    def __enter__(self):
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._socket.getsockname()[1]}/a"
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        return self
+
+    def _serve(self):
+        while True:
+            asks, _ = self._socket.accept()
+            with asks:
+                if self._over(asks):
+                    return
+                self.came += 1
+                if self.came <= self._closes:
+                    asks.recv(1 << 16)
+                    continue
+                if not self._context:
+                    asks.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                    continue
+                with self._context.wrap_socket(asks, server_side=True, do_handshake_on_connect=False) as inside:
+                    with contextlib.suppress(ssl.SSLError):
+                        inside.do_handshake()
+                    # What it says is lost if the connection is closed while something is unread.
+                    with contextlib.suppress(OSError):
+                        inside.shutdown(socket.SHUT_WR)
+                        while inside.recv(4096):
+                            pass
+
+    @staticmethod
+    def _over(asks):
+        """Nobody begins TLS so."""
+        return asks.recv(1, socket.MSG_PEEK) == b"!"
+
+    def __exit__(self, *_):
+        with socket.create_connection(self._socket.getsockname()) as last:
+            last.sendall(b"!")
+        self._thread.join()
+        self._socket.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"verify_mode": ssl.CERT_REQUIRED}, "certificate required"),
+        ({"verify_mode": ssl.CERT_REQUIRED, "maximum_version": ssl.TLSVersion.TLSv1_2}, "handshake failure"),
+        (None, "wrong version number"),
+    ],
+)
+def test_a_refusal_of_tls_is_an_answer(nginx, monkeypatch, settings, message):
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+    files = (None, None) if settings is None else (nginx.certificate, nginx.key)
+    with _Tls(*files, **settings or {}) as server:
+        with fails(Status.IO, match=message):
+            libst.open(server.url)
+        assert server.came == 1
+
+
+def test_a_close_in_the_handshake_is_no_refusal(nginx, monkeypatch):
+    """What libcurl says of it names the host."""
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+    with _Tls(nginx.certificate, nginx.key, closes=1) as server:
+        with fails(Status.IO, match="certificate"):
+            libst.open(server.url.replace("127.0.0.1", "alerts.localhost"))
+        assert server.came == 2
+
+
+class _Relay:
+    """Before a server of TLS. In the answer on the first connection the version of one record is spoiled."""
+
+    def __init__(self, port):
+        self._port = port
+        self.came = 0
+        self.spoiled = 0
+
+    def __enter__(self):
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._serve)]
+        self._threads[0].start()
+        return self
+
+    def _serve(self):
+        while True:
+            asks, _ = self._socket.accept()
+            if asks.recv(1, socket.MSG_PEEK) == b"!":
+                return asks.close()
+            self.came += 1
+            self._threads.append(threading.Thread(target=self._relay, args=(asks, self.came == 1)))
+            self._threads[-1].start()
+
+    def _relay(self, asks, spoils):
+        with asks, socket.create_connection(("127.0.0.1", self._port)) as there, there.makefile("rb") as records:
+            up = threading.Thread(target=self._copy, args=(asks, there))
+            up.start()
+            passed = 0
+            with contextlib.suppress(OSError):
+                while len(head := records.read(5)) == 5:
+                    body = records.read(int.from_bytes(head[3:], "big"))
+                    passed += len(body)
+                    if spoils and passed > 1 << 15:
+                        head = bytes([head[0], head[1] ^ 4, *head[2:]])
+                        spoils = False
+                        self.spoiled += 1
+                    asks.sendall(head + body)
+                asks.shutdown(socket.SHUT_RDWR)
+            up.join()
+
+    @staticmethod
+    def _copy(asks, there):
+        with contextlib.suppress(OSError):
+            while data := asks.recv(1 << 16):
+                there.sendall(data)
+        with contextlib.suppress(OSError):
+            there.shutdown(socket.SHUT_RDWR)
+
+    def __exit__(self, *_):
+        with socket.create_connection(self._socket.getsockname()) as last:
+            last.sendall(b"!")
+            self._threads[0].join()
+        for thread in self._threads[1:]:
+            thread.join()
+        self._socket.close()
+
+
+def test_a_spoiled_record_is_no_refusal(nginx, folder, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+    with _Relay(int(nginx.https.rpartition(":")[2])) as relay:
+        came = libst.load(f"{relay.url}/many.safetensors")
+        assert relay.spoiled == 1
+    check(came, libst.load(folder / "many.safetensors"))
+
+
 def test_a_proxy_that_refuses_is_asked_once(nginx, monkeypatch):
     proxy = nginx.http.replace("//", "//me:hidden@")
     monkeypatch.setenv("https_proxy", proxy)
     with fails(Status.IO, match=r"CONNECT tunnel failed, response 4\d\d$"):
         libst.open("https://nowhere.invalid/a")
-    monkeypatch.setenv("https_proxy", f"{proxy}00000")
-    monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "1")
-    with fails(Status.IO, match="Unsupported proxy"):
-        libst.open("https://nowhere.invalid/a")
+    for wrong in (f"{proxy}00000", "ftp://me:hidden@host"):
+        monkeypatch.setenv("https_proxy", wrong)
+        with fails(Status.IO, match="Unsupported proxy [^;]*$"):
+            libst.open("https://nowhere.invalid/a")
     monkeypatch.setenv("https_proxy", f"http://me:{'hidden' * 60}@host:99999")
     with fails(Status.IO, match="Unsupported proxy") as caught:
         libst.open("https://nowhere.invalid/a")

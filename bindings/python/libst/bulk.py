@@ -311,10 +311,12 @@ def _watched(progress: Union[bool, Progress, None], file: File) -> Iterator[Opti
         return
     try:
         from tqdm.auto import tqdm
+
+        from .file import _shown
     except ImportError:
         yield None
         return
-    with tqdm(unit="B", unit_scale=True, unit_divisor=1024, desc=file.path) as bar:
+    with tqdm(unit="B", unit_scale=True, unit_divisor=1024, desc=_shown(file.path) if file.path else None) as bar:
 
         def show(done: int, total: int) -> None:
             bar.total = total

@@ -264,7 +264,8 @@ class File(Mapping[str, Array]):
 
     @property
     def path(self) -> Optional[str]:
-        """As it was opened; None for a file in memory or from a source."""
+        """As it was opened, with all that a URL has, which may be secrets; None for a file in memory or from a
+        source. `repr()` has none of them."""
         return self._path
 
     @property
@@ -677,9 +678,25 @@ def _open_with(options: dict[str, Any]) -> File:
 _URL = re.compile("[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
+_STORE = re.compile("(?:s3a?|gs|gcs|az|abfss?|hf)://", re.IGNORECASE)
+_SECRETS = re.compile(r"\?.*(?:sig|signature|token|versionid|generation|snapshot)=.*", re.IGNORECASE | re.DOTALL)
+_USER = re.compile("(^[^/]*//)[^/]*@")
+_USER_OF_STORE = re.compile("(^[^/]*//)[^/:]*:[^/]*@")
+_HOST = re.compile(r"[^/]*//(?:\[[^/]*|[^/:]*(?::[0-9]*)?)(?:/|\Z)")
+_BUCKET = re.compile(r"[^/]*//(?:arn:[^/]*|[^/:]*)(?:/|\Z)")
+
+
 def _shown(path: str) -> str:
-    """A URL without its query, which may be a secret."""
-    return re.split("[?#]", path)[0] if re.match("https?://", path, re.IGNORECASE) else path
+    """A URL without its user and query, which may be secrets. A name in a store may have a '?', and an '@'.
+    Core does the same: tests/unit/base/shown_urls.inc."""
+    begin = _URL.match(path)
+    if not begin:
+        return path
+    if _STORE.match(path):
+        host, shown = _BUCKET, _USER_OF_STORE.sub(r"\1", _SECRETS.sub("", path))
+    else:
+        host, shown = _HOST, _USER.sub(r"\1", re.split("[?#]", path)[0])
+    return shown if host.match(shown) else begin.group() + "..."
 
 
 def _absolute(path: str) -> str:

@@ -30,7 +30,8 @@ Ask asks_by(NewTransport new_transport) {
         answer = Answer{.cut = Cut::stalled, .why = text("no answer came within ", question.within_ms, " ms")};
       }
       const int code = answer->head.code;
-      const bool passes = answer->cut == Cut::none ? code == 429 || code >= 500 : answer->cut != Cut::hopeless;
+      const bool passes = answer->cut == Cut::none ? code == 429 || code >= 500
+                                                   : answer->cut != Cut::hopeless && answer->cut != Cut::refused;
       if (!passes || tries >= question.tries || Stopping::is_wanted()) return std::move(*answer);
       next_unless_stopped(*transport, 100u << tries);  // nothing was sent: this waits
     }

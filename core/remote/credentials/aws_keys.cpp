@@ -29,7 +29,8 @@ class Chain {
  public:
   Chain(const Surroundings &from, const AwsProfiles &profiles)
       : from_(from), profiles_(profiles), sts_{aws_endpoint(from, profiles, "STS"), aws_region(from, profiles)} {
-    if (sts_.endpoint.empty()) sts_.endpoint = amazon("sts", sts_.region);
+    if (sts_.endpoint.empty())
+      sts_.endpoint = amazon(aws_wants(from, profiles, "use_fips_endpoint") ? "sts-fips" : "sts", sts_.region);
   }
 
   Result<Origin> find() {
@@ -84,6 +85,8 @@ class Chain {
       ST_TRY(of_profile(profiles_, profile));
       return std::optional(keys_of(profile));
     }
+    if (const std::string session = value(profile, "login_session"); !session.empty())
+      return std::optional(console_login(from_, profile, session));
     if (const std::string command = value(profile, "credential_process"); !command.empty())
       return std::optional(credential_process(from_, profile, command));
     return std::nullopt;

@@ -28,6 +28,9 @@ Origin web_identity(const Surroundings &from, const Sts &sts, const AwsRole &rol
 // `profile` has an sso_session, or an sso_start_url.
 Result<Origin> sso(const Surroundings &from, const AwsProfiles &profiles, const std::string &profile);
 
+// `profile` has a login_session.
+Origin console_login(const Surroundings &from, const std::string &profile, const std::string &session);
+
 Origin credential_process(const Surroundings &from, const std::string &profile, const std::string &command);
 
 // Statuses: permission (a URL to which no token may go).

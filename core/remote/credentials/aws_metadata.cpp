@@ -39,7 +39,7 @@ Result<Origin> container(const Surroundings &from) {
                     auto text = from.file(*file);
                     if (!text)
                       return fail(Status::permission, in_quotes(*file),
-                                  ", which AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE metadata_names, cannot be read");
+                                  ", which AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE names, cannot be read");
                     token = std::string(trimmed(*text));
                     wipe(*text);
                   }

@@ -55,8 +55,9 @@ Result<AwsProfiles> AwsProfiles::read(const Surroundings &from) {
   const auto given = from.first({"AWS_PROFILE", "AWS_DEFAULT_PROFILE"});
   out.name_ = given.value_or("default");
   const std::string home = from.variable("HOME").value_or("");
-  const std::string files[] = {from.variable("AWS_SHARED_CREDENTIALS_FILE").value_or(home + "/.aws/credentials"),
-                               from.variable("AWS_CONFIG_FILE").value_or(home + "/.aws/config")};
+  std::string files[] = {from.path("AWS_SHARED_CREDENTIALS_FILE"), from.path("AWS_CONFIG_FILE")};
+  if (files[0].empty()) files[0] = home + "/.aws/credentials";
+  if (files[1].empty()) files[1] = home + "/.aws/config";
   for (const std::string &path : files) {
     auto text = from.file(path);
     if (!text) continue;
@@ -91,7 +92,14 @@ std::string aws_region(const Surroundings &from, const AwsProfiles &profiles) {
   return own.empty() ? "us-east-1" : own;
 }
 
+bool aws_wants(const Surroundings &from, const AwsProfiles &profiles, const std::string &name) {
+  std::string variable = "AWS_" + name;
+  std::transform(variable.begin(), variable.end(), variable.begin(), [](unsigned char c) { return std::toupper(c); });
+  return lower(from.variable(variable).value_or(profiles.value(profiles.name(), name.c_str()))) == "true";
+}
+
 std::string aws_endpoint(const Surroundings &from, const AwsProfiles &profiles, const std::string &service) {
+  if (aws_wants(from, profiles, "ignore_configured_endpoint_urls")) return {};
   const std::string own = "AWS_ENDPOINT_URL_" + service, &profile = profiles.name();
   if (const auto given = from.first({own.c_str(), "AWS_ENDPOINT_URL"})) return without_slash(*given);
   const std::string services = "services " + profiles.value(profile, "services");
@@ -100,7 +108,13 @@ std::string aws_endpoint(const Surroundings &from, const AwsProfiles &profiles, 
 }
 
 std::string amazon(const std::string &service, const std::string &region) {
-  return text("https://", service, ".", region, ".amazonaws.com", region.starts_with("cn-") ? ".cn" : "");
+  constexpr std::pair<std::string_view, std::string_view> partitions[] = {
+      {"cn-", "amazonaws.com.cn"},   {"eusc-", "amazonaws.eu"},      {"us-iso-", "c2s.ic.gov"},
+      {"us-isob-", "sc2s.sgov.gov"}, {"us-isof-", "csp.hci.ic.gov"}, {"eu-isoe-", "cloud.adc-e.uk"}};
+  std::string_view domain = "amazonaws.com";
+  for (const auto &[regions, theirs] : partitions)
+    if (region.starts_with(regions)) domain = theirs;
+  return text("https://", service, ".", region, ".", domain);
 }
 
 }  // namespace st::remote

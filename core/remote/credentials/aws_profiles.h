@@ -34,6 +34,8 @@ class AwsProfiles {
 
 // AWS_REGION, and so on; "us-east-1".
 std::string aws_region(const Surroundings &from, const AwsProfiles &profiles);
+// Is AWS_NAME true, or `name` in the profile? As "use_fips_endpoint".
+bool aws_wants(const Surroundings &from, const AwsProfiles &profiles, const std::string &name);
 // For a service, as "S3": AWS_ENDPOINT_URL_S3, and so on. Without a slash at its end. Empty: Amazon's.
 std::string aws_endpoint(const Surroundings &from, const AwsProfiles &profiles, const std::string &service);
 // "https://sts.us-east-1.amazonaws.com"

@@ -20,6 +20,10 @@ struct AzureAccount {
 
 // Statuses: invalid_argument (no account is named), unsupported (an endpoint that is not encrypted).
 Result<AzureAccount> azure_account(const Surroundings &from);
+// The one that a URL names behind an '@', as "account", or by its host, as "account.dfs.core.windows.net". `shown` is
+// the URL, for messages. It has a key or a signature where the variables are of the same account. Status
+// invalid_argument: this is no host of Azure's, so no token may go there.
+Result<AzureAccount> azure_account_in(const Surroundings &from, const std::string &shown, const std::string &host);
 // The account of a URL's host. It has a key or a signature where the variables are of the same account.
 AzureAccount azure_account_of(const Surroundings &from, const std::string &host);
 

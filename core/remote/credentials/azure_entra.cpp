@@ -16,7 +16,7 @@ Origin application(const Surroundings &from, const std::string &tenant, const st
   return {text("entra ", url, " ", client), [=](int64_t now) -> Result<Granted> {
             if (!from.may_be_plain(url))
               return fail(Status::permission, "AZURE_AUTHORITY_HOST is not encrypted; use https://");
-            const Secret secret = from.variable("AZURE_CLIENT_SECRET").value_or("");
+            const Secret secret = from.first({"AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET"}).value_or("");
             Secret assertion;
             if (secret.empty()) {
               auto file = from.file(from.variable("AZURE_FEDERATED_TOKEN_FILE").value_or(""));
@@ -71,9 +71,10 @@ Origin managed_by_machine(const Surroundings &from, const std::string &client) {
 }  // namespace
 
 Origin entra_token(const Surroundings &from) {
-  const std::string tenant = from.variable("AZURE_TENANT_ID").value_or(""),
-                    client = from.variable("AZURE_CLIENT_ID").value_or("");
-  if (!tenant.empty() && !client.empty() && from.first({"AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"}))
+  const std::string tenant = from.first({"AZURE_TENANT_ID", "AZURE_STORAGE_TENANT_ID"}).value_or(""),
+                    client = from.first({"AZURE_CLIENT_ID", "AZURE_STORAGE_CLIENT_ID"}).value_or("");
+  if (!tenant.empty() && !client.empty() &&
+      from.first({"AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"}))
     return application(from, tenant, client);
   const auto endpoint = from.variable("IDENTITY_ENDPOINT");
   if (endpoint && from.variable("IDENTITY_HEADER")) return managed_by_service(from, *endpoint, client);

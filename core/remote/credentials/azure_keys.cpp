@@ -2,6 +2,7 @@
 
 #include "remote/credentials/jwt.h"
 #include "remote/sigv4.h"
+#include "remote/url.h"
 
 namespace st::remote {
 
@@ -12,7 +13,12 @@ Result<Origin> azure_keys(const Surroundings &from, const AzureAccount &account)
     return Origin{{}, [account](int64_t) { return Granted{Keys{account.name, account.key, {}}, account.found_in}; }};
   }
   if (!account.sas.empty()) return Origin{{}, [account](int64_t) { return Granted{Keys{}, account.found_in}; }};
-  return entra_token(from);
+  // A token of a sovereign cloud goes to no host of the public one.
+  const std::string authority = host_of(from.variable("AZURE_AUTHORITY_HOST").value_or(""));
+  const std::string host = host_of(account.endpoint);
+  const bool is_sovereign = authority.ends_with(".us") || authority.ends_with(".cn");
+  const bool is_public = host.ends_with(".core.windows.net") || host.ends_with(".fabric.microsoft.com");
+  return is_sovereign && is_public ? Origin{{}, [](int64_t) { return Granted{}; }} : entra_token(from);
 }
 
 std::optional<std::string> shared_key(const Keys &keys, const std::string &path,

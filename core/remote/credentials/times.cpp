@@ -29,12 +29,17 @@ std::string iso_time(int64_t unix_time) {
   return {out, std::strftime(out, sizeof out, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&moment, &t))};
 }
 
+std::optional<int64_t> parse_http_time(const std::string &text) {
+  const int64_t moment = curl_getdate(text.c_str(), nullptr);
+  return moment < 0 ? std::nullopt : std::optional(moment);
+}
+
 std::optional<int64_t> other_clock(const Answer &answer, int64_t unix_time) {
   constexpr int64_t near = 300;  // what STS lets pass
   const int code = answer.head.code;
   if (code != 400 && code != 401 && code != 403) return std::nullopt;
-  const int64_t there = curl_getdate(std::string(answer.head.field("date")).c_str(), nullptr);
-  return there >= 0 && std::llabs(there - unix_time) > near ? std::optional(there) : std::nullopt;
+  const auto there = parse_http_time(std::string(answer.head.field("date")));
+  return there && std::llabs(*there - unix_time) > near ? there : std::nullopt;
 }
 
 }  // namespace st::remote

@@ -14,6 +14,9 @@ std::optional<int64_t> parse_iso_time(const std::string &text);
 // "2030-01-02T03:04:05Z"
 std::string iso_time(int64_t unix_time);
 
+// A moment as fields of HTTP have it, in the three forms of RFC 9110.
+std::optional<int64_t> parse_http_time(const std::string &text);
+
 // A refusal by a server whose clock is more than five minutes from `unix_time`: what time it is there.
 std::optional<int64_t> other_clock(const Answer &answer, int64_t unix_time);
 

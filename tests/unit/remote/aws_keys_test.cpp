@@ -5,6 +5,7 @@
 
 #include "remote/credentials/aws_login.h"
 #include "remote/credentials/program.h"
+#include "remote/sigv4.h"
 #include "remote/simulated_store.h"
 #include "remote/site.h"
 #include "remote/surroundings_of_tests.h"
@@ -264,6 +265,9 @@ TEST(AwsKeysTest, AContainersServiceGetsItsTokenAndNobodyElseDoes) {
   EXPECT_THAT(of({{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/keys"},
                   {"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/lines"}}),
               HasSubstr("several lines"));
+  EXPECT_THAT(of({{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/keys"},
+                  {"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/nowhere"}}),
+              HasSubstr("'/nowhere', which AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE names, cannot be read"));
   EXPECT_EQ(services.asked.size(), 2u);
 }
 
@@ -302,6 +306,28 @@ TEST(AwsKeysTest, AProgramIsRunWithoutAShell) {
   said = R"({"Version":2,"AccessKeyId":"RUN","SecretAccessKey":"canary"})";
   from.kept = nullptr;
   EXPECT_THAT(asked_by(from), HasSubstr("JSON of version 1"));
+}
+
+TEST(AwsKeysTest, ALoginOfTheConsoleHasKeysInItsFile) {
+  bool ran = false;
+  const auto of = [&](const char *ends) {
+    auto from = with({{"HOME", "/h"}, {"AWS_PROFILE", "p"}});
+    from.file = [ends](const std::string &path) -> std::optional<std::string> {
+      if (path == "/h/.aws/config") return "[profile p]\nlogin_session = arn:me\ncredential_process = /bin/no\n";
+      if (path != text("/h/.aws/login/cache/", sha256_hex("arn:me"), ".json") || !ends) return std::nullopt;
+      return text(R"({"accessToken":{"accessKeyId":"KEPT","secretAccessKey":"canary","sessionToken":"t","expiresAt":")",
+                  ends, R"("},"refreshToken":"canary"})");
+    };
+    from.run = [&](const Program &) -> Result<std::string> {
+      ran = true;
+      return keys_of("RENEWED");
+    };
+    return asked_by(from);
+  };
+  EXPECT_EQ(of("2013-05-24T00:15:00Z"), "KEPT");
+  EXPECT_THAT(of("2013-05-23T23:00:00Z"), HasSubstr("have ended; run `aws login --profile p`"));
+  EXPECT_THAT(of(nullptr), HasSubstr("nobody is logged in"));
+  EXPECT_FALSE(ran) << "a program named `aws` may be anybody's";
 }
 
 TEST(ProgramTest, ItsOutputIsTakenIfItEndsWellAndInTime) {

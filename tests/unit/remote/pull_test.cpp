@@ -341,6 +341,37 @@ TEST_F(PullTest, WaitsAtLeastAsTheServerSaysAndAtMostDoubleEachTime) {
   }
 }
 
+TEST(JudgeTest, ARefusalByTlsEndsTheFirstRequestAlone) {
+  const auto site = *site_of("https://host/a", with({}));
+  const Answer answer{.cut = Cut::refused, .why = "no certificate"};
+  Version version;
+  const Verdict first = judge_first(answer, 10, *site, &version);
+  EXPECT_EQ(first.next, Next::give_up);
+  EXPECT_EQ(first.error.message, "no certificate");
+  const Version known{"\"e\"", "", 10};
+  EXPECT_EQ(judge(answer, {0, 10, known}, *site).next, Next::again);
+}
+
+TEST(JudgeTest, AServerSaysWhenToAskAgainBySecondsOrByAMoment) {
+  const auto site = *site_of("https://host/a", with({}));
+  const Version version{"\"e\"", "", 10};
+  const auto wait = [&](std::string after, std::string date = "Sun, 06 Nov 1994 08:49:37 GMT") {
+    return judge(says(503, "", {{"retry-after", std::move(after)}, {"date", std::move(date)}}), {0, 10, version}, *site)
+        .wait_ms;
+  };
+  EXPECT_EQ(wait("7"), 7000u);
+  EXPECT_EQ(wait("700"), 30000u);
+  // The three kinds of RFC 9110.
+  EXPECT_EQ(wait("Sun, 06 Nov 1994 08:49:40 GMT"), 3000u);
+  EXPECT_EQ(wait("Sunday, 06-Nov-94 08:49:41 GMT"), 4000u);
+  EXPECT_EQ(wait("Sun Nov  6 08:49:42 1994"), 5000u);
+  EXPECT_EQ(wait("Sun, 06 Nov 1994 09:49:37 GMT"), 30000u);
+  EXPECT_EQ(wait("Sun, 06 Nov 1994 08:49:36 GMT"), 0u);
+  EXPECT_EQ(wait("Sun, 06 Nov 1994 08:49:40 GMT", ""), 0u);
+  EXPECT_EQ(wait("soon"), 0u);
+  EXPECT_EQ(wait("-1"), 0u);
+}
+
 TEST(JudgeTest, AContentRangeIsTakenAsItIsSpelled) {
   const auto whole = parse_content_range("bytes 0-9/10");
   ASSERT_TRUE(whole);

@@ -154,6 +154,80 @@ TEST(SiteTest, ABucketIsAHostOrBeneathTheEndpoint) {
             "http://b/bucket/a");
 }
 
+TEST(SiteTest, ABucketIsAskedForAsAWSsVariablesSay) {
+  const auto asked = [](std::map<std::string, std::string> variables, const char *url = "s3://bucket/a",
+                        const char *config = "") {
+    return url_asked(url, with(std::move(variables), {{"/h/c", config}}));
+  };
+  EXPECT_EQ(asked({{"AWS_USE_FIPS_ENDPOINT", "true"}}), "https://bucket.s3-fips.us-east-1.amazonaws.com/a");
+  EXPECT_EQ(asked({{"AWS_USE_DUALSTACK_ENDPOINT", "TRUE"}}), "https://bucket.s3.dualstack.us-east-1.amazonaws.com/a");
+  EXPECT_EQ(asked({{"AWS_CONFIG_FILE", "~/c"}, {"HOME", "/h"}}, "s3://bucket/a",
+                  "[default]\nregion = cn-north-1\nuse_fips_endpoint = true\nuse_dualstack_endpoint = true\n"),
+            "https://bucket.s3-fips.dualstack.cn-north-1.amazonaws.com.cn/a");
+  EXPECT_EQ(asked({{"AWS_CONFIG_FILE", "/h/c"}, {"AWS_USE_FIPS_ENDPOINT", "false"}}, "s3://bucket/a",
+                  "[default]\nuse_fips_endpoint = true\ns3 =\n  addressing_style = path\n"),
+            "https://s3.us-east-1.amazonaws.com/bucket/a");
+  EXPECT_EQ(asked({{"AWS_CONFIG_FILE", "/h/c"}, {"AWS_ENDPOINT_URL", "https://host:1/x"}}, "s3://bucket/a",
+                  "[default]\ns3 =\n  addressing_style = virtual\n"),
+            "https://bucket.host:1/x/a");
+  EXPECT_EQ(asked({{"AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true"}, {"AWS_ENDPOINT_URL", "https://host"}}),
+            "https://bucket.host/a");
+  EXPECT_EQ(asked({{"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true"}, {"AWS_ENDPOINT_URL", "https://host"}}),
+            "https://bucket.s3.us-east-1.amazonaws.com/a");
+  EXPECT_EQ(asked({}, "s3://Old_bucket/a"), "https://s3.us-east-1.amazonaws.com/Old_bucket/a");
+  EXPECT_EQ(asked({{"AWS_REGION", "eusc-de-east-1"}}), "https://bucket.s3.eusc-de-east-1.amazonaws.eu/a");
+  EXPECT_EQ(asked({{"AWS_REGION", "us-isob-east-1"}}), "https://bucket.s3.us-isob-east-1.sc2s.sgov.gov/a");
+  EXPECT_EQ(site_of("s3://b--usw2-az1--x-s3/a", with({})).error().status, Status::unsupported);
+  EXPECT_EQ(asked({}, "s3a://bucket//a b+%#?/\xc3\xa9"),
+            "https://bucket.s3.us-east-1.amazonaws.com//a%20b%2B%25%23%3F/%C3%A9");
+}
+
+TEST(SiteTest, AnAccessPointIsAHostOfItsRegion) {
+  const auto asked = [](const char *url) { return url_asked(url, with({{"AWS_REGION", "eu-west-3"}})); };
+  const std::string there = "https://mine-123.s3-accesspoint.us-west-2.amazonaws.com/a/b";
+  EXPECT_EQ(asked("s3://arn:aws:s3:us-west-2:123:accesspoint/mine/a/b"), there);
+  EXPECT_EQ(asked("s3://arn:aws:s3:us-west-2:123:accesspoint:mine/a/b"), there);
+  EXPECT_EQ(url_asked("s3://arn:aws:s3:us-west-2:123:accesspoint/mine/a",
+                      with({{"AWS_USE_FIPS_ENDPOINT", "true"}, {"AWS_USE_DUALSTACK_ENDPOINT", "true"}})),
+            "https://mine-123.s3-accesspoint-fips.dualstack.us-west-2.amazonaws.com/a");
+  const auto site = *site_of("s3://arn:aws:s3:us-west-2:123:accesspoint/mine/a", with(keys));
+  EXPECT_THAT(SimulatedStore::field(site->request(0, 1, {}, 0), "authorization"), HasSubstr("/us-west-2/s3/aws4"));
+  for (const char *other : {"s3://arn:aws:s3::123:accesspoint/m.mrap/a", "s3://arn:aws:s3:r:1:accesspoint/ev.il/a",
+                            "s3://arn:aws:s3-object-lambda:r:1:accesspoint/m/a", "s3://arn:aws:s3:r:1:bucket/m/a"})
+    EXPECT_EQ(site_of(other, with({})).error().status, Status::unsupported) << other;
+  for (const char *none : {"s3://arn:aws:s3/a", "s3://arn:aws:s3:r:1:accesspoint", "s3://arn:aws:s3:r:1:accesspoint/m"})
+    EXPECT_EQ(site_of(none, with({})).error().status, Status::invalid_argument) << none;
+}
+
+TEST(SiteTest, AVersionStandsBehindTheName) {
+  EXPECT_EQ(url_asked("s3://bucket/a?VersionID=x=+y", with({})),
+            "https://bucket.s3.us-east-1.amazonaws.com/a?versionId=x%3D%2By");
+  EXPECT_EQ(url_asked("s3://bucket/a?versionId=1/b", with({})),
+            "https://bucket.s3.us-east-1.amazonaws.com/a%3FversionId%3D1/b");
+  const auto signed_by = [](const char *url) {
+    return SimulatedStore::field((*site_of(url, with(keys)))->request(0, 1, {}, 0), "authorization");
+  };
+  EXPECT_NE(signed_by("s3://bucket/a?versionId=1"), signed_by("s3://bucket/a"));
+  const auto emulator = with({{"STORAGE_EMULATOR_HOST", "127.0.0.1:1"}});
+  EXPECT_EQ(url_asked("gcs://bucket/a#17", emulator),
+            "http://127.0.0.1:1/storage/v1/b/bucket/o/a?alt=media&generation=17");
+  EXPECT_EQ(url_asked("gs://bucket/a#b", emulator), "http://127.0.0.1:1/storage/v1/b/bucket/o/a%23b?alt=media");
+  EXPECT_EQ(url_asked("gs://bucket/a?b=c", emulator), "http://127.0.0.1:1/storage/v1/b/bucket/o/a%3Fb%3Dc?alt=media");
+}
+
+TEST(SiteTest, WhoPaysAndWhetherOneSignsIsSaidByVariables) {
+  const auto asked = [](std::map<std::string, std::string> variables, const char *name) {
+    variables.insert(keys.begin(), keys.end());
+    return SimulatedStore::field((*site_of("s3://bucket/a", with(std::move(variables))))->request(0, 1, {}, 0), name);
+  };
+  EXPECT_EQ(asked({{"AWS_REQUEST_PAYER", "requester"}}, "x-amz-request-payer"), "requester");
+  EXPECT_THAT(asked({{"AWS_REQUEST_PAYER", "true"}}, "authorization"), HasSubstr(";x-amz-request-payer"));
+  EXPECT_EQ(asked({}, "x-amz-request-payer"), "");
+  EXPECT_EQ(asked({{"AWS_NO_SIGN_REQUEST", "YES"}}, "authorization"), "");
+  EXPECT_EQ(asked({{"AWS_SKIP_SIGNATURE", "true"}}, "authorization"), "");
+  EXPECT_NE(asked({{"AWS_SKIP_SIGNATURE", "false"}}, "authorization"), "");
+}
+
 TEST(SiteTest, TheHubsFilesAreItsUrls) {
   EXPECT_EQ(url_asked("hf://owner/model/sub/a.safetensors", with({})),
             "https://huggingface.co/owner/model/resolve/main/sub/a.safetensors");
@@ -167,6 +241,21 @@ TEST(SiteTest, TheHubsFilesAreItsUrls) {
             "https://huggingface.co/datasets/owner/set/resolve/refs%2Fconvert%2Fx/sub/a");
   EXPECT_EQ(url_asked("hf://spaces/owner/app/a", with({})), "https://huggingface.co/spaces/owner/app/resolve/main/a");
   EXPECT_EQ(url_asked("hf://owner/model@refs/a", with({})), "https://huggingface.co/owner/model/resolve/refs/a");
+  EXPECT_EQ(url_asked("hf://owner/model@refs%2Fpr%2F1/a", with({})),
+            "https://huggingface.co/owner/model/resolve/refs%2Fpr%2F1/a");
+  EXPECT_EQ(url_asked("hf://models/owner/model/a", with({})), "https://huggingface.co/owner/model/resolve/main/a");
+  EXPECT_EQ(url_asked("hf://kernels/owner/k@v1/a", with({})), "https://huggingface.co/kernels/owner/k/resolve/v1/a");
+  EXPECT_EQ(url_asked("hf://buckets/owner/b/x/a@b", with({})),
+            "https://huggingface.co/buckets/owner/b/resolve/x/a%40b");
+  // The oldest models have no owner.
+  for (const char *name : {"a.safetensors", "model.safetensors.index.json"}) {
+    EXPECT_EQ(url_asked(text("hf://gpt2/", name), with({})), text("https://huggingface.co/gpt2/resolve/main/", name));
+    EXPECT_EQ(url_asked(text("hf://gpt2@v1/", name), with({})), text("https://huggingface.co/gpt2/resolve/v1/", name));
+  }
+  EXPECT_EQ(url_asked("hf://gpt2@refs/pr/1/onnx/a", with({})),
+            "https://huggingface.co/gpt2/resolve/refs%2Fpr%2F1/onnx/a");
+  EXPECT_EQ(url_asked("hf://datasets/squad/a.safetensors", with({})),
+            "https://huggingface.co/datasets/squad/resolve/main/a.safetensors");
   EXPECT_EQ(url_asked("hf://owner/model@v1/a", with({{"HF_ENDPOINT", "http://127.0.0.1:1"}})),
             "http://127.0.0.1:1/owner/model/resolve/v1/a");
 }
@@ -178,15 +267,24 @@ TEST(SiteTest, WrongUrlsAreRefusedByName) {
       {"s3://bucket/", Status::invalid_argument},
       {"s3://bu:cket@evil/a", Status::invalid_argument},
       {"https://", Status::invalid_argument},
-      {"https://user:word@host/a", Status::unsupported},
       {"http://example.com/a", Status::unsupported},
       {"hf://owner/model", Status::invalid_argument},
+      {"hf://owner/model@v1", Status::invalid_argument},
+      {"https://a%3Ab:word@host/a", Status::invalid_argument},
+      {"https://me:a%0Aword@host/a", Status::invalid_argument},
+      {"https://m%01e@host/a", Status::invalid_argument},
+      {"hf://@v1/a/b", Status::invalid_argument},
+      {"hf://owner", Status::invalid_argument},
       {"hf://owner/model@refs/pr/1", Status::invalid_argument},
       {"hf://datasets/owner/set", Status::invalid_argument},
       {"hf://datasets/owner", Status::invalid_argument},
       {"s3://me:password@bucket/a", Status::invalid_argument},
       {"gs://bucket", Status::invalid_argument},
       {"az://container/a", Status::invalid_argument},
+      {"az://container@evil.example.com/a", Status::invalid_argument},
+      {"az://container@mine.blob.core.windows.net.evil.com/a", Status::invalid_argument},
+      {"az://container@/a", Status::invalid_argument},
+      {"abfss://container@me:word@mine/a", Status::invalid_argument},
   };
   for (const auto &[url, status] : cases) {
     const auto site = site_of(url, with({}));
@@ -197,8 +295,9 @@ TEST(SiteTest, WrongUrlsAreRefusedByName) {
   EXPECT_TRUE(site_of("http://example.com/a", with({{"ST_ALLOW_HTTP", "1"}})));
   EXPECT_TRUE(site_of("http://127.0.0.1:80/a", with({})));
   EXPECT_TRUE(site_of("http://LocalHost:80/a", with({})));
-  EXPECT_THAT(site_of("https://host/a b", with({})).error().message, HasSubstr("a blank is written as %20"));
   EXPECT_TRUE(site_of("http://localhost/a", with({})));
+  EXPECT_EQ(url_asked("http://[::1]:81/a", with({})), "http://[::1]:81/a");
+  EXPECT_FALSE(site_of("http://[::2]:81/a", with({})));
   EXPECT_FALSE(site_of("http://127.0.0.1.evil.com/a", with({})));
 }
 
@@ -208,11 +307,105 @@ TEST(SiteTest, AQueryIsAskedButNeverShown) {
   EXPECT_EQ((*site)->shown(), "https://host/a");
 }
 
+TEST(SiteTest, WhatNoUrlHasIsSentEncoded) {
+  EXPECT_EQ(url_asked("https://host/a b%20\xc3\xa9?c d", with({})), "https://host/a%20b%20%C3%A9?c%20d");
+  EXPECT_EQ((*site_of("https://host/a b", with({})))->shown(), "https://host/a b");
+  EXPECT_EQ(site_of("https://ho st/a", with({})).error().status, Status::invalid_argument);
+  EXPECT_EQ(resolved("https://host/a", "/b c\xc3\xa9"), "https://host/b%20c%C3%A9");
+  EXPECT_EQ(resolved("https://host/a", "https://other/b c"), "https://other/b%20c");
+  EXPECT_EQ(resolved("https://host/a/b", "c d"), "https://host/a/c%20d");
+}
+
 Answer redirect(int code, const char *to) {
   Answer out;
   out.head.code = code;
   out.head.fields = {{"location", to}};
   return out;
+}
+
+TEST(SiteTest, AUserOfAUrlStaysWithItsHost) {
+  const auto site = *site_of("https://m%40e:pa%3Ass@host:8443/a", with({}));
+  const auto by = [](const Site &asked) { return SimulatedStore::field(asked.request(0, 1, {}, 0), "authorization"); };
+  EXPECT_EQ(site->request(0, 1, {}, 0).url, "https://host:8443/a");
+  EXPECT_EQ(by(*site), "Basic bUBlOnBhOnNz");
+  EXPECT_EQ(site->shown(), "https://host:8443/a");
+  EXPECT_THAT(site->asked_as(), HasSubstr("the user of the URL"));
+  EXPECT_THAT((*site_of("https://host/a", with({})))->asked_as(), HasSubstr("anonymously"));
+  EXPECT_EQ((*site_of("https://host/a?sig=1", with({})))->asked_as(), "");
+  EXPECT_EQ(by(**site->after(redirect(302, "/b"))), "Basic bUBlOnBhOnNz");
+  EXPECT_EQ(by(**site->after(redirect(302, "https://host/b"))), "") << "another port";
+  EXPECT_EQ(by(**site_of("https://mine.blob.core.windows.net/c/a", with({{"AZURE_STORAGE_ACCOUNT", "other"}}))), "");
+  EXPECT_EQ(by(**site_of("https://me:p@mine.blob.core.windows.net/c/a", with({}))), "Basic bWU6cA==");
+}
+
+TEST(SiteTest, AUrlOfTheHubIsAskedAsTheHubIs) {
+  const std::map<std::string, std::string> token = {{"HF_TOKEN", "hf_secret"}};
+  const auto by = [](const std::string &url, std::map<std::string, std::string> variables) {
+    const auto request = (*site_of(url, with(std::move(variables))))->request(0, 1, {}, 0);
+    return request.url + " " + SimulatedStore::field(request, "authorization");
+  };
+  EXPECT_EQ(by("https://huggingface.co/o/m/resolve/main/a?download=true", token),
+            "https://huggingface.co/o/m/resolve/main/a?download=true Bearer hf_secret");
+  EXPECT_EQ(by("https://huggingface.co/o/m/blob/main/resolve/blob/a", token),
+            "https://huggingface.co/o/m/resolve/main/resolve/blob/a Bearer hf_secret");
+  EXPECT_EQ(by("https://huggingface.co/o/m/raw/main/a", token),
+            "https://huggingface.co/o/m/resolve/main/a Bearer hf_secret");
+  EXPECT_EQ(by("https://huggingface.co/api/a", token), "https://huggingface.co/api/a ");
+  // A model, its owner, or what is asked for, may be called as an action is.
+  for (const char *there : {"raw/m/resolve/main/a", "o/raw/resolve/main/a", "resolve/blob/resolve/v1/a",
+                            "datasets/blob/raw/resolve/v1/a", "gpt2/resolve/main/a", "buckets/o/b/resolve/x/a"})
+    EXPECT_EQ(by(text("https://huggingface.co/", there), token),
+              text("https://huggingface.co/", there, " Bearer hf_secret"));
+  EXPECT_EQ(by("https://huggingface.co/spaces/o/raw/raw/main/a?b=/blob/", token),
+            "https://huggingface.co/spaces/o/raw/resolve/main/a?b=/blob/ Bearer hf_secret");
+  for (const char *there : {"a/b/c/resolve/main/a", "o/m?a=/resolve/main/a", "o/m/resolve/main", "o/m/blob", ""})
+    EXPECT_EQ(by(text("https://huggingface.co/", there), token), text("https://huggingface.co/", there, " "));
+  auto proxied = token;
+  proxied["HF_ENDPOINT"] = "https://Host/api/hub/";
+  EXPECT_EQ(by("https://host/api/hub/o/m/raw/main/a", proxied),
+            "https://host/api/hub/o/m/resolve/main/a Bearer hf_secret");
+  EXPECT_EQ(by("https://host/generic/blob/a", proxied), "https://host/generic/blob/a ");
+  EXPECT_EQ(by("https://huggingface.co.evil.com/o/m/resolve/main/a", token),
+            "https://huggingface.co.evil.com/o/m/resolve/main/a ");
+  EXPECT_EQ(by("https://me:p@huggingface.co/o/m/resolve/main/a", token),
+            "https://huggingface.co/o/m/resolve/main/a Basic bWU6cA==");
+}
+
+TEST(SiteTest, FilesBesideEachOtherAreOfOneCommit) {
+  auto from = with({});
+  const auto site = *site_of("hf://owner/model/index", from);
+  Answer led = redirect(302, "https://cdn.example.com/b");
+  led.head.fields.emplace_back("x-repo-commit", "0123456789abcdef");
+  from.hub_commit = (*(*site->after(led))->after(redirect(302, "https://other.example.com/b")))->commit();
+  EXPECT_EQ(url_asked("hf://owner/model@v1/a", from), "https://huggingface.co/owner/model/resolve/0123456789abcdef/a");
+  EXPECT_EQ(url_asked("https://huggingface.co/o/m/blob/v1/a/b", from),
+            "https://huggingface.co/o/m/resolve/0123456789abcdef/a/b");
+  const std::pair<const char *, const char *> pages[] = {
+      {"o/m/resolve/refs/pr/1/s/a", "o/m/resolve/0123456789abcdef/s/a"},
+      {"o/m/raw/refs%2Fpr%2F1/a", "o/m/resolve/0123456789abcdef/a"},
+      {"datasets/o/m/blob/refs/convert/parquet/a?b=/c", "datasets/o/m/resolve/0123456789abcdef/a?b=/c"},
+      {"o/m/resolve/main?download=true", "o/m/resolve/main?download=true"},
+      {"buckets/o/b/resolve/x/a", "buckets/o/b/resolve/x/a"},
+  };
+  for (const auto &[page, there] : pages)
+    EXPECT_EQ(url_asked(text("https://huggingface.co/", page), from), text("https://huggingface.co/", there));
+  EXPECT_EQ(url_asked("hf://owner/model@refs/pr/1/s/a", from),
+            "https://huggingface.co/owner/model/resolve/0123456789abcdef/s/a");
+  led.head.fields.back().second = "../evil";
+  EXPECT_EQ((*site->after(led))->commit(), "");
+  EXPECT_EQ(url_asked("s3://bucket/a", from), "https://bucket.s3.us-east-1.amazonaws.com/a");
+}
+
+TEST(SiteTest, TheHubIsNotAskedWhereItIsToBeOffline) {
+  for (const char *name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"})
+    for (const char *url : {"hf://owner/model/a", "https://huggingface.co/o/m/resolve/main/a"}) {
+      const auto site = site_of(url, with({{name, "YES"}}));
+      ASSERT_FALSE(site);
+      EXPECT_EQ(site.error().status, Status::unsupported);
+      EXPECT_THAT(site.error().message, HasSubstr(name));
+    }
+  EXPECT_TRUE(site_of("hf://owner/model/a", with({{"HF_HUB_OFFLINE", "0"}})));
+  EXPECT_TRUE(site_of("https://host/o/m/resolve/main/a", with({{"HF_HUB_OFFLINE", "1"}})));
 }
 
 TEST(SiteTest, ATokenStaysWithItsHost) {
@@ -239,6 +432,8 @@ TEST(SiteTest, ARedirectStaysWithinItsScheme) {
   }
   const auto loopback = *site_of("http://127.0.0.1/a", with({}));
   EXPECT_FALSE(loopback->after(redirect(302, "http://example.com/a")));
+  EXPECT_EQ((*loopback->after(redirect(302, "https://example.com/a")))->request(0, 1, {}, 0).url,
+            "https://example.com/a");
   EXPECT_TRUE(loopback->after(redirect(302, "http://localhost:81/a")));
 }
 
@@ -288,8 +483,36 @@ TEST(SiteTest, AzuresBlobsAreAskedByTheirAccount) {
                                          "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a2V5;"
                                          "EndpointSuffix=core.chinacloudapi.cn"}})),
             "https://a.blob.core.chinacloudapi.cn/c/a");
-  EXPECT_EQ(url_asked("az://c/a", with({{"AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true"}})),
+  EXPECT_EQ(url_asked("az://c/a", with({{"AZURE_STORAGE_CONNECTION_STRING", "usedevelopmentstorage=True;"}})),
             "http://127.0.0.1:10000/devstoreaccount1/c/a");
+}
+
+TEST(SiteTest, AUrlMayNameItsAccountOfAzure) {
+  const std::map<std::string, std::string> account = {{"AZURE_STORAGE_ACCOUNT", "mine"},
+                                                      {"AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=hidden"}};
+  for (const char *url :
+       {"az://c@mine/a b", "abfs://c@mine.dfs.core.windows.net/a b", "abfss://c@mine.blob.core.windows.net/a b"})
+    EXPECT_EQ(url_asked(url, with(account)), "https://mine.blob.core.windows.net/c/a%20b?sv=1&sig=hidden") << url;
+  // A token of one cloud goes to no other one.
+  const char *elsewhere = "abfss://c@mine.dfs.core.usgovcloudapi.net/a";
+  EXPECT_EQ(site_of(elsewhere, with(account)).error().status, Status::invalid_argument);
+  auto there = account;
+  there["AZURE_STORAGE_SERVICE_ENDPOINT"] = "https://mine.blob.core.usgovcloudapi.net";
+  EXPECT_EQ(url_asked(elsewhere, with(there)), "https://mine.blob.core.usgovcloudapi.net/c/a?sv=1&sig=hidden");
+  // The host that a URL names is the one that is asked.
+  EXPECT_EQ(url_asked("abfss://c@mine.dfs.core.windows.net/a", with(there)), "https://mine.blob.core.windows.net/c/a");
+  EXPECT_EQ(url_asked("abfss://w@onelake.dfs.fabric.microsoft.com/l/Files/a", with({})),
+            "https://onelake.blob.fabric.microsoft.com/w/l/Files/a");
+  // An emulator, which is elsewhere.
+  EXPECT_EQ(url_asked("az://c@devstoreaccount1/a", with({{"AZURITE_BLOB_STORAGE_URL", "http://127.0.0.1:1"}})),
+            "http://127.0.0.1:1/devstoreaccount1/c/a");
+  // A signature of its own stands before a key.
+  const auto site =
+      *site_of("az://c@mine/a?sv=2&sig=own", with({{"AZURE_STORAGE_ACCOUNT", "mine"}, {"AZURE_STORAGE_KEY", "a2V5"}}));
+  const auto request = site->request(0, 1, {}, 0);
+  EXPECT_EQ(request.url, "https://mine.blob.core.windows.net/c/a?sv=2&sig=own");
+  EXPECT_EQ(SimulatedStore::field(request, "authorization"), "");
+  EXPECT_EQ(site->shown(), "az://c@mine/a");
 }
 
 TEST(SiteTest, TheHubsTokenIsInAFileToo) {
@@ -303,7 +526,11 @@ TEST(SiteTest, TheHubsTokenIsInAFileToo) {
   EXPECT_EQ(token({{"HOME", "/h"}, {"HF_HOME", "/hf"}}), "Bearer hf_of_hf_home");
   EXPECT_EQ(token({{"HF_TOKEN_PATH", "/hf/token"}}), "Bearer hf_of_hf_home");
   EXPECT_EQ(token({{"HOME", "/h"}, {"HF_TOKEN", "hf_given"}}), "Bearer hf_given");
+  EXPECT_EQ(token({{"HOME", "/h"}, {"HF_TOKEN", " "}}), "Bearer hf_of_home");
+  EXPECT_EQ(token({{"HOME", "/h"}, {"HF_HOME", "~/.cache/huggingface"}}), "Bearer hf_of_home");
+  EXPECT_EQ(token({{"HOME", "/h"}, {"HF_HUB_DISABLE_IMPLICIT_TOKEN", "false"}}), "Bearer hf_of_home");
   EXPECT_EQ(token({{"HOME", "/h"}, {"HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"}}), "");
+  EXPECT_EQ(token({{"HF_TOKEN", "hf_given"}, {"HF_HUB_DISABLE_IMPLICIT_TOKEN", "ON"}}), "");
 }
 
 // The link of a redirect ends: the first URL is asked for another one.
@@ -351,6 +578,10 @@ TEST(ErrorBodyTest, AnyBytesAreRead) {
   EXPECT_EQ(parse_error_body("{\"error\":\"a\",\"error_description\":\"b\"}").message, "b");
   EXPECT_EQ(parse_error_body("{\"error\":{\"status\":\"A\",\"message\":\"b\"}}").code, "A");
   EXPECT_EQ(parse_error_body("{\"error\":").code, "");
+  const auto message = [](const char *text) { return said(says(404, st::text(R"({"message":")", text, R"("})"))); };
+  EXPECT_EQ(message("'/a?b=1&sig=hidden' (or /c?sig=hidden) is not there"), "404: '/a?...' (or /c?...) is not there");
+  EXPECT_EQ(message("https://h/a?sig=hidden"), "404: https://h/a?...");
+  EXPECT_EQ(message("what? a=b"), "404: what? a=b");
   EXPECT_EQ(printable(std::string(5000, 'x')).size(), 200u);
 }
 

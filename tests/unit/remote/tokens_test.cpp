@@ -248,7 +248,40 @@ TEST(AzureTest, EntrasTokensAreFoundInTheOrderOfAzuresOwnLibraries) {
   EXPECT_EQ(of({{"IDENTITY_ENDPOINT", "http://127.0.0.1:1/msi"}, {"IDENTITY_HEADER", "canary"}}), "Bearer A");
   EXPECT_EQ(SimulatedStore::field(services.asked.back(), "x-identity-header"), "canary");
   EXPECT_EQ(of({}), "Bearer V");
+  EXPECT_EQ(
+      of({{"AZURE_STORAGE_TENANT_ID", "t"}, {"AZURE_STORAGE_CLIENT_ID", "i"}, {"AZURE_STORAGE_CLIENT_SECRET", "s"}}),
+      "Bearer S");
   EXPECT_EQ(azure_signed(with({{"AZURE_STORAGE_ACCOUNT", "a"}})), "") << "anonymous";
+}
+
+TEST(AzureTest, ATokenOfASovereignCloudGoesToNoHostOfThePublicOne) {
+  Services services{.answers = {{"POST https://login.microsoftonline.us/t/oauth2/v2.0/token",
+                                 says(200, R"({"access_token":"G","expires_in":3599})")}}};
+  const auto of = [&](std::map<std::string, std::string> variables, const char *url = "az://c/a") {
+    variables.insert({{"AZURE_TENANT_ID", "t"},
+                      {"AZURE_CLIENT_ID", "i"},
+                      {"AZURE_CLIENT_SECRET", "s"},
+                      {"AZURE_STORAGE_ACCOUNT", "a"},
+                      {"AZURE_AUTHORITY_HOST", "https://login.microsoftonline.us/"}});
+    auto from = with(std::move(variables));
+    services.join(&from);
+    return SimulatedStore::field((*site_of(url, from))->request(0, 1, {}, now), "authorization");
+  };
+  EXPECT_EQ(of({{"AZURE_STORAGE_SERVICE_ENDPOINT", "https://a.blob.core.usgovcloudapi.net"}}), "Bearer G");
+  EXPECT_EQ(of({}), "");
+  EXPECT_EQ(of({}, "abfss://c@w.dfs.fabric.microsoft.com/a"), "");
+  EXPECT_EQ(of({}, "https://other.blob.core.windows.net/c/a"), "");
+}
+
+TEST(AzureTest, NoProgramIsRunOfItsOwnAccord) {
+  auto from = with({{"AZURE_STORAGE_ACCOUNT", "a"}});
+  bool ran = false;
+  from.run = [&](const Program &) -> Result<std::string> {
+    ran = true;
+    return R"({"accessToken":"P"})";
+  };
+  EXPECT_EQ(azure_signed(from), "");
+  EXPECT_FALSE(ran);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 //! A safetensors file, open.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -94,7 +95,7 @@ impl File {
         Ok(File::of(handle, self.path.clone(), self.opened))
     }
 
-    /// As it was opened; empty for a [`Source`](crate::Source).
+    /// As it was opened, with all that a URL has, which may be secrets; empty for a [`Source`](crate::Source).
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -419,13 +420,42 @@ impl File {
     }
 }
 
-/// A URL without its query, which may be a secret.
-pub(crate) fn shown(path: &Path) -> &Path {
-    let is_web = |scheme: &str| scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http");
-    match path.to_str().and_then(|url| Some((url, url.split_once("://")?.0))) {
-        Some((url, scheme)) if is_web(scheme) => Path::new(url.split(['?', '#']).next().unwrap_or(url)),
-        _ => path,
-    }
+/// A URL without its user and query, which may be secrets. A name in a store may have a '?', and an '@'. Core does the
+/// same: `tests/unit/base/shown_urls.inc`.
+pub(crate) fn shown(path: &Path) -> Cow<'_, Path> {
+    let url = path.to_string_lossy();
+    let is_scheme = |scheme: &str| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
+    };
+    let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+        return path.into();
+    };
+    let stores = ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf"];
+    let is_name = stores.iter().any(|store| scheme.eq_ignore_ascii_case(store));
+    let parts = ["sig=", "signature=", "token=", "versionid=", "generation=", "snapshot="];
+    let end = match rest.find(if is_name { &['?'][..] } else { &['?', '#'][..] }) {
+        Some(mark)
+            if !is_name || parts.iter().any(|part| rest[mark..].to_ascii_lowercase().contains(part)) =>
+        {
+            mark
+        }
+        _ => rest.len(),
+    };
+    let rest = &rest[..end];
+    let host = rest.split('/').next().unwrap_or(rest);
+    let begin = match host.rfind('@') {
+        Some(at) if !is_name || host[..at].contains(':') => at + 1,
+        _ => 0,
+    };
+    let is_known = match host[begin..].split_once(':') {
+        None => true,
+        Some(("arn", _)) if is_name => true,
+        Some((_, port)) => {
+            !is_name && (host[begin..].starts_with('[') || port.bytes().all(|c| c.is_ascii_digit()))
+        }
+    };
+    PathBuf::from(format!("{scheme}://{}", if is_known { &rest[begin..] } else { "..." })).into()
 }
 
 impl fmt::Debug for File {
@@ -465,5 +495,27 @@ impl Interrupt {
 impl fmt::Debug for Interrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Interrupt")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn of_a_url_nothing_is_shown_that_may_be_a_secret() {
+        let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/unit/base/shown_urls.inc");
+        // Of a published crate there is no repository around.
+        let rows = std::fs::read_to_string(table).unwrap_or_default();
+        for row in rows.lines().filter_map(|line| line.strip_prefix("{\"")?.strip_suffix("\"},")) {
+            let (url, expected) = row.split_once("\", \"").unwrap();
+            assert_eq!(*shown(Path::new(url)), *Path::new(expected), "{url}");
+        }
+        let url = Path::new(OsStr::from_bytes(b"az://box/\xff?sig=hidden"));
+        assert_eq!(*shown(url), *Path::new("az://box/\u{fffd}"));
+        let plain = Path::new(OsStr::from_bytes(b"\xff?sig=hidden"));
+        assert_eq!(*shown(plain), *plain);
     }
 }
