@@ -49,14 +49,20 @@ def inside(platform, tmp_path_factory):
 # Two files read st.h by capi/st_h.py, which wants Python 3.11. Comparisons with stock 0.8 want 3.10. The loaders are
 # examples of the tree, which is not there.
 LEFT_OUT = [f"--ignore=tests/python/test_{name}.py" for name in ("abi", "struct_sizes", "compat")]
-LEFT_OUT += ["-k", "not FNUZ and not stock_writes_them and not loader"]
+OTHERS = ("FNUZ", "stock_writes_them", "loader")
+# The root for aarch64 has a namespace of users of its own, in which nobody but root is. And qemu takes no filter of
+# system calls, and lacks process_vm_readv.
+NOT_THERE = ("without_a_home", "may_not_search", "only_owners_replace", "forbidden_file", "mode_owner")
+NOT_BY_QEMU = ("forbids_calls", "memory_that_is_gone")
 # Each reaches the library in another way; what they then do is tried by the stage `python`.
 FEW = ("api", "bulk", "callbacks", "delta", "lifetime", "open", "save", "shards", "update")
 SUITE = ["tests/python"] if os.environ.get("ST_DIST") == "all" else [f"tests/python/test_{name}.py" for name in FEW]
 
 
-def test_the_python_suite_passes_there(inside):
-    said = inside("python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=300", "-rs", *LEFT_OUT, *SUITE)
+def test_the_python_suite_passes_there(inside, platform):
+    others = OTHERS if platform.endswith("x86_64") else OTHERS + NOT_THERE + NOT_BY_QEMU
+    left_out = [*LEFT_OUT, "-k", " and ".join(f"not {name}" for name in others)]
+    said = inside("python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=300", "-rs", *left_out, *SUITE)
     (passed,) = re.findall(r"^(?:=+ )?(\d+) passed", said, re.M)
     assert int(passed) > 200
 

@@ -196,10 +196,25 @@ def test_the_pages_of_several_warm_files_are_mapped_ahead(large, tmp_path):
         thread.join()
     if os.cpu_count() == 1 or mapped(paths[0])[0] == 0:
         pytest.skip("one processor, or a kernel before 5.14, which does not populate mappings")
-    assert len(begun) <= 1  # one after the other, in the order of their reader
+    assert len(begun) <= 1  # one after the other
     size = os.path.getsize(large)
     assert [mapped(path) for path in paths] == 3 * [[size + -size % 4096, 0]]
     assert all(tensors["large"][-1] == 15 * MIB - 1 for tensors in loaded)
+
+
+def test_of_several_files_the_one_that_was_loaded_last_is_mapped_next():
+    """Their reader begins with the first."""
+    one, begun, goes_on, order = _ahead._Threads(1), threading.Event(), threading.Event(), []
+    one.add([lambda _: (begun.set(), goes_on.wait(60))])
+    assert begun.wait(60)
+    for name in "first", "last":
+        one.add([lambda _, at=at: order.append(at) for at in (f"{name}, 0", f"{name}, 1")], next_ones=True)
+    one.add([lambda _: order.append("read")])
+    goes_on.set()
+    for thread in threading.enumerate():
+        if thread.name == _ahead.NAME:
+            thread.join()
+    assert order == ["last, 0", "last, 1", "first, 0", "first, 1", "read"]
 
 
 def test_pages_are_mapped_ahead_in_a_forked_child_of_a_process_that_does_so(large, tmp_path):

@@ -54,11 +54,11 @@ def read_ahead(path: str, size: int) -> bool:
 
 def map_ahead(address: int, size: int, buffer: Any) -> None:
     """A mapping whose file is in memory, and which `buffer` keeps. Its reader begins at its first byte, so this begins
-    in the middle."""
+    in the middle; of several files the reader begins with the first, and this goes on with the last."""
     if _populates and size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
         middle = size // 2 // _STEP * _STEP
         steps = (*range(middle, size, _STEP), *range(0, middle, _STEP))
-        _mapper.add([partial(_map, address + at, min(_STEP, size - at), buffer) for at in steps])
+        _mapper.add([partial(_map, address + at, min(_STEP, size - at), buffer) for at in steps], next_ones=True)
 
 
 def _is_cold(fd: int, size: int) -> bool:
@@ -116,8 +116,8 @@ class _File:
 
 
 class _Threads:
-    """Do pieces of work in the order in which they were asked for, file by file. Several files at once would keep the
-    disk, or a processor, from the first, with which their reader begins."""
+    """Do pieces of work file by file, in the order in which they were asked for, or the file first that was asked for
+    last. Several files at once would keep the disk from the first, with which their reader begins."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -125,9 +125,12 @@ class _Threads:
         self._pieces: deque[Callable[[mmap.mmap], None]] = deque()
         self._running = 0
 
-    def add(self, pieces: list[Callable[[mmap.mmap], None]]) -> None:
+    def add(self, pieces: list[Callable[[mmap.mmap], None]], next_ones: bool = False) -> None:
         with self._lock:
-            self._pieces.extend(pieces)
+            if next_ones:
+                self._pieces.extendleft(reversed(pieces))
+            else:
+                self._pieces.extend(pieces)
             missing, self._running = self._most - self._running, self._most
         for _ in range(missing):
             try:
