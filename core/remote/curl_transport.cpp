@@ -15,6 +15,7 @@
 #include <ctime>
 #include <map>
 #include <mutex>
+#include <new>
 #include <random>
 
 #include "base/error.h"
@@ -129,6 +130,19 @@ size_t take_body(Flight &flight, const char *data, size_t n) {
 size_t on_body(char *data, size_t, size_t n, void *user) {
   auto &flight = *static_cast<Flight *>(user);
   return without_throwing(flight, [&] { return take_body(flight, data, n); });
+}
+
+// libcurl takes no longer line of a head. Before 8.6 it says so as if there were no memory.
+constexpr size_t longest_line = size_t{100} << 10;
+
+bool has_too_long_a_line(const Flight &flight, CURLcode code) {
+#if LIBCURL_VERSION_NUM >= 0x080600
+  if (code == CURLE_TOO_LARGE) return true;
+#endif
+  if (code != CURLE_OUT_OF_MEMORY || flight.head_ended) return false;
+  void *const room = ::operator new(16 * longest_line, std::nothrow);
+  ::operator delete(room);
+  return room != nullptr;
 }
 
 Cut cut_of(CURLcode code) {
@@ -335,7 +349,8 @@ class CurlTransport final : public Transport {
 
   Answer answer_of(CURL *easy, CURLcode code) {
     Flight &flight = *flights_.at(easy);
-    if (flight.no_memory || code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
+    const bool long_line = has_too_long_a_line(flight, code);
+    if (flight.no_memory || (code == CURLE_OUT_OF_MEMORY && !long_line)) throw std::bad_alloc();
     end_head(flight);
     curl_off_t head_us = 0;
     curl_easy_getinfo(easy, CURLINFO_STARTTRANSFER_TIME_T, &head_us);
@@ -348,6 +363,9 @@ class CurlTransport final : public Transport {
     if (flight.answer.cut == Cut::unreachable && flight.no_socket && !flight.has_socket) {
       flight.answer.cut = Cut::hopeless;
       flight.answer.why = os_error(flight.no_socket, "open", "a socket").message;
+    } else if (long_line) {
+      flight.answer.cut = Cut::hopeless;
+      flight.answer.why = text("the head of its answer has a line of more than ", longest_line >> 10, " KiB");
     } else if (flight.has_line_ends) {
       flight.answer.why = "a key, a token or a region that is to be sent has a line end in it";
     } else if (flight.answer.cut != Cut::none) {

@@ -282,6 +282,15 @@ def test_a_wrong_answer_is_an_error(faults, fault):
         libst.load(faults.url)
 
 
+@pytest.mark.parametrize("script", [["long line"], [None, "long line"]])
+def test_an_answer_with_a_line_that_is_too_long_is_told_by_its_line(faults, script):
+    """libcurl says that there is no memory."""
+    faults.script = script
+    with fails(Status.IO, match="the head of its answer has a line of more than 100 KiB"):
+        libst.load(faults.url)
+    assert len(set(faults.requests)) == len(faults.requests)  # it was not asked again
+
+
 def test_a_flipped_bit_is_told_by_the_checksum_of_the_store(tmp_path):
     arrays = {"a": np.arange(400_000, dtype=np.uint8), "b": np.arange(1000)}
     libst.save(tmp_path / "a.safetensors", arrays)
