@@ -1,5 +1,6 @@
 #include "base/error.h"
 
+#include <cerrno>
 #include <cstring>
 
 namespace st {
@@ -44,6 +45,8 @@ Error os_error(int err, std::string_view what, std::string_view path) {
   char buffer[128];
   const std::string_view reason = reason_in(buffer, strerror_r(err, buffer, sizeof buffer));
   Error e = error(status_of_errno(err), "cannot ", what, " ", in_quotes(path), ": ", reason);
+  if (err == EMFILE) e.message += "; close some files, or raise the limit (ulimit -n)";
+  if (err == ENFILE) e.message += "; raise the limit of the system (fs.file-max)";
   e.os_errno = err;
   return e;
 }

@@ -121,7 +121,8 @@ Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct sta
 
 Result<void> DataFile::refresh() {
   if (path_.empty()) return {};
-  ST_TRY(auto fresh, look(true));
+  constexpr auto half = os::Descriptors::GiveUp::half;
+  ST_TRY(auto fresh, os::Descriptors::with_room(options_.descriptors, half, [this] { return look(true); }));
   // In a folder that was moved nothing new would ever be seen.
   ST_TRY(at_.check_led_to());
   const HeldSnapshot now = hold();

@@ -95,7 +95,7 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
 Result<void> ShardCommit::may_change(const std::function<Result<void>()> &approve) {
   for (const auto &part : parts_) ST_TRY(part->assemble());
   ST_TRY(approve());
-  return check_room();
+  return with_room([this] { return check_room(); });
 }
 
 // Until the last rename the old files and all that is new are there together, and nothing more is taken after that.
@@ -213,7 +213,7 @@ Result<write::Look> ShardCommit::lock_parts(Participant **hot) {
 // replaced since it was read here: our changes must fit what is there now.
 Result<std::optional<std::string>> ShardCommit::new_index() const {
   if (!work_.changes_index && !work_.grace_s) return std::nullopt;
-  ST_TRY(auto read, Shards::read_index(shards_.location()));
+  ST_TRY(auto read, with_room([this] { return Shards::read_index(shards_.location()); }));
   ShardIndex &index = read.index;
   const std::string old = index.spell();
   auto changed = [&](std::string_view name, std::string_view what) {
@@ -263,7 +263,8 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
 // Durable but for its name.
 Result<void> ShardCommit::make_index(const std::string &text) {
   write::TemporaryFile::remove_stale(shards_.location(), write::undecided_infix);
-  ST_TRY(index_.fresh, write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix));
+  const auto made = [this] { return write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix); };
+  ST_TRY(index_.fresh, with_room(made));
   const os::File &file = index_.fresh->file();
   ST_TRY(file.write(text.data(), text.size(), 0));
   ST_TRY(write::copy_attributes(index_.file(), file, shards_.options().log));
@@ -286,7 +287,7 @@ Result<void> ShardCommit::prepare() {
   ST_TRY(open_folder());
   ST_TRY(auto identity, index_.file().stat());
   decision_.beside = std::make_unique<write::JournalFolder>(shards_.location(), identity);
-  ST_TRY(decision_.taken, decision_.beside->take());
+  ST_TRY(decision_.taken, with_room([this] { return decision_.beside->take(); }));
   write::Journal &journal = *decision_.taken.journal;
   const auto transaction = write::transaction_of(journal.name());
   ST_ASSERT(transaction.has_value());
@@ -327,7 +328,7 @@ Result<void> ShardCommit::check_in_place() const {
 }
 
 Result<void> ShardCommit::open_folder() {
-  ST_TRY(folder_, shards_.location().folder()->to_sync());
+  ST_TRY(folder_, with_room([this] { return shards_.location().folder()->to_sync(); }));
   return {};
 }
 

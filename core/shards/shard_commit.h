@@ -56,6 +56,12 @@ class ShardCommit {
     void remove();
   };
 
+  // The handle's descriptors are opened anew when they are wanted. Each part takes some.
+  template <class Work>
+  auto with_room(Work work) const {
+    using os::Descriptors;
+    return Descriptors::with_room(shards_.member_options().descriptors, Descriptors::GiveUp::all, std::move(work));
+  }
   Result<void> check_folder() const;
   Result<void> prepare_to_lock();
   Result<CommitPlan> reckon(const os::File &beside);
