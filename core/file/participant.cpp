@@ -84,6 +84,7 @@ Result<void> Participant::prepare(const write::Super &super, write::SuperPartici
                                 of_.control, super);
   }
   ST_TRY(check_links(of_, lock_));
+  ST_TRY(write::check_replaceable(file().location(), lock_.file()));
   const Makes made = makes(of_, true);
   if (made.first) {
     ST_TRY(first_, make(&entry->first_form, &entry->first, made.first_keeps));

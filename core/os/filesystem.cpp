@@ -203,15 +203,21 @@ Mount mount_of_device(std::string_view mountinfo, dev_t dev) {
   return find_mount(mountinfo, [&](std::string_view, std::string_view device) { return device == wanted; });
 }
 
-// The mount of an open file: by the id that the kernel tells of it, as files of
-// overlay and btrfs have device numbers that no mount has; else by device.
-Mount mount_of(const File &file, std::string_view mountinfo) {
+// As the kernel tells it of an open file; empty if it does not.
+std::string mount_id(const File &file) {
   constexpr std::string_view key = "mnt_id:";
   const std::string fdinfo = read_text(file.env(), text("/proc/self/fdinfo/", file.fd()).c_str());
-  if (const size_t at = fdinfo.find(key); at != std::string::npos) {
-    std::string_view id = std::string_view(fdinfo).substr(at + key.size());
-    id.remove_prefix(std::min(id.find_first_not_of(" \t"), id.size()));
-    id = id.substr(0, id.find('\n'));
+  const size_t at = fdinfo.find(key);
+  if (at == std::string::npos) return {};
+  std::string_view id = std::string_view(fdinfo).substr(at + key.size());
+  id.remove_prefix(std::min(id.find_first_not_of(" \t"), id.size()));
+  return std::string(id.substr(0, id.find('\n')));
+}
+
+// The mount of an open file: by its id, as files of overlay and btrfs have device
+// numbers that no mount has; else by device.
+Mount mount_of(const File &file, std::string_view mountinfo) {
+  if (const std::string id = mount_id(file); !id.empty()) {
     const Mount m = find_mount(mountinfo, [&](std::string_view mount, std::string_view) { return mount == id; });
     if (!m.type.empty()) return m;
   }
@@ -270,6 +276,11 @@ Storage storage_of_layers(Env &env, std::string options) {
 
 bool copies_on_write(std::string_view type) {
   return type == "btrfs" || type == "zfs" || type == "bcachefs" || type == "f2fs";
+}
+
+bool lie_on_two_mounts(const File &a, const File &b) {
+  const std::string first = mount_id(a), second = mount_id(b);
+  return !first.empty() && !second.empty() && first != second;
 }
 
 std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev) {

@@ -252,6 +252,7 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
     if (!value && !index.metadata_find(key))
       return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
                   " was replaced, and its metadata has no key ", in_quotes(key),
+  ST_TRY(write::check_replaceable(shards_.location(), index_.file()));
                   " any more; refresh the handle and begin again");
     index.set_metadata(key, value);
   }

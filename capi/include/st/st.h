@@ -773,8 +773,9 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
  *                          change is decided by recovery; open the file anew;
  *   ST_E_HARD_LINKS        a publish would leave the file's other names behind;
  *   ST_E_UNSUPPORTED       a publish of a file that is a mount point of its
- *                          own (of shards with one: ST_E_NEEDS_RECOVERY, which
- *                          succeeds when nothing is mounted there any more);
+ *                          own, or of shards with one (where /proc does not
+ *                          tell: ST_E_NEEDS_RECOVERY, which succeeds when
+ *                          nothing is mounted there any more);
  *   ST_E_JOURNAL           another writer's journal, or what was staged, is
  *                          damaged;
  *   ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED,

@@ -335,6 +335,56 @@ TEST_F(ShardTransactionTest, ShardsOfAnotherFolderAreNotChangedTogether) {
   EXPECT_EQ(bytes(*c, "c"), new_c);
 }
 
+// Some files lie on mounts of their own, as /proc tells it.
+class Mounts : public FaultEnv {
+ public:
+  explicit Mounts(const std::string &mounted) : FaultEnv(os::Env::posix()) {
+    EXPECT_EQ(FaultEnv::fstatat(AT_FDCWD, mounted.c_str(), &mounted_, 0), 0);
+    put_bytes(dir_ / "folder's", "pos:\t0\nmnt_id:\t41\n");
+    put_bytes(dir_ / "own", "pos:\t0\nmnt_id:\t42\n");
+  }
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    constexpr std::string_view of_descriptor = "/proc/self/fdinfo/";
+    if (!std::string_view(path).starts_with(of_descriptor)) return FaultEnv::openat(dir, path, flags, mode);
+    struct stat s;
+    EXPECT_EQ(FaultEnv::fstat(std::stoi(path + of_descriptor.size()), &s), 0);
+    const std::string told = dir_ / (s.st_ino == mounted_.st_ino ? "own" : "folder's");
+    return FaultEnv::openat(AT_FDCWD, told.c_str(), O_RDONLY, 0);
+  }
+
+ private:
+  const TempDir dir_;
+  struct stat mounted_;
+};
+
+TEST_F(ShardTransactionTest, WhatIsMountedByItselfIsRefusedBeforeAnythingHasChanged) {
+  const std::string fresh_a = pattern(4000, 81), fresh_c = pattern(5000, 82), longer = pattern(60, 83);
+  for (const std::string &mounted : {shard(1), shard(2), index}) {
+    Mounts env(mounted);
+    const std::string before = all();
+    const auto names = names_in(dir.path());
+    auto c = open(env);
+    auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->remove("b")));
+    ASSERT_TRUE(is_ok(t->put("c", u8(longer))));
+    const auto refused = t->commit();
+    ASSERT_TRUE(fails_with(Status::unsupported, refused));
+    EXPECT_THAT(refused.error().message, HasSubstr(in_quotes(mounted) + " is mounted there by itself"));
+    EXPECT_EQ(all(), before);
+    // What patches takes nobody's place.
+    auto again = begin(*c);
+    ASSERT_TRUE(is_ok(again->update("a", u8(fresh_a))));
+    ASSERT_TRUE(is_ok(again->update("c", u8(fresh_c))));
+    EXPECT_TRUE(is_ok(again->commit()));
+    EXPECT_EQ(bytes(*c, "a") + bytes(*c, "c"), fresh_a + fresh_c);
+    t.reset();
+    again.reset();
+    c.reset();
+    EXPECT_EQ(names_in(dir.path()), names);
+    expect_sound();
+  }
+}
+
 TEST_F(ShardTransactionTest, AnIndexThatFitsNoMoreIsLeftAlone) {
   for (const std::string changed :
        {R"("b":"m-1.safetensors","c":"m-2.safetensors")",
