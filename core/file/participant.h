@@ -33,7 +33,7 @@ class Participant {
   // What it will do; `entry` gets its final length. Null: under a new name.
   Result<CommitPlan> plan(write::SuperParticipant *entry);
 
-  // `timeout_ms`: what remains of the whole commit's. Look::hot: a dead writer's journal was found; unlock all parts,
+  // `timeout_ms`: of the whole commit. Look::hot: a dead writer's journal was found; unlock all parts,
   // call recover(), and try again. Status busy: nothing changed.
   Result<write::Look> lock(int32_t timeout_ms);
   Result<void> recover(int32_t timeout_ms);

@@ -10,6 +10,7 @@
 #include "file/slices.h"
 #include "file/staging.h"
 #include "newfile/room.h"
+#include "os/waited.h"
 
 namespace st::store {
 
@@ -92,6 +93,7 @@ Result<void> Transaction::approve() const {
 
 Result<void> Transaction::commit() {
   ST_TRY(staged_.may_go_on());
+  const os::WaitedByCall call(os::WaitedByCall::if_outside);
   staged_.begin_call();
   if (!staged_.has_work()) return approve();
   // If this host loses its locks, their next holder takes the journal away.

@@ -26,17 +26,7 @@ std::vector<std::unique_ptr<Participant>> in_order(const std::vector<Transaction
 }  // namespace
 
 ShardCommit::ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work)
-    : shards_(shards),
-      shown_(shown),
-      work_(std::move(work)),
-      parts_(in_order(work_.transactions)),
-      deadline_(shards.env().monotonic_ms() + static_cast<uint64_t>(std::max(work_.timeout_ms, 0))) {}
-
-int32_t ShardCommit::left() const {
-  if (work_.timeout_ms < 0) return work_.timeout_ms;
-  const uint64_t now = shards_.env().monotonic_ms();
-  return static_cast<int32_t>(deadline_ - std::min(now, deadline_));
-}
+    : shards_(shards), shown_(shown), work_(std::move(work)), parts_(in_order(work_.transactions)) {}
 
 // No journal can speak for files in different folders: it holds names and no paths.
 Result<void> ShardCommit::check_folder() const {
@@ -171,12 +161,12 @@ Result<void> ShardCommit::lock_all() {
                          std::any_of(parts_.begin(), parts_.end(), [](const auto &part) { return part->publishes(); });
   const os::LockRange whole = os::whole_file(exclusive);
   const Control control = shards_.control_of(work_.progress);
+  const os::LockWait wait{work_.timeout_ms, &control, nullptr};
   Participant *hot = nullptr;
-  const write::LockSteps steps{
-      [&] { return std::vector{whole}; }, os::holder_of(whole),
-      [&](os::LockedFile &index) { return look(index, exclusive, &hot); },
-      [&](const os::LockWait &wait) { return hot ? hot->recover(left()) : shards_.recover(wait); }};
-  ST_TRY(write::lock_settled(shards_.location(), {left(), &control, nullptr}, steps, &index_.held));
+  const write::LockSteps steps{[&] { return std::vector{whole}; }, os::holder_of(whole),
+                               [&](os::LockedFile &index) { return look(index, exclusive, &hot); },
+                               [&] { return hot ? hot->recover(work_.timeout_ms) : shards_.recover(wait); }};
+  ST_TRY(with_room([&] { return write::lock_settled(shards_.location(), wait, steps, &index_.held); }));
   return {};
 }
 
@@ -197,7 +187,7 @@ Result<write::Look> ShardCommit::look(const os::LockedFile &index, bool exclusiv
 // All of them, or none: then one is `hot`, or it failed.
 Result<write::Look> ShardCommit::lock_parts(Participant **hot) {
   for (size_t i = 0; i < parts_.size(); ++i) {
-    auto look = parts_[i]->lock(left());
+    auto look = parts_[i]->lock(work_.timeout_ms);
     if (look && *look == write::Look::settled) continue;
     for (size_t k = 0; k < i; ++k) parts_[k]->unlock();
     if (look)
@@ -252,7 +242,6 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
     if (!value && !index.metadata_find(key))
       return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
                   " was replaced, and its metadata has no key ", in_quotes(key),
-  ST_TRY(write::check_replaceable(shards_.location(), index_.file()));
                   " any more; refresh the handle and begin again");
     index.set_metadata(key, value);
   }
@@ -263,6 +252,7 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
 
 // Durable but for its name.
 Result<void> ShardCommit::make_index(const std::string &text) {
+  ST_TRY(write::check_replaceable(shards_.location(), index_.file()));
   write::TemporaryFile::remove_stale(shards_.location(), write::undecided_infix);
   const auto made = [this] { return write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix); };
   ST_TRY(index_.fresh, with_room(made));

@@ -71,7 +71,6 @@ class ShardCommit {
   Result<void> lock_all();
   Result<write::Look> look(const os::LockedFile &index, bool exclusive, Participant **hot);
   Result<write::Look> lock_parts(Participant **hot);
-  int32_t left() const;
   Result<void> prepare();
   Result<void> prepare_index(write::SuperParticipant *entry);
   Result<void> make_index(const std::string &text);
@@ -95,7 +94,6 @@ class ShardCommit {
   const ShardCatalogue &shown_;
   const Work work_;
   const std::vector<std::unique_ptr<Participant>> parts_;  // in the order of their paths; they outlive what decides
-  const uint64_t deadline_;
   LockedIndex index_;
   Decision decision_;
   os::File folder_;                               // to be synced

@@ -316,7 +316,8 @@ typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
 #define ST_DIRECT_ON 2u   /* O_DIRECT, by several threads; as ST_DIRECT_OFF
                              where the filesystem cannot */
 
-/* How long to wait for locks, in milliseconds (every lock_timeout_ms). */
+/* How long a call waits for locks, in milliseconds (every lock_timeout_ms). It
+ * is the sum of its waits; the work between them does not count. */
 #define ST_TIMEOUT_DEFAULT 0    /* ten seconds */
 #define ST_TIMEOUT_FOREVER (-1)
 #define ST_TIMEOUT_NONE (-2)    /* do not wait */
