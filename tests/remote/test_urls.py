@@ -462,7 +462,7 @@ def test_a_process_with_too_many_open_files_is_told(nginx):
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.open("/dev/null", os.O_RDONLY))
-        with fails(Status.IO, match="cannot open 'a socket': Too many open files$"):
+        with fails(Status.IO, match="cannot open 'a socket': Too many open files; .*ulimit -n"):
             libst.open(url)
     finally:
         for fd in taken:
