@@ -282,13 +282,13 @@ def test_a_wrong_answer_is_an_error(faults, fault):
         libst.load(faults.url)
 
 
-@pytest.mark.parametrize("script", [["long line"], [None, "long line"]])
+@pytest.mark.parametrize("script", [["long line"] * 2, [None] + ["long line"] * 4])
 def test_an_answer_with_a_line_that_is_too_long_is_told_by_its_line(faults, script):
     """libcurl says that there is no memory."""
     faults.script = script
     with fails(Status.IO, match="the head of its answer has a line of more than 100 KiB"):
         libst.load(faults.url)
-    assert len(set(faults.requests)) == len(faults.requests)  # it was not asked again
+    assert len(faults.requests) <= len(script)  # and the first of them was asked once more at most
 
 
 def test_a_flipped_bit_is_told_by_the_checksum_of_the_store(tmp_path):
