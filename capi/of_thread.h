@@ -11,9 +11,11 @@ template <class T>
 T &of_thread() {
   alignas(T) constinit static thread_local std::byte place[sizeof(T)] = {};
   constinit static thread_local T *value = nullptr;
-  // Frees what the value holds. What it is given later, in the last moments of a thread, nobody frees.
+  // Frees what the value holds. What it is given later, in the last moments of a thread, nobody frees. mingw emulates
+  // thread_locals: there these are gone before their destructors run, and begin anew. What the value held then stays.
   struct AtItsEnd {
     ~AtItsEnd() {
+      if (!value) return;
       std::destroy_at(value);
       std::construct_at(value);
     }

@@ -35,7 +35,7 @@ func run(ctx context.Context, op string, h *hooks, call func() C.st_status) erro
 // file go on, which st_interrupt would stop too.
 func runHooked(ctx context.Context, op string, h *hooks, call func() C.st_status) error {
 	if ctx.Err() != nil {
-		return cancelledError(op, context.Cause(ctx))
+		return cancelledError(op, ctx)
 	}
 	r := &running{hooks: *h}
 	c := &C.stgo_call{}
@@ -63,7 +63,7 @@ func runHooked(ctx context.Context, op string, h *hooks, call func() C.st_status
 	}
 	if err.Status == ErrCancelled {
 		if err.cause = r.err; err.cause == nil && ctx.Err() != nil {
-			err.cause = context.Cause(ctx)
+			err.cause, err.ended = context.Cause(ctx), ctx.Err()
 		}
 		if err.cause != nil {
 			err.Message += ": " + err.cause.Error()

@@ -160,7 +160,8 @@ func TestATransactionIsNotForTwoAtOnce(t *testing.T) {
 // Cancelling one call leaves the others on the same file alone.
 func TestAContextIsOfOneCall(t *testing.T) {
 	f, _, value := large(t)
-	ctx, cancel := context.WithCancel(context.Background())
+	because := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
 	var group sync.WaitGroup
 	for range 4 {
 		spawn(&group, func() {
@@ -176,14 +177,14 @@ func TestAContextIsOfOneCall(t *testing.T) {
 		into := make([]byte, len(value.Data))
 		for {
 			if _, err := f.WithContext(ctx).ReadInto("x", into); err != nil {
-				if !errors.Is(err, context.Canceled) {
+				if !errors.Is(err, context.Canceled) || !errors.Is(err, because) {
 					t.Error(err)
 				}
 				return
 			}
 		}
 	})
-	cancel()
+	cancel(because)
 	group.Wait()
 }
 

@@ -19,7 +19,7 @@
 // Functions take a pointer to a struct of options, or nil. The zero value of every field is its default.
 //
 // A context ends calls: [File.WithContext] gives one to the calls of a File and of its transactions. Functions that are not
-// about an open file take it in their options. A call that it ends answers [ErrCancelled] and the context's cause. It
+// about an open file take it in their options. A call that it ends answers [ErrCancelled], and the context's error and cause. It
 // stops at its next progress step, or within a tenth of a second of waiting for a lock or a server; other calls on the
 // file go on.
 //

@@ -6,6 +6,7 @@ package st
 import "C"
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"math"
@@ -25,13 +26,14 @@ type Error struct {
 	Errno     syscall.Errno // of the failed system call; 0 if there was none
 	HolderPID int           // ErrBusy: the process that holds the lock; 0 if it cannot be known
 	cause     error         // why a call was cancelled; nil if it was not
+	ended     error         // what the context that ended it answers; nil if none did
 }
 
 // Error is the library's sentence, which says what could not be done.
 func (e *Error) Error() string { return "libst: " + e.Message }
 
-// Unwrap gives the status, the errno if there is one, and what cancelled the call: the error of its context, or the one
-// that its callback returned.
+// Unwrap gives the status, the errno if there is one, and what cancelled the call: the cause and the error of its context,
+// or what its callback returned.
 func (e *Error) Unwrap() []error {
 	all := []error{e.Status}
 	if e.Errno != 0 {
@@ -39,6 +41,9 @@ func (e *Error) Unwrap() []error {
 	}
 	if e.cause != nil {
 		all = append(all, e.cause)
+	}
+	if e.ended != nil {
+		all = append(all, e.ended)
 	}
 	return all
 }
@@ -77,8 +82,10 @@ func argumentError(op, message string) *Error {
 }
 
 // cancelledError is for calls whose context had ended before they began.
-func cancelledError(op string, cause error) *Error {
-	return &Error{Op: op, Status: ErrCancelled, Message: "the call was cancelled: " + cause.Error(), Offset: -1, cause: cause}
+func cancelledError(op string, ctx context.Context) *Error {
+	cause := context.Cause(ctx)
+	return &Error{Op: op, Status: ErrCancelled, Message: "the call was cancelled: " + cause.Error(), Offset: -1, cause: cause,
+		ended: ctx.Err()}
 }
 
 // offset turns the C value for "no place" into Go's -1.

@@ -180,7 +180,7 @@ func (f *File) end(ctx context.Context) {
 }
 
 // WithContext is the same open file under a context: what is called on it, and answers an error, ends when the context
-// does. The error is ErrCancelled and the context's cause. It costs next to nothing, so it may be made for one call:
+// does. The error is ErrCancelled, and the context's error and cause. It costs next to nothing, so it may be made for one call:
 //
 //	err := f.WithContext(ctx).Update("w", value)
 //

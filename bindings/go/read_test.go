@@ -301,6 +301,18 @@ func TestValuesAndTensorOf(t *testing.T) {
 	if packed, err := st.Values[uint8](st.Tensor{DType: st.F4, Shape: []uint64{4}, Data: []byte{1, 2}}); err != nil || len(packed) != 2 {
 		t.Errorf("packed elements are %v (%v)", packed, err)
 	}
+	_, err = st.Values[uint32](st.Tensor{Name: "w", DType: st.F32, Shape: []uint64{2}, Data: make([]byte, 7)})
+	if e := refused(t, err, st.ErrNBytesMismatch); e.Tensor != "w" {
+		t.Errorf("part of an element: %#v", e)
+	}
+	unaligned := append([]byte{0}, floats.Data...)[1:]
+	if back, err := st.Values[float32](st.Tensor{DType: st.F32, Data: unaligned}); err != nil || back[1] != -2 {
+		t.Errorf("unaligned floats come back as %v (%v)", back, err)
+	}
+	truths, err := st.Values[bool](st.Tensor{DType: st.Bool, Shape: []uint64{4}, Data: []byte{0, 1, 2, 255}})
+	if must(t, err); !slices.Equal(truths, []bool{false, true, true, true}) {
+		t.Errorf("bytes that are true come back as %v", truths)
+	}
 	for want, got := range map[st.DType]st.Tensor{
 		st.Bool: st.TensorOf([]bool{true}), st.I8: st.TensorOf([]int8{1}), st.U8: st.TensorOf([]uint8{1}),
 		st.I16: st.TensorOf([]int16{1}), st.U16: st.TensorOf([]uint16{1}), st.I32: st.TensorOf([]int32{1}),

@@ -20,8 +20,12 @@ import "C"
 // All that reads works on it. What would change the file answers ErrReadOnly, and Refresh does nothing. Close of the
 // Snapshot lets calls on it end; but Interrupt of either, and Close of the file, stop the calls that now run on both.
 func (f *File) Snapshot() (*File, error) {
+	if !f.h.acquire() {
+		return nil, closedError("snapshot")
+	}
+	defer f.release() // after the snapshot has its share of what C borrows, which a Close would let go
 	h := &handle{snapshot: true, steady: true, loaded: f.h.loaded}
-	if err := f.call("snapshot", func() C.st_status { return C.st_snapshot(f.h.c, &h.c) }); err != nil {
+	if err := f.run("snapshot", func() C.st_status { return C.st_snapshot(f.h.c, &h.c) }); err != nil {
 		return nil, err
 	}
 	h.held = f.h.held.share()

@@ -1,6 +1,8 @@
 package st_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -97,6 +99,33 @@ func TestASnapshotKeepsTheBytesThatAreAFile(t *testing.T) {
 		_ = make([]byte, 1<<20)
 	}
 	got, err := s.Get("a")
+	must(t, err)
+	same(t, "a", got, firstA)
+}
+
+// closing is a context that closes a file as the call ends which it is given to: before the call's answer is looked at.
+type closing struct {
+	context.Context
+	file *st.File
+}
+
+func (c closing) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (c closing) AfterFunc(func()) (stop func() bool) {
+	return func() bool { return c.file.Close() == nil }
+}
+
+func TestASnapshotOfAFileThatIsClosedMeanwhileKeepsWhatItIsReadFrom(t *testing.T) {
+	_, path := small(t)
+	all, err := os.ReadFile(path)
+	must(t, err)
+	f, err := st.OpenSource(st.Source{Reader: bytes.NewReader(all), Size: int64(len(all))}, nil)
+	must(t, err)
+	s := snapshot(t, f.WithContext(closing{context.Background(), f}))
+	if err := f.Close(); !errors.Is(err, fs.ErrClosed) {
+		t.Fatalf("the file was not closed: %v", err)
+	}
+	got, err := s.WithContext(context.Background()).Get("a")
 	must(t, err)
 	same(t, "a", got, firstA)
 }

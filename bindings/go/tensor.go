@@ -59,7 +59,8 @@ func TensorOf[T Element](values []T, shape ...uint64) Tensor {
 }
 
 // Values copies the elements of a tensor. The dtype must be T's, or of the same width where T is an unsigned integer:
-// so []uint16 takes BF16 and []uint8 any packed type, as bits.
+// so []uint16 takes BF16 and []uint8 any packed type, as bits. Of Bool, any byte but 0 is true. ErrNBytesMismatch if Data
+// ends inside an element.
 func Values[T Element](t Tensor) ([]T, error) {
 	size := int(unsafe.Sizeof(*new(T)))
 	want := dtypeOf[T]()
@@ -68,7 +69,17 @@ func Values[T Element](t Tensor) ([]T, error) {
 		return nil, &Error{Op: "values", Status: ErrDTypeMismatch, Tensor: t.Name, HasTensor: true, Offset: -1,
 			Message: fmt.Sprintf("tensor %q is %s, which a %T does not hold", t.Name, t.DType, *new(T))}
 	}
+	if len(t.Data)%size != 0 {
+		return nil, &Error{Op: "values", Status: ErrNBytesMismatch, Tensor: t.Name, HasTensor: true, Offset: -1,
+			Message: fmt.Sprintf("tensor %q has %d bytes, which are no whole number of %s", t.Name, len(t.Data), t.DType)}
+	}
 	values := make([]T, len(t.Data)/size)
+	if truths, ok := any(values).([]bool); ok { // a bool of Go's is 0 or 1, and no other byte
+		for i, b := range t.Data {
+			truths[i] = b != 0
+		}
+		return values, nil
+	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*size), t.Data)
 	return values, nil
 }

@@ -6,7 +6,6 @@ package st
 import "C"
 
 import (
-	"context"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -131,7 +130,7 @@ func (tx *Tx) Commit() error {
 		if rollback := tx.Rollback(); rollback != nil {
 			return rollback
 		}
-		return cancelledError("commit", context.Cause(ctx))
+		return cancelledError("commit", ctx)
 	}
 	return tx.call("commit", func() C.st_status {
 		status := C.st_txn_commit(tx.c)

@@ -192,6 +192,12 @@ func TestAContextThatHasEndedBeginsNothing(t *testing.T) {
 			t.Errorf("%s answers %v", what, err)
 		}
 	}
+	because := errors.New("another goroutine failed") // as errgroup says it
+	caused, cancelCaused := context.WithCancelCause(context.Background())
+	cancelCaused(because)
+	if _, err := f.WithContext(caused).Get("a"); !errors.Is(err, because) || !errors.Is(err, context.Canceled) {
+		t.Errorf("under a context that has a cause, Get answers %v", err)
+	}
 	if err := begun.Rollback(); !errors.Is(err, st.ErrTxDone) {
 		t.Errorf("after a commit that did not begin, Rollback answers %v", err)
 	}

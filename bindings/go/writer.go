@@ -84,7 +84,7 @@ func (w *Writer) Finish() error {
 		if abort := w.Abort(); abort != nil {
 			return abort
 		}
-		return cancelledError("finish", context.Cause(w.ctx))
+		return cancelledError("finish", w.ctx)
 	}
 	return w.call("finish", func() C.st_status {
 		status := C.st_writer_finish(w.c)

@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <link.h>
 
 #include <cstring>
 #include <string>
@@ -10,9 +11,27 @@ namespace {
 
 constexpr const char *library = "libst-remote.so.2";
 
+// A program that was linked with -static has none, and no use for dlopen: what glibc's then loads has a C library of
+// its own, whose thread-locals nobody set up. The first object that is told of is the program.
+bool program_has_loader() {
+  bool has = false;
+  dl_iterate_phdr(
+      [](dl_phdr_info *program, size_t, void *out) {
+        for (const ElfW(Phdr) *part = program->dlpi_phdr; part != program->dlpi_phdr + program->dlpi_phnum; ++part)
+          if (part->p_type == PT_INTERP) *static_cast<bool *>(out) = true;
+        return 1;
+      },
+      &has);
+  return has;
+}
+
 }  // namespace
 
 Result<void *> find_in_remote_library(const char *name) {
+  if (!program_has_loader())
+    return fail(Status::unsupported, "libst reads URLs by ", library,
+                ", which a program that is linked statically cannot load; link it without -static, or take the feature "
+                "`remote` of the crate libst, for programs in Rust");
   constexpr int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   void *loaded = nullptr;
   Dl_info here = {};

@@ -37,7 +37,8 @@ def environment() -> dict[str, str]:
     unset = {"LIBST_DIR", "LIBST_LIBRARY", "LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "RUSTFLAGS", "CARGO_TARGET_DIR"}
     kept = {k: v for k, v in os.environ.items() if k not in unset}
     kept["PATH"] = f"/usr/lib/ccache:{kept['PATH']}"
-    return kept | {"PKG_CONFIG_LIBDIR": "/nonexistent", "CXXFLAGS": os.environ.get("DIST_CXXFLAGS", "")}
+    flags = os.environ.get("DIST_CXXFLAGS", "")
+    return kept | {"PKG_CONFIG_LIBDIR": "/nonexistent", "CXXFLAGS": flags, "CFLAGS": flags}
 
 
 # One model becomes the other by their delta.

@@ -1,10 +1,12 @@
 """Brief reads, slices and views: what the package keeps of a file, so that they cost few steps."""
 
+import gc
 import threading
 
 import libst
 import numpy as np
 import pytest
+from libst.compat import safe_open
 from safetensors.numpy import save_file
 
 
@@ -104,3 +106,24 @@ def test_many_threads_read_at_once(path, tensors):
         for thread in threads:
             thread.join()
     assert not wrong
+
+
+def test_shapes_of_many_tensors_leave_the_cycle_collector_alone(tmp_path):
+    """It goes over all that a program has, for as long as a torch takes to import a module, once enough is made."""
+    path = tmp_path / "many.safetensors"
+    libst.save(path, {f"layers.{i}.weight": np.zeros((2, i % 8), np.float32) for i in range(5000)})
+    began = []
+
+    def note(phase, _):
+        began.append(phase)
+
+    with safe_open(path, "np") as f:
+        names = f.keys()
+        gc.collect()
+        gc.callbacks.append(note)
+        try:
+            shapes = {name: f.get_slice(name).get_shape() == [2, int(name.split(".")[1]) % 8] for name in names}
+        finally:
+            gc.callbacks.remove(note)
+    assert all(shapes.values()) and len(shapes) == 5000
+    assert len(began) <= 2, "one collection at most"

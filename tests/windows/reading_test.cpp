@@ -4,6 +4,8 @@
 #endif
 #include <windows.h>
 
+#include <thread>
+
 #include "../unit/capi/scene.h"
 
 namespace {
@@ -38,6 +40,17 @@ TEST_F(Reading, AFileIsOpenedListedAndReadInEveryMode) {
   }
   EXPECT_ST(ST_OK, st_verify(path.c_str(), nullptr));
   EXPECT_ST(ST_OK, st_recover(path.c_str(), nullptr));
+}
+
+// Where it does not, the process hangs at its end: a destructor that crashed has left a lock of the C library's.
+TEST_F(Reading, AThreadWhoseCallFailedEnds) {
+  const std::string missing = dir / "missing.safetensors";
+  std::thread([&] {
+    st_file *none = nullptr;
+    EXPECT_EQ(st_open(missing.c_str(), nullptr, &none), ST_E_NO_FILE);
+    EXPECT_NE(std::string(st_last_error()).find("missing.safetensors"), std::string::npos);
+    EXPECT_NE(std::string(st_build_info()), "");
+  }).join();
 }
 
 TEST_F(Reading, ACopyOnWriteViewMayBeWrittenAndTheFileStays) {

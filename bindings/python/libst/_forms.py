@@ -13,9 +13,7 @@ Form = tuple[int, tuple[int, ...]]
 
 
 def all_forms(pin: "Pin") -> tuple[list[Form], list[int], list[int]]:
-    """Forms, bytes and file offsets, in the order of `names`.
-
-    Those of one form share it: tuples by the thousand would set the cycle collector going, over all that torch has."""
+    """Forms, bytes and file offsets, in the order of `names`. Those of one form share it."""
     try:
         rows = describe_all(pin.answer, _abi.st_count(pin.handle))
         known: dict[Form, Form] = {}

@@ -3,7 +3,7 @@
 import ctypes
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable
 
 import numpy as np
@@ -99,8 +99,11 @@ def describe_each(answer: Callable[..., int], raw: Sequence[bytes]) -> Rows:
     return rows
 
 
-def shapes(rows: Rows, of_one_file: bool = False) -> list[tuple[int, ...]]:
-    """As long as the handle that described them lives. of_one_file: their shapes lie in one array."""
+def shapes(rows: Rows, of_one_file: bool = False) -> Iterator[tuple[int, ...]]:
+    """As long as the handle that described them lives. of_one_file: their shapes lie in one array.
+
+    One after the other: who keeps each form but once then makes no thousands of tuples, which would set the cycle
+    collector going, over all that torch has."""
     starts, ranks = rows["shape"].tolist(), rows["rank"].tolist()
     if of_one_file and starts:
         first = min(starts)
@@ -108,8 +111,8 @@ def shapes(rows: Rows, of_one_file: bool = False) -> list[tuple[int, ...]]:
         if end - first <= 64 * len(starts):
             extents = tuple(_MEMORY[first // 8 - 1 : end // 8 - 1])
             begins = [(start - first) // 8 for start in starts]
-            return [extents[begin : begin + rank] for begin, rank in zip(begins, ranks)]
-    return [tuple(_MEMORY[start // 8 - 1 : start // 8 - 1 + rank]) for start, rank in zip(starts, ranks)]
+            return (extents[begin : begin + rank] for begin, rank in zip(begins, ranks))
+    return (tuple(_MEMORY[start // 8 - 1 : start // 8 - 1 + rank]) for start, rank in zip(starts, ranks))
 
 
 #: Where in an st_tensor, in 64-bit words: its dtype and rank, its shape, data and size.

@@ -141,14 +141,15 @@ def read_many(
             dtypes = [NAMES[number] for number in rows["dtype"].tolist()]
             for dtype in set(dtypes):
                 torch_dtype(dtype)  # refused before anything is read
-            forms = list(
-                zip(wanted, (places + start).tolist(), rows["nbytes"].tolist(), dtypes, shapes(rows, of_one_file))
-            )
+            known: dict[tuple[int, ...], tuple[int, ...]] = {}
+            each = [known.setdefault(shape, shape) for shape in shapes(rows, of_one_file)]
             pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
             memory, begin = block.data, address(block)
             return {
                 name: laid_over(memory, begin + place, place, nbytes, dtype, shape)
-                for name, place, nbytes, dtype, shape in forms
+                for name, place, nbytes, dtype, shape in zip(
+                    wanted, (places + start).tolist(), rows["nbytes"].tolist(), dtypes, each
+                )
             }
         arrays = dict(zip(wanted, _laid_out(_forms(rows, of_one_file), block, places + start)))
         del rows, places, wanted  # which take memory, and reading takes its own
@@ -254,7 +255,7 @@ def _forms(rows: Rows, of_one_file: bool = False) -> Iterator[tuple[tuple[int, .
     numbers, each = rows["dtype"].tolist(), shapes(rows, of_one_file)
     if not PACKED.isdisjoint(numbers):
         sizes = rows["nbytes"].tolist()
-        each = [(n,) if number in PACKED else shape for shape, number, n in zip(each, numbers, sizes)]
+        each = ((n,) if number in PACKED else shape for shape, number, n in zip(each, numbers, sizes))
     return zip(each, map(NUMPY.__getitem__, numbers))
 
 
