@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Iterable, Mapping
-from typing import Any, Callable, NoReturn, Optional
+from typing import Any, NoReturn, Optional
 
 from . import _abi
 from ._block import EndsWithBlock
@@ -77,20 +77,12 @@ def save(
 
 def save_stock(path: str, names: Iterable[str], columns: Columns, metadata: Optional[Mapping[str, str]]) -> None:
     """Write a file byte for byte as stock does."""
-    warn_of_blob(fs_path(path), stacklevel=2)
-    stock_saver(names, columns, metadata)(path)
-
-
-def stock_saver(names: Iterable[str], columns: Columns, metadata: Optional[Mapping[str, str]]) -> Callable[[str], None]:
-    """What writes them to a path, as often as it is called."""
+    callbacks = callbacks_for(None)
+    raw = fs_path(path)
+    warn_of_blob(raw, stacklevel=2)
     given = _Given(names, columns, metadata)
-
-    def save(path: str) -> None:
-        callbacks = callbacks_for(None)
-        options = save_options("stock", 0, 0, _abi.ST_TIMEOUT_DEFAULT, callbacks)
-        check(callbacks.call(_abi.st_save, fs_path(path), *given.arguments, options))
-
-    return save
+    options = save_options("stock", 0, 0, _abi.ST_TIMEOUT_DEFAULT, callbacks)
+    check(callbacks.call(_abi.st_save, raw, *given.arguments, options))
 
 
 def _as_they_are(pin: Pin) -> dict[str, Any]:

@@ -6,21 +6,21 @@ as the C library writes files; a test holds it against what the library writes.
 
 import ctypes
 import errno
-import hashlib
 import json
 import math
 import operator
 import os
+import secrets
 import struct
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, Optional, Union
+from typing import Any, Optional, Union
 
 from .. import _abi
 from .._rows import Columns
 from ..dtypes import NAMES
 from ..file import open_memory
-from ..save import save_stock, stock_saver
+from ..save import save_stock
 from ._errors import SafetensorError, translated, translated_writing
 
 _DTYPES = {
@@ -88,9 +88,6 @@ class TensorSpec:
     def data_len(self) -> int:
         """In bytes."""
         return self._data_len
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a TensorSpec points into the memory of its process: send the tensor, and make one of it there")
 
     def __repr__(self) -> str:
         return (
@@ -162,27 +159,16 @@ def write_columns(
 
 
 def _replace_link(path: str, names: Iterable[str], columns: Columns, metadata: Optional[dict[str, str]]) -> None:
-    """`save` follows links, so the file is made beside this one and takes its name, durably. For each link it is made
-    under one name: what a killed process has left there, or as a temporary of that, the next one removes."""
-    folder, link = os.path.split(path)
-    folder = folder or "."
-    digits = hashlib.sha256(os.fsencode(link)).hexdigest()[:16]
-    made = os.path.join(folder, f".{digits}.st-link")
-    save = stock_saver(names, columns, metadata)
-    while True:
+    """`save` follows links, so the file is made beside this one and takes its name, durably."""
+    folder = os.path.dirname(path) or "."
+    made = os.path.join(folder, f".{secrets.token_hex(8)}.st-link")
+    try:
+        save_stock(made, names, columns, metadata)
+        os.replace(made, path)
+    except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(made)
-        try:
-            save(made)
-            os.replace(made, path)
-            break
-        except FileNotFoundError:  # another process saves the same: it has removed this one, or given it the name
-            if not os.path.isdir(folder):
-                raise
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(made)
-            raise
+        raise
     if os.name == "nt":  # which has no sync of a folder
         return
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
