@@ -413,7 +413,7 @@ class File(Mapping[str, Array]):
         return object.__hash__(self)
 
     @property
-    def metadata(self) -> Mapping[str, str]:
+    def metadata(self) -> Metadata:
         """The pairs of `__metadata__`, a read-only dict, in the order of the header."""
         return Metadata(_metadata(self._pin().handle))
 

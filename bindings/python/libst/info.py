@@ -19,7 +19,7 @@ _refuse: Any = _refuse_to_change
 
 
 class Metadata(dict[str, str]):
-    """Pairs of `__metadata__`, which nothing changes: a transaction does. Copies of them are plain dicts."""
+    """Pairs of `__metadata__`, read-only: a transaction changes those of the file. Copies of them are plain dicts."""
 
     __slots__ = ()
 
