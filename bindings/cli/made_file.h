@@ -3,6 +3,7 @@
 // its bytes, so it can't be made in a stream; and a call that fails has written nothing there.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -21,7 +22,7 @@ class TemporaryFile {
   TemporaryFile &operator=(const TemporaryFile &) = delete;
 
   const std::string &path() const { return path_; }
-  void copy_to(Output &out) const;  // once
+  void copy_to(const std::function<Output &()> &opened) const;  // once
 
  private:
   void remove() const;
@@ -45,7 +46,7 @@ class MadeFile {
   const std::string path_;
   bool is_standard_output_ = false;
   std::optional<TemporaryFile> temporary_;
-  std::optional<OutputFile> stream_;  // none: standard output itself
+  std::optional<OutputFile> stream_;  // none: standard output itself, or a pipe that is opened when all is made
 };
 
 }  // namespace stctl

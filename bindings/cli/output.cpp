@@ -131,6 +131,7 @@ ssize_t OutputFile::write_some(const char *bytes, size_t n) {
 }
 
 void OutputFile::fail(int err) {
+  if (goes_to(STDOUT_FILENO)) throw OutputFailure{err};
   throw Failure::of_errno(err, "write", path_);
 }
 

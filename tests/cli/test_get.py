@@ -282,6 +282,29 @@ def test_a_stream_has_nothing_of_a_safetensors_file_that_fails(stctl, made, tmp_
 
 
 @MAKES_A_FILE
+def test_a_named_pipe_is_opened_when_the_safetensors_file_is_made(stctl, made, tmp_path, command):
+    """Nobody reads it."""
+    args = list(made[command][0])
+    args[1] = tmp_path / "none"
+    os.mkfifo(tmp_path / "pipe")
+    with stctl.popen(*args, tmp_path / "pipe", stderr=subprocess.PIPE) as process:
+        try:
+            assert process.wait(60) == 1 and b"none" in process.stderr.read()
+        finally:
+            process.kill()
+
+
+@MAKES_A_FILE
+@pytest.mark.parametrize("to", ["-", "/dev/stdout", "/dev/fd/1"])
+def test_a_reader_of_a_safetensors_file_that_leaves_knows_why(stctl, made, command, to):
+    read, write = os.pipe()
+    os.close(read)
+    with stctl.popen(*made[command][0], to, stdout=write, stderr=subprocess.PIPE) as process:
+        os.close(write)
+        assert (process.stderr.read(), process.wait(60)) == (b"", 6)
+
+
+@MAKES_A_FILE
 def test_standard_output_is_for_a_safetensors_file_or_for_json(stctl, made, tmp_path, command):
     args = made[command][0]
     for to in ["-", "/dev/stdout"]:
