@@ -1,6 +1,7 @@
 #include "file/data_file.h"
 
 #include "journal/recover.h"
+#include "os/waited.h"
 
 namespace st::store {
 
@@ -228,6 +229,7 @@ Result<void> DataFile::sync() {
 // What cannot be finished now is finished by the next opener.
 void DataFile::end_writing() noexcept {
   if (!deferred_) return;
+  const os::WaitedByCall call(os::WaitedByCall::anew);  // a callback of another call may close a file
   try {
     constexpr int32_t most_ms = 10000;
     const int32_t wanted_ms = options_.lock_timeout_ms;

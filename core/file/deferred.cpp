@@ -2,8 +2,6 @@
 
 #include <new>
 
-#include "os/waited.h"
-
 namespace st::store {
 
 DeferredCommits::DeferredCommits(os::Env &env, write::JournalFolder &journals)
@@ -60,7 +58,6 @@ Result<bool> DeferredCommits::settle(const os::LockWait &wait, bool *open_outcom
 // of each write-back that fails after it was opened. So a sync by one is for all commits that were begun when it
 // waited.
 Result<void> DeferredCommits::settle_each(const os::LockWait &wait, bool *open_outcome) {
-  const os::WaitedByCall call(os::WaitedByCall::if_outside);
   std::unique_ptr<os::LockedFile> locked;
   os::RangeLock lock;
   uint64_t inode = 0, synced = 0;

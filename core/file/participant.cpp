@@ -48,7 +48,8 @@ Result<write::Look> Participant::lock(int32_t timeout_ms) {
   ST_TRY(of_.may_go_on());
   of_.begin_call();
   auto look = of_.with_room([&] { return lock_for_commit(of_, timeout_ms, HotJournals::tell, &lock_); });
-  if (!look && look.error().status != Status::busy) of_.failed = true;
+  // Where descriptors are scarce the whole commit may have more of them, and tries again.
+  if (!look && look.error().status != Status::busy && !os::is_scarcity(look.error())) of_.failed = true;
   if (look && *look == write::Look::settled && publishes()) ST_TRY(make_publish(of_));
   return look;
 }
@@ -84,7 +85,6 @@ Result<void> Participant::prepare(const write::Super &super, write::SuperPartici
                                 of_.control, super);
   }
   ST_TRY(check_links(of_, lock_));
-  ST_TRY(write::check_replaceable(file().location(), lock_.file()));
   const Makes made = makes(of_, true);
   if (made.first) {
     ST_TRY(first_, make(&entry->first_form, &entry->first, made.first_keeps));

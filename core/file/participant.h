@@ -40,6 +40,10 @@ class Participant {
   void unlock() { lock_ = {}; }
   // Once it is locked: the new bytes that a Remake makes of those that are there.
   Result<void> assemble() { return assemble_remakes(of_, lock_.file()); }
+  // If it publishes: may a new file take this one's place?
+  Result<void> check_replaceable() const {
+    return publishes() ? write::check_replaceable(file().location(), lock_.file()) : Result<void>();
+  }
   // Does the path still lead to the locked file? Else status file_changed.
   Result<void> check_in_place() const { return store::check_in_place(of_, lock_); }
 

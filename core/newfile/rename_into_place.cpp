@@ -17,7 +17,8 @@ std::string mounted_by_itself(const os::Location &at) {
 }  // namespace
 
 Result<void> check_replaceable(const os::Location &at, const os::File &file) {
-  if (at.is_mount(file)) return fail(Status::unsupported, mounted_by_itself(at));
+  ST_TRY(const bool is_mount, at.is_mount(file));
+  if (is_mount) return fail(Status::unsupported, mounted_by_itself(at));
   return {};
 }
 

@@ -85,7 +85,18 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
 Result<void> ShardCommit::may_change(const std::function<Result<void>()> &approve) {
   for (const auto &part : parts_) ST_TRY(part->assemble());
   ST_TRY(approve());
-  return with_room([this] { return check_room(); });
+  return with_room([this]() -> Result<void> {
+    ST_TRY(check_room());
+    return check_replaceable();
+  });
+}
+
+// What takes no other's name needs no place.
+Result<void> ShardCommit::check_replaceable() const {
+  if (!work_.grace_s)
+    for (const auto &part : parts_) ST_TRY(part->check_replaceable());
+  ST_TRY(auto index, new_index());
+  return index ? write::check_replaceable(shards_.location(), index_.file()) : Result<void>();
 }
 
 // Until the last rename the old files and all that is new are there together, and nothing more is taken after that.
@@ -252,7 +263,6 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
 
 // Durable but for its name.
 Result<void> ShardCommit::make_index(const std::string &text) {
-  ST_TRY(write::check_replaceable(shards_.location(), index_.file()));
   write::TemporaryFile::remove_stale(shards_.location(), write::undecided_infix);
   const auto made = [this] { return write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix); };
   ST_TRY(index_.fresh, with_room(made));

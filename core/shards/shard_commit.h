@@ -56,17 +56,16 @@ class ShardCommit {
     void remove();
   };
 
-  // The handle's descriptors are opened anew when they are wanted. Each part takes some.
   template <class Work>
-  auto with_room(Work work) const {
-    using os::Descriptors;
-    return Descriptors::with_room(shards_.member_options().descriptors, Descriptors::GiveUp::all, std::move(work));
+  auto with_room(Work work) const {  // each part takes some
+    return shards_.with_room(std::move(work));
   }
   Result<void> check_folder() const;
   Result<void> prepare_to_lock();
   Result<CommitPlan> reckon(const os::File &beside);
   Result<CommitPlan> reckon_new_names(const os::File &beside);
   Result<void> may_change(const std::function<Result<void>()> &approve);
+  Result<void> check_replaceable() const;
   Result<void> check_room();
   Result<void> lock_all();
   Result<write::Look> look(const os::LockedFile &index, bool exclusive, Participant **hot);

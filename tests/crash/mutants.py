@@ -264,7 +264,7 @@ MUTANTS = [
     Mutant("undo: hashes of other sectors are believed", "core/journal/pieces.h", "table.fits(offset)", "true"),
     Mutant("a commit does not look for the room that its plan names", TRANSACTION,
            "  ST_TRY(check_room(staged_, lock.file(), reckon(staged_, lock.file(), nullptr)));\n", ""),
-    Mutant("shards: a commit does not look for the room that its plan names", SHARDS_COMMIT, "  ST_TRY(approve());\n  return with_room([this] { return check_room(); });", "  return approve();"),
+    Mutant("shards: a commit does not look for the room that its plan names", SHARDS_COMMIT, "    ST_TRY(check_room());\n", ""),
     Mutant("undo: room for copies is not looked for", PATCH_COMMIT,
            "return write::room_with_metadata(staged.snapshot->filesystem.type, room) <= write::room_of(data).free;", "return true;"),
     Mutant("undo: what the caller may free at once is borrowed", STAGING, "may_borrow = !staged.options.copy && ", "may_borrow = "),

@@ -317,7 +317,8 @@ typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
                              where the filesystem cannot */
 
 /* How long a call waits for locks, in milliseconds (every lock_timeout_ms). It
- * is the sum of its waits; the work between them does not count. */
+ * is the sum of its waits; the work between them does not count. A compact of
+ * shards may wait so long for each shard. */
 #define ST_TIMEOUT_DEFAULT 0    /* ten seconds */
 #define ST_TIMEOUT_FOREVER (-1)
 #define ST_TIMEOUT_NONE (-2)    /* do not wait */

@@ -224,7 +224,7 @@ TEST_F(CapiTimeouts, AreOfAllWaitsOfACallTogether) {
   options.progress_user = &waits;
   options.progress = [](void *user, uint64_t, uint64_t) {
     auto &w = *static_cast<Waits *>(user);
-    if (++w.told == 10) w.first.close();
+    if (++w.told == 4) w.first.close();
     return 0;
   };
   EXPECT_ST(ST_E_BUSY, st_recover(folder.c_str(), &options));

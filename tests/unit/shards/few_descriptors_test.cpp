@@ -28,6 +28,7 @@ class FewDescriptors : public FaultEnv {
     return FaultEnv::close(fd);
   }
   int list(int dir, std::vector<std::string> *out) override { return open_ < most ? FaultEnv::list(dir, out) : -error; }
+  size_t open_now() const { return open_; }
   size_t most = SIZE_MAX;
   int error = EMFILE;
 
@@ -110,6 +111,37 @@ TEST_F(FewDescriptorsTest, NoneMeansAFailureThatSaysSo) {
     EXPECT_EQ(none.error().os_errno, error);
     EXPECT_NE(none.error().message.find(wanted), std::string::npos) << none.error().message;
   }
+}
+
+TEST_F(FewDescriptorsTest, WhatTheHandleHasIsForAPlanAndAChangeOfSomeShards) {
+  const std::string fresh = pattern(shape, 78);
+  for (const bool publish : {false, true})
+    for (size_t changed = 1; changed <= (publish ? 1 : 2); ++changed) {
+      SCOPED_TRACE(text(changed, publish ? " published" : " patched"));
+      SetUp();
+      auto model = open(true, read::MapMode::none);
+      ASSERT_TRUE(is_ok(model));
+      TransactionOptions options;
+      options.publish = publish;
+      auto t = (*model)->begin(std::move(options));
+      ASSERT_TRUE(is_ok(t));
+      for (size_t i = 0; i < changed; ++i)
+        ASSERT_TRUE(is_ok(
+            (*t)->update(text("t", i), {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, fresh.data(), fresh.size()})));
+      const auto take_all = [&] {
+        env.most = SIZE_MAX;
+        expect_read(**model);
+        env.most = env.open_now();
+      };
+      take_all();
+      EXPECT_TRUE(is_ok((*t)->plan()));
+      take_all();
+      EXPECT_TRUE(is_ok((*t)->commit()));
+      take_all();
+      ASSERT_TRUE(is_ok((*model)->refresh()));
+      expect_read(**model);
+      env.most = SIZE_MAX;
+    }
 }
 
 // Three for each shard: the file, its journal, and the folder of that. What the handle has open for reading is closed.
