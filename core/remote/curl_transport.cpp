@@ -136,13 +136,11 @@ size_t on_body(char *data, size_t, size_t n, void *user) {
 // may be there when one looks.
 constexpr size_t longest_line = size_t{100} << 10;
 
-bool may_have_too_long_a_line(CURL *easy, const Flight &flight, CURLcode code) {
-  constexpr int too_large = 100;  // CURLE_TOO_LARGE: the libcurl that is loaded may be newer than its header
-  curl_off_t first_byte_us = 0;
-  curl_easy_getinfo(easy, CURLINFO_STARTTRANSFER_TIME_T, &first_byte_us);
-  if (first_byte_us == 0 || flight.head_ended) return false;
-  if (static_cast<int>(code) == too_large) return true;
-  if (code != CURLE_OUT_OF_MEMORY) return false;
+bool may_have_too_long_a_line(const Flight &flight, CURLcode code) {
+#if LIBCURL_VERSION_NUM >= 0x080600
+  if (code == CURLE_TOO_LARGE) return true;
+#endif
+  if (code != CURLE_OUT_OF_MEMORY || flight.head_ended) return false;
   void *const room = ::operator new(16 * longest_line, std::nothrow);
   ::operator delete(room);
   return room != nullptr;
@@ -351,7 +349,7 @@ class CurlTransport final : public Transport {
 
   Answer answer_of(CURL *easy, CURLcode code) {
     Flight &flight = *flights_.at(easy);
-    const bool long_line = may_have_too_long_a_line(easy, flight, code);
+    const bool long_line = may_have_too_long_a_line(flight, code);
     if (flight.no_memory || (code == CURLE_OUT_OF_MEMORY && !long_line)) throw std::bad_alloc();
     end_head(flight);
     if (!long_line) long_lines_ = 0;
