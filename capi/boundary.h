@@ -16,6 +16,7 @@
 #include "file/data_file.h"
 #include "file/writer.h"
 #include "model/pinned.h"
+#include "os/waited.h"
 #include "st/st.h"
 
 struct st_file {
@@ -47,6 +48,7 @@ st_status set_last_error(Status status, const char *static_message) noexcept;
 
 template <class Body>
 st_status boundary(Body body) noexcept {
+  const os::WaitedByCall call(os::WaitedByCall::anew);
   try {
     Result<void> r = body();
     if (r) return ST_OK;

@@ -92,6 +92,12 @@ st_tensor File::view(size_t i) const {
   return tensor;
 }
 
+std::string File::bytes_of(const st_tensor &tensor) const {
+  std::string bytes(tensor.nbytes, '\0');
+  check(st_read(file_, tensor.name, tensor.name_len, bytes.data(), bytes.size(), nullptr));
+  return bytes;
+}
+
 st_io_info File::io_info() const {
   auto info = sized<st_io_info>();
   check(st_file_io_info(file_, &info));

@@ -85,16 +85,6 @@ std::optional<std::string> descr_of(std::string_view dict) {
   return descr;
 }
 
-// Is the product of `shape` so many?
-bool have_product(const std::vector<uint64_t> &shape, uint64_t n) {
-  if (std::find(shape.begin(), shape.end(), uint64_t{0}) != shape.end()) return n == 0;
-  for (const uint64_t dimension : shape) {
-    if (n % dimension != 0) return false;
-    n /= dimension;
-  }
-  return n == 1;
-}
-
 bool fits_bits(std::string_view bytes, uint32_t bits) {
   return std::none_of(bytes.begin(), bytes.end(), [bits](char byte) { return static_cast<uint8_t>(byte) >> bits; });
 }
@@ -128,14 +118,13 @@ uint64_t npy_size(std::string_view first) {
   const std::string_view dict = first.substr(header->begin, header->end - header->begin);
   const std::optional<std::string> descr = descr_of(dict);
   const std::optional<std::vector<uint64_t>> shape = parse_shape(value_of(dict, "shape", "(", ")"));
-  uint64_t size = descr == one_byte || descr == e5m2 ? 1 : 0;
+  st_dtype dtype = descr == one_byte || descr == e5m2 ? ST_DTYPE_U8 : 0;
   for (const Kind &kind : kinds) {
-    if (kind.descr == descr) size = st_dtype_bits(kind.dtype) / 8;
+    if (kind.descr == descr) dtype = kind.dtype;
   }
-  if (!shape || std::find(shape->begin(), shape->end(), uint64_t{0}) != shape->end()) return header->end;
-  for (const uint64_t dimension : *shape) {
-    if (__builtin_mul_overflow(size, dimension, &size)) return header->end;  // libst says so, given the shape
-  }
+  if (!shape || dtype == 0) return header->end;
+  // Where there is no such size, libst says so when it is given the shape.
+  const uint64_t size = size_of(dtype, shape->data(), shape->size()).value_or(0);
   return size > UINT64_MAX - header->end ? header->end : header->end + size;
 }
 
@@ -178,8 +167,10 @@ Npy parse_npy(std::string_view file, const std::string &path, st_dtype unnamed) 
   if (!shape) throw refuse("has a .npy header without a shape");
   npy.shape = *shape;
   if (descr == one_byte && looks_at_elements(unnamed)) {
-    // Packed bytes do not tell what was missing, nor what was in the bits that are left out.
-    if (!have_product(npy.shape, npy.data.size())) {
+    // Packed bytes do not tell what was missing, nor what was in the bits that are left out. A shape without a size is
+    // refused by libst.
+    const std::optional<uint64_t> size = size_of(ST_DTYPE_U8, npy.shape.data(), npy.shape.size());
+    if (size && *size != npy.data.size()) {
       throw refuse(fmt::format("has {}, which are not those of its shape", counted(npy.data.size(), "element")));
     }
     if (!fits_bits(npy.data, st_dtype_bits(unnamed))) {

@@ -115,6 +115,15 @@ void OutputFile::commit() {
   temporary_.clear();
 }
 
+bool OutputFile::goes_to_terminal() const {
+  return is_terminal(fd_);
+}
+
+bool OutputFile::goes_to(int fd) const {
+  struct stat mine = {}, other = {};
+  return fstat(fd_, &mine) == 0 && fstat(fd, &other) == 0 && mine.st_dev == other.st_dev && mine.st_ino == other.st_ino;
+}
+
 ssize_t OutputFile::write_some(const char *bytes, size_t n) {
   if (!is_new_) return Output::write_some(bytes, n);
   throw_if_interrupted();  // and so to the destructor, which removes the temporary file
@@ -122,6 +131,7 @@ ssize_t OutputFile::write_some(const char *bytes, size_t n) {
 }
 
 void OutputFile::fail(int err) {
+  if (goes_to(STDOUT_FILENO)) throw OutputFailure{err};
   throw Failure::of_errno(err, "write", path_);
 }
 
@@ -130,13 +140,16 @@ void say(std::string_view sentence) {
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
-void must_not_be_open(const std::string &path) {
+bool is_stream(const std::string &path) {
+  if (path == "-") return true;
   Target target;
   if (!find_target(path, &target)) throw Failure::of_errno(errno, "write", path);
-  if (target.fd < 0) return;
-  ::close(target.fd);
-  throw UsageFailure(fmt::format(
-      "'{}' is open already, and a safetensors file is written as a new one: give the name of a file", escape(path)));
+  if (target.fd >= 0) {
+    ::close(target.fd);
+    return true;
+  }
+  struct stat st = {};
+  return stat(path.c_str(), &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode));
 }
 
 bool same_file(const std::string &a, const std::string &b) {

@@ -55,6 +55,8 @@ class OutputFile : public Output {
   explicit OutputFile(const std::string &path);
   ~OutputFile() override;
   void commit();
+  bool goes_to_terminal() const;
+  bool goes_to(int fd) const;  // to the same file, pipe or device
 
  private:
   [[noreturn]] void fail(int err) override;
@@ -68,9 +70,9 @@ class OutputFile : public Output {
 // One line on standard error: "stctl: …". There is nobody to tell if that fails.
 void say(std::string_view sentence);
 
-// Throws UsageFailure if what is written to `path` goes to an open descriptor, which a new file of that name would not.
-// Failure if it goes to what can't be written, as a descriptor of another process has it.
-void must_not_be_open(const std::string &path);
+// Does what is written to `path` go to an open descriptor, a pipe or a device, and not to a new file of that name? "-"
+// is standard output. Failure if it goes to what can't be written, as a descriptor of another process has it.
+bool is_stream(const std::string &path);
 
 // True if both paths name the same existing file.
 bool same_file(const std::string &a, const std::string &b);

@@ -85,7 +85,7 @@ void Steps::put_from(Session &session, const std::string &path, const std::vecto
   }
   for (const size_t i : chosen) {
     const st_tensor t = from.view(i);
-    puts_.push_back({std::string(name_of(t)), t});
+    puts_.push_back({std::string(name_of(t)), t, &from});
   }
 }
 
@@ -207,6 +207,10 @@ void Steps::stage(st_txn *txn, const Put &put) {
   st_tensor t = put.value;
   std::string bytes;
   if (put.cast_to) {
+    if (put.from) {
+      bytes = put.from->bytes_of(t);
+      t.data = bytes.data();
+    }
     bytes = cast(put.name, t, put.cast_to);
     t.dtype = put.cast_to;
     t.data = bytes.data();

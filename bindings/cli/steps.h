@@ -59,7 +59,8 @@ class Steps {
   struct Put {
     std::string name;
     st_tensor value;
-    st_dtype cast_to = 0;  // if it is to be cast
+    const File *from = nullptr;  // whose view `value` is
+    st_dtype cast_to = 0;        // if it is to be cast
     st_dtype dtype() const { return cast_to ? cast_to : value.dtype; }
   };
   std::vector<std::string> &names_left(const File &file);

@@ -1,5 +1,6 @@
 #include "base/error.h"
 
+#include <cerrno>
 #include <cstring>
 
 namespace st {
@@ -32,6 +33,16 @@ namespace {
   return answer == 0 ? buffer : "an error that has no name";
 }
 
+#if defined(_WIN32)
+constexpr std::string_view limit_of_process = "; close some files", limit_of_system = limit_of_process;
+#elif defined(__APPLE__)
+constexpr std::string_view limit_of_process = "; close some files, or raise the limit (ulimit -n)",
+                           limit_of_system = "; raise the limit of the system (kern.maxfiles)";
+#else
+constexpr std::string_view limit_of_process = "; close some files, or raise the limit (ulimit -n)",
+                           limit_of_system = "; raise the limit of the system (fs.file-max)";
+#endif
+
 #ifdef _WIN32  // the same by another name
 int strerror_r(int err, char *buffer, size_t n) {
   return ::strerror_s(buffer, n, err);
@@ -44,6 +55,8 @@ Error os_error(int err, std::string_view what, std::string_view path) {
   char buffer[128];
   const std::string_view reason = reason_in(buffer, strerror_r(err, buffer, sizeof buffer));
   Error e = error(status_of_errno(err), "cannot ", what, " ", in_quotes(path), ": ", reason);
+  if (err == EMFILE) e.message += limit_of_process;
+  if (err == ENFILE) e.message += limit_of_system;
   e.os_errno = err;
   return e;
 }

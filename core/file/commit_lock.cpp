@@ -104,15 +104,14 @@ Result<write::Look> look(Staged &staged, os::LockedFile &locked, write::Identity
 }  // namespace
 
 Result<write::Look> lock_for_commit(Staged &staged, int32_t timeout_ms, HotJournals hot, CommitLock *lock) {
+  const os::LockWait wait{timeout_ms, &staged.control, &staged.file.counters().lock_waits};
   write::LockSteps steps{
       [&] { return ranges_to_lock(staged); },
       [&](Error blocked, const os::File &file) { return name_blocked(staged, std::move(blocked), file); },
       [&](os::LockedFile &file) { return look(staged, file, &lock->identity); },
       {}};
-  if (hot == HotJournals::recover)
-    steps.recover = [&](const os::LockWait &left) { return staged.file.settle_or_recover(left); };
-  return write::lock_settled(staged.file.location(), {timeout_ms, &staged.control, &staged.file.counters().lock_waits},
-                             steps, &lock->held);
+  if (hot == HotJournals::recover) steps.recover = [&] { return staged.file.settle_or_recover(wait); };
+  return write::lock_settled(staged.file.location(), wait, steps, &lock->held);
 }
 
 Result<void> check_in_place(const Staged &staged, const CommitLock &lock) {

@@ -1,6 +1,7 @@
 #include "file/data_file.h"
 
 #include "journal/recover.h"
+#include "os/waited.h"
 
 namespace st::store {
 
@@ -121,7 +122,8 @@ Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct sta
 
 Result<void> DataFile::refresh() {
   if (path_.empty()) return {};
-  ST_TRY(auto fresh, look(true));
+  constexpr auto half = os::Descriptors::GiveUp::half;
+  ST_TRY(auto fresh, os::Descriptors::with_room(options_.descriptors, half, [this] { return look(true); }));
   // In a folder that was moved nothing new would ever be seen.
   ST_TRY(at_.check_led_to());
   const HeldSnapshot now = hold();
@@ -227,6 +229,7 @@ Result<void> DataFile::sync() {
 // What cannot be finished now is finished by the next opener.
 void DataFile::end_writing() noexcept {
   if (!deferred_) return;
+  const os::WaitedByCall call(os::WaitedByCall::anew);  // a callback of another call may close a file
   try {
     constexpr int32_t most_ms = 10000;
     const int32_t wanted_ms = options_.lock_timeout_ms;

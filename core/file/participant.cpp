@@ -47,8 +47,9 @@ Result<CommitPlan> Participant::plan(write::SuperParticipant *entry) {
 Result<write::Look> Participant::lock(int32_t timeout_ms) {
   ST_TRY(of_.may_go_on());
   of_.begin_call();
-  auto look = lock_for_commit(of_, timeout_ms, HotJournals::tell, &lock_);
-  if (!look && look.error().status != Status::busy) of_.failed = true;
+  auto look = of_.with_room([&] { return lock_for_commit(of_, timeout_ms, HotJournals::tell, &lock_); });
+  // Where descriptors are scarce the whole commit may have more of them, and tries again.
+  if (!look && look.error().status != Status::busy && !os::is_scarcity(look.error())) of_.failed = true;
   if (look && *look == write::Look::settled && publishes()) ST_TRY(make_publish(of_));
   return look;
 }

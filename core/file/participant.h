@@ -33,13 +33,17 @@ class Participant {
   // What it will do; `entry` gets its final length. Null: under a new name.
   Result<CommitPlan> plan(write::SuperParticipant *entry);
 
-  // `timeout_ms`: what remains of the whole commit's. Look::hot: a dead writer's journal was found; unlock all parts,
+  // `timeout_ms`: of the whole commit. Look::hot: a dead writer's journal was found; unlock all parts,
   // call recover(), and try again. Status busy: nothing changed.
   Result<write::Look> lock(int32_t timeout_ms);
   Result<void> recover(int32_t timeout_ms);
   void unlock() { lock_ = {}; }
   // Once it is locked: the new bytes that a Remake makes of those that are there.
   Result<void> assemble() { return assemble_remakes(of_, lock_.file()); }
+  // If it publishes: may a new file take this one's place?
+  Result<void> check_replaceable() const {
+    return publishes() ? write::check_replaceable(file().location(), lock_.file()) : Result<void>();
+  }
   // Does the path still lead to the locked file? Else status file_changed.
   Result<void> check_in_place() const { return store::check_in_place(of_, lock_); }
 

@@ -65,8 +65,8 @@ Result<ReplacedFile> lock_replaced(const os::Location &target, const os::LockWai
                           ST_TRY(auto replaced, target.was_replaced(locked.file));  // see commit_lock.cpp
                           return replaced ? Look::again : Look::settled;
                         },
-                        [&](const os::LockWait &left) -> Result<void> {
-                          ST_TRY(recover(target, left, {}));
+                        [&]() -> Result<void> {
+                          ST_TRY(recover(target, wait, {}));
                           return {};
                         }};
   ReplacedFile old;

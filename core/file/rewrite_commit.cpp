@@ -174,7 +174,7 @@ Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile
                            std::string_view infix, bool keeping_removed) {
   // We hold the exclusive lock and no journal waits, so undecided temporaries are stale.
   write::TemporaryFile::remove_stale(staged.file.location(), write::undecided_infix);
-  ST_TRY(made->replacement, write::TemporaryFile::create(at, 0600, infix));
+  ST_TRY(made->replacement, staged.with_room([&] { return write::TemporaryFile::create(at, 0600, infix); }));
   const os::File &file = made->replacement->file();
   const uint64_t block = write::shareable_block(file);
   ST_TRY(auto drawn, draw(staged, lock.file(), block, keeping_removed));
@@ -186,7 +186,7 @@ Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile
   made->built = built;
   ST_TRY(write::copy_attributes(lock.file(), file, staged.file.options().log));
 
-  ST_TRY(auto again, made->replacement->open_again());
+  ST_TRY(auto again, staged.with_room([&] { return made->replacement->open_again(); }));
   auto taken = staged.file.take(std::move(again), nullptr, true);
   if (!taken) return Failure(read_otherwise(staged, std::move(taken.error())));
   made->snapshot = std::move(*taken);

@@ -48,7 +48,7 @@ void Staged::show(size_t index, uint64_t offset, uint64_t n) {
 
 Result<void> Staged::need_journal() {
   if (journal.journal) return {};
-  ST_TRY(journal, file.journals().take());
+  ST_TRY(journal, with_room([this] { return file.journals().take(); }));
   journal_start = journal.journal->bytes_written();
   return {};
 }

@@ -73,6 +73,11 @@ struct Staged {
   void show(size_t index, uint64_t offset, uint64_t n);
 
   bool has_other_hosts() const { return snapshot->reads_past_cache(); }
+  // Of a part of several, whose handle has descriptors of other files: `work` may have those. See Descriptors.
+  template <class Work>
+  auto with_room(Work work) const {
+    return os::Descriptors::with_room(file.options().descriptors, os::Descriptors::GiveUp::all, std::move(work));
+  }
   // Takes one, if there is none yet.
   Result<void> need_journal();
   Result<void> check_journal_is_there() const { return file.journals().check_beside(journal); }

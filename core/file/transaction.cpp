@@ -10,6 +10,7 @@
 #include "file/slices.h"
 #include "file/staging.h"
 #include "newfile/room.h"
+#include "os/waited.h"
 
 namespace st::store {
 
@@ -92,6 +93,7 @@ Result<void> Transaction::approve() const {
 
 Result<void> Transaction::commit() {
   ST_TRY(staged_.may_go_on());
+  const os::WaitedByCall call(os::WaitedByCall::if_outside);
   staged_.begin_call();
   if (!staged_.has_work()) return approve();
   // If this host loses its locks, their next holder takes the journal away.
@@ -100,7 +102,8 @@ Result<void> Transaction::commit() {
     ST_TRY(staged_.file.settle_deferred({staged_.options.lock_timeout_ms, &staged_.control, nullptr}));
   CommitLock lock;
   lock.deferred_before = staged_.file.deferred().added();
-  auto locked = lock_for_commit(staged_, staged_.options.lock_timeout_ms, HotJournals::recover, &lock);
+  auto locked = staged_.with_room(
+      [&] { return lock_for_commit(staged_, staged_.options.lock_timeout_ms, HotJournals::recover, &lock); });
   staged_.failed = locked || locked.error().status != Status::busy;  // then there is no second commit
   if (!locked) return Failure(std::move(locked.error()));
   ST_TRY(assemble_remakes(staged_, lock.file()));

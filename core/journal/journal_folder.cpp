@@ -106,9 +106,8 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   if (!dir && (dir.error().os_errno == ENOTDIR || dir.error().os_errno == ELOOP))
     return fail(Status::journal, in_quotes(at.path()),
                 " is no folder, so there is no place for a journal; look at it and remove it");
+  if (!dir && made == 0) remove_if_empty(file);  // left, it might keep everybody from the file
   if (!dir && made == 0 && dir.error().os_errno == EACCES) {
-    // Left, it would keep everybody from the file.
-    remove_if_empty(file);
     dir.error().message += "; see whether this process's umask takes rights from the owner of a new folder";
   } else if (!dir) {
     dir.error() = cannot_open(std::move(dir.error()), at);
@@ -127,7 +126,10 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
       made == 0 && s.st_uid == env.geteuid() && (s.st_mode & of_others) == 0;  // and no other, moved there
   if (is_new) open_to_readers(*dir, folder.rights_);
   // Durable even if somebody else made it: its maker may not have come to this yet.
-  ST_TRY(file.folder()->sync());
+  if (auto synced = file.folder()->sync(); !synced) {
+    if (made == 0) remove_if_empty(file);
+    return Failure(std::move(synced.error()));
+  }
   folder.dir_ = std::move(*dir);
   return folder;
 }

@@ -24,7 +24,7 @@ struct LockSteps {
   // Under the lock, which the caller may take away if it does not answer `settled`.
   std::function<Result<Look>(os::LockedFile &locked)> look;
   // Under no lock. None: the caller itself sees to a hot journal.
-  std::function<Result<void>(const os::LockWait &left)> recover;
+  std::function<Result<void>()> recover;
 };
 
 // `wait` is for all of it. Answers `settled` with the lock in `locked`; or without any lock `hot`, if there is no step

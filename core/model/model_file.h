@@ -24,7 +24,8 @@ class Member {
 
   Result<DataFile *> open(const OpenOptions &options) {
     if (DataFile *c = opened()) return c;
-    ST_TRY(auto fresh, open_anew(options));
+    constexpr auto half = os::Descriptors::GiveUp::half;
+    ST_TRY(auto fresh, os::Descriptors::with_room(options.descriptors, half, [&] { return open_anew(options); }));
     DataFile *none = nullptr;
     if (opened_.compare_exchange_strong(none, fresh.get(), std::memory_order_acq_rel)) return fresh.release();
     return none;

@@ -7,6 +7,20 @@
 #include "os/filesystem.h"
 
 namespace st::write {
+namespace {
+
+std::string mounted_by_itself(const os::Location &at) {
+  return text(in_quotes(at.path()),
+              " is mounted there by itself, so no new file can take its place; mount its folder instead");
+}
+
+}  // namespace
+
+Result<void> check_replaceable(const os::Location &at, const os::File &file) {
+  ST_TRY(const bool is_mount, at.is_mount(file));
+  if (is_mount) return fail(Status::unsupported, mounted_by_itself(at));
+  return {};
+}
 
 // Does the name lead to our file?
 bool TemporaryFile::stands(const os::Location &at) const {
@@ -24,8 +38,7 @@ Result<void> TemporaryFile::rename_to(const os::Location &to) {
   // (A server says so of a file that others have open.)
   if (renamed == -EBUSY && !os::may_have_other_hosts(os::probe_filesystem(file_).storage)) {
     e.status = Status::unsupported;
-    e.message = text(in_quotes(to.path()),
-                     " is mounted there by itself, so no new file can take its place; mount its folder instead");
+    e.message = mounted_by_itself(to);
   }
   if (renamed == -EPERM)
     e.message += "; it or its folder may be immutable (chattr), or the folder sticky and the file another user's";

@@ -25,6 +25,10 @@ struct SwapFailure {
   bool replaced;  // the new file stands, but a power cut may bring the old one back
 };
 
+// May a new file take the place of `file`, which was opened at `at`? Status unsupported: it is a mount point of its
+// own.
+Result<void> check_replaceable(const os::Location &at, const os::File &file);
+
 // Removes a plain file that nobody has locked, if it is the `known` one. False: it is still there, or never was.
 bool remove_unlocked(const os::Location &at, const struct stat *known = nullptr);
 

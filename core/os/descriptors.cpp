@@ -6,18 +6,24 @@ namespace st::os {
 
 Descriptors::Held Descriptors::keep(Open &open, const void *owner, File file) {
   Held held = std::make_shared<const File>(std::move(file));
-  std::list<std::pair<const void *, Held>> fresh, given_up;  // closed after the mutex is free
+  ByUse fresh, given_up;  // closed after the mutex is free
   fresh.emplace_front(owner, held);
   std::lock_guard lock(open.mutex);
   // The last step that takes memory.
   const auto [kept, is_new] = open.by_owner.try_emplace(owner, fresh.begin());
   if (!is_new) given_up.splice(given_up.end(), open.by_use, std::exchange(kept->second, fresh.begin()));
   open.by_use.splice(open.by_use.begin(), fresh);
-  while (open.by_use.size() > most_) {
-    open.by_owner.erase(open.by_use.back().first);
-    given_up.splice(given_up.end(), open.by_use, std::prev(open.by_use.end()));
-  }
+  given_up.splice(given_up.end(), take_from(open, most_));
   return held;
+}
+
+Descriptors::ByUse Descriptors::take_from(Open &open, size_t stay) {
+  ByUse taken;
+  while (open.by_use.size() > stay) {
+    open.by_owner.erase(open.by_use.back().first);
+    taken.splice(taken.end(), open.by_use, std::prev(open.by_use.end()));
+  }
+  return taken;
 }
 
 void Descriptors::put(const void *owner, File file) {
@@ -34,12 +40,23 @@ Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed
     }
   }
   const std::string &path = closed.path();
-  ST_TRY(auto file, File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path));
+  const auto opened = [&] { return File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path); };
+  auto had = opened();
+  while (!had && is_scarcity(had.error()) && give_up(GiveUp::half)) had = opened();
+  ST_TRY(auto file, std::move(had));
   file.read_like(closed);
   ST_TRY(auto s, file.stat());
   if (!same_inode(s, identity))
     return fail(Status::file_changed, in_quotes(path), " now names another file; refresh the handle, or open it anew");
   return keep(open, owner, std::move(file));
+}
+
+bool Descriptors::give_up(GiveUp what) {
+  ByUse given_up;  // closed after the mutex is free
+  Open &open = open_.mine();
+  std::lock_guard lock(open.mutex);
+  given_up = take_from(open, what == GiveUp::half ? open.by_use.size() / 2 : 0);
+  return !given_up.empty();
 }
 
 void Descriptors::forget(const void *owner) {

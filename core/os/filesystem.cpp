@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "os/descriptors.h"
+
 namespace st::os {
 namespace {
 
@@ -121,17 +123,15 @@ std::string_view next_field(std::string_view &line) {
   return field;
 }
 
-std::string read_text(Env &env, const char *path) {
+Result<std::string> read_text(Env &env, const char *path) {
   std::string text;
-  auto file = File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);
-  if (!file) return text;
+  ST_TRY(auto file, File::open(env, AT_FDCWD, path, O_RDONLY, 0, path));
   constexpr size_t step = 16384;
   for (size_t have = 0;;) {
     text.resize(have + step);
-    auto got = file->read_up_to(text.data() + have, step, have);
-    if (!got) return {};
-    have += *got;
-    if (*got < step) {
+    ST_TRY(const auto got, file.read_up_to(text.data() + have, step, have));
+    have += got;
+    if (got < step) {
       text.resize(have);
       return text;
     }
@@ -203,16 +203,23 @@ Mount mount_of_device(std::string_view mountinfo, dev_t dev) {
   return find_mount(mountinfo, [&](std::string_view, std::string_view device) { return device == wanted; });
 }
 
-// The mount of an open file: by the id that the kernel tells of it, as files of
-// overlay and btrfs have device numbers that no mount has; else by device.
-Mount mount_of(const File &file, std::string_view mountinfo) {
+// As the kernel tells it of an open file; empty if it does not. Fails where no descriptor is left to ask by.
+Result<std::string> mount_id(const File &file) {
   constexpr std::string_view key = "mnt_id:";
-  const std::string fdinfo = read_text(file.env(), text("/proc/self/fdinfo/", file.fd()).c_str());
-  if (const size_t at = fdinfo.find(key); at != std::string::npos) {
-    std::string_view id = std::string_view(fdinfo).substr(at + key.size());
-    id.remove_prefix(std::min(id.find_first_not_of(" \t"), id.size()));
-    id = id.substr(0, id.find('\n'));
-    const Mount m = find_mount(mountinfo, [&](std::string_view mount, std::string_view) { return mount == id; });
+  auto fdinfo = read_text(file.env(), text("/proc/self/fdinfo/", file.fd()).c_str());
+  if (!fdinfo && is_scarcity(fdinfo.error())) return fdinfo;
+  const size_t at = fdinfo ? fdinfo->find(key) : std::string::npos;
+  if (at == std::string::npos) return std::string();
+  std::string_view id = std::string_view(*fdinfo).substr(at + key.size());
+  id.remove_prefix(std::min(id.find_first_not_of(" \t"), id.size()));
+  return std::string(id.substr(0, id.find('\n')));
+}
+
+// The mount of an open file: by its id, as files of overlay and btrfs have device
+// numbers that no mount has; else by device.
+Mount mount_of(const File &file, std::string_view mountinfo) {
+  if (const auto id = mount_id(file); id && !id->empty()) {
+    const Mount m = find_mount(mountinfo, [&](std::string_view mount, std::string_view) { return mount == *id; });
     if (!m.type.empty()) return m;
   }
   const auto s = file.stat();
@@ -234,7 +241,7 @@ Look look_at(const File &file) {
   if (known != std::end(magics) && known->type != overlay)
     return {{storage_of_type(known->type), std::string(known->type)}, {}};
 
-  const std::string mountinfo = read_text(file.env(), "/proc/self/mountinfo");
+  const std::string mountinfo = read_text(file.env(), "/proc/self/mountinfo").value_or("");
   const Mount mount = mount_of(file, mountinfo);
   if (known != std::end(magics)) return {{storage_of_type(overlay), std::string(overlay)}, std::string(mount.options)};
   std::string type(mount.type);
@@ -270,6 +277,12 @@ Storage storage_of_layers(Env &env, std::string options) {
 
 bool copies_on_write(std::string_view type) {
   return type == "btrfs" || type == "zfs" || type == "bcachefs" || type == "f2fs";
+}
+
+Result<bool> lie_on_two_mounts(const File &a, const File &b) {
+  ST_TRY(const auto first, mount_id(a));
+  ST_TRY(const auto second, mount_id(b));
+  return !first.empty() && !second.empty() && first != second;
 }
 
 std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev) {

@@ -61,6 +61,9 @@ std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev);
 // mountinfo writes them. Pure.
 std::vector<std::string> overlay_layers(std::string_view options);
 
+// As the kernel tells it. False if it does not tell. Fails where no descriptor is left to ask by.
+Result<bool> lie_on_two_mounts(const File &a, const File &b);
+
 // An overlay is judged by its layers, where they can be looked at. Never fails: what cannot be told is
 // Storage::unknown.
 Filesystem probe_filesystem(const File &file);

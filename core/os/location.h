@@ -106,6 +106,10 @@ class Location {
   // Does the path that was resolved still lead here? Status file_changed: its folder was moved, or a link was changed.
   Result<void> check_led_to() const;
 
+  // Is a file, which was opened here, mounted by itself, so that no other can take its place? False if that cannot be
+  // told. Fails where no descriptor is left to ask by.
+  Result<bool> is_mount(const File &file) const { return lie_on_two_mounts(file, folder_->file_); }
+
   // The storage of a file here. Asked once, if all files of the folder lie on one mount.
   Filesystem filesystem(const File &file, const struct stat &s) const;
   // May other hosts change it? Costs no system call where it lies on a disk of this machine.

@@ -4,6 +4,7 @@
 
 #include "os/lock_holder.h"
 #include "os/turnstile.h"
+#include "os/waited.h"
 
 namespace st::os {
 
@@ -27,6 +28,7 @@ Error replaced_for_ever(const Location &at) {
 
 Result<std::unique_ptr<LockedFile>> lock_named(const os::Location &at, const std::vector<LockRange> &ranges,
                                                const os::LockWait &wait, const TellBlocked &tell, int flags) {
+  const WaitedByCall call(WaitedByCall::if_outside);
   os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); });
   for (int i = 0; i < most_lock_attempts; ++i) {
     auto locked = std::make_unique<LockedFile>();

@@ -202,6 +202,7 @@ class PosixEnv final : public Env {
   }
   uid_t geteuid() override { return ::geteuid(); }
   uint64_t largest_file() override { return os::largest_file(); }
+  uint64_t most_files() override { return os::most_files(); }
   uint64_t monotonic_ms() override {
     timespec t;
     ::clock_gettime(CLOCK_MONOTONIC, &t);

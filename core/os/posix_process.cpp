@@ -14,10 +14,23 @@ size_t page_size() {
   return static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-uint64_t largest_file() {
+namespace {
+
+template <class Resource>
+uint64_t limit_of(Resource resource) {
   rlimit limit;
-  const bool is_limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  const bool is_limited = ::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   return is_limited ? limit.rlim_cur : UINT64_MAX;
+}
+
+}  // namespace
+
+uint64_t largest_file() {
+  return limit_of(RLIMIT_FSIZE);
+}
+
+uint64_t most_files() {
+  return limit_of(RLIMIT_NOFILE);
 }
 
 void at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) {

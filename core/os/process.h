@@ -10,6 +10,7 @@ size_t page_size();
 
 // As Env has it.
 uint64_t largest_file();
+uint64_t most_files();
 
 // At each fork: before it, then in the parent and in the child. Nothing where no process forks.
 void at_fork(void (*before)(), void (*in_parent)(), void (*in_child)());

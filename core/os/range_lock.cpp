@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/round.h"
 #include "os/process.h"
+#include "os/waited.h"
 
 namespace st::os {
 namespace {
@@ -39,12 +40,20 @@ Failure lock_failure(const File &file, int err) {
   return Failure(file.error(err == ENOENT ? ESTALE : err, "lock"));
 }
 
+// Of this wait: what the waits of the call before it have left.
+uint64_t allowed_ms(const LockWait &wait) {
+  const auto whole = static_cast<uint64_t>(std::max(wait.timeout_ms, 0));
+  return whole - std::min(whole, WaitedByCall::ms());
+}
+
 }  // namespace
 
 Patience::Patience(const File &file, const LockWait &wait)
-    : file_(file),
-      wait_(wait),
-      deadline_(file.env().monotonic_ms() + static_cast<uint64_t>(std::max(wait.timeout_ms, 0))) {}
+    : file_(file), wait_(wait), begun_(file.env().monotonic_ms()), deadline_(begun_ + allowed_ms(wait)) {}
+
+Patience::~Patience() {
+  if (slept_) WaitedByCall::add(file_.env().monotonic_ms() - begun_);
+}
 
 void Patience::next_lock() {
   counted_ = false;
@@ -70,6 +79,7 @@ void Patience::sleep() {
   constexpr uint64_t shortest_us = 100, longest_us = 10000;
   const uint64_t pause_us = std::clamp(slept_us_ / 16, shortest_us, longest_us);
   file_.env().sleep_us(static_cast<uint32_t>(pause_us));
+  slept_ = true;
   slept_us_ += pause_us;
   unchecked_us_ += pause_us;
 }

@@ -27,7 +27,8 @@ constexpr LockRange whole_file(bool exclusive) {
   return {0, whole_file_bytes, exclusive};
 }
 
-// How long to wait for a lock, and what may end the wait early.
+// How long to wait for a lock, and what may end the wait early. The time is for all waits
+// of one call: see waited.h.
 struct LockWait {
   int32_t timeout_ms = 0;  // negative: for ever
   const Control *control = nullptr;
@@ -39,6 +40,9 @@ struct LockWait {
 class Patience {
  public:
   Patience(const File &file, const LockWait &wait);
+  ~Patience();
+  Patience(const Patience &) = delete;
+  Patience &operator=(const Patience &) = delete;
   void next_lock();    // another one is waited for, and counts by itself
   void look_often() {  // what is waited for has changed
     slept_us_ = 0;
@@ -50,8 +54,8 @@ class Patience {
  private:
   const File &file_;
   const LockWait &wait_;
-  const uint64_t deadline_;
-  bool counted_ = false;
+  const uint64_t begun_, deadline_;
+  bool counted_ = false, slept_ = false;
   uint64_t slept_us_ = 0, unchecked_us_ = 0;
 };
 

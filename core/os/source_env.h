@@ -116,6 +116,7 @@ class SourceEnv final : public Env {
   unsigned cpus() override { return process_.cpus(); }
   uid_t geteuid() override { return process_.geteuid(); }
   uint64_t largest_file() override { return process_.largest_file(); }
+  uint64_t most_files() override { return process_.most_files(); }
   uint64_t monotonic_ms() override { return process_.monotonic_ms(); }
   uint64_t thread_ns() override { return process_.thread_ns(); }
   uint64_t unix_time() override { return process_.unix_time(); }

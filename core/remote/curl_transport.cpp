@@ -15,6 +15,7 @@
 #include <ctime>
 #include <map>
 #include <mutex>
+#include <new>
 #include <random>
 
 #include "base/error.h"
@@ -131,6 +132,20 @@ size_t on_body(char *data, size_t, size_t n, void *user) {
   return without_throwing(flight, [&] { return take_body(flight, data, n); });
 }
 
+// libcurl takes no longer line of a head. Before 8.6 it says so as if there were no memory; and memory that was wanting
+// may be there when one looks.
+constexpr size_t longest_line = size_t{100} << 10;
+
+bool may_have_too_long_a_line(const Flight &flight, CURLcode code) {
+#if LIBCURL_VERSION_NUM >= 0x080600
+  if (code == CURLE_TOO_LARGE) return true;
+#endif
+  if (code != CURLE_OUT_OF_MEMORY || flight.head_ended) return false;
+  void *const room = ::operator new(16 * longest_line, std::nothrow);
+  ::operator delete(room);
+  return room != nullptr;
+}
+
 Cut cut_of(CURLcode code) {
   switch (code) {
     case CURLE_OK: return Cut::none;
@@ -142,8 +157,7 @@ Cut cut_of(CURLcode code) {
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL:
-    case CURLE_OUT_OF_MEMORY: return Cut::hopeless;
+    case CURLE_UNSUPPORTED_PROTOCOL: return Cut::hopeless;
     default: return Cut::broken;
   }
 }
@@ -354,8 +368,10 @@ class CurlTransport final : public Transport {
 
   Answer answer_of(CURL *easy, CURLcode code) {
     Flight &flight = *flights_.at(easy);
-    if (flight.no_memory || code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
+    const bool long_line = may_have_too_long_a_line(flight, code);
+    if (flight.no_memory || (code == CURLE_OUT_OF_MEMORY && !long_line)) throw std::bad_alloc();
     end_head(flight);
+    if (!long_line) long_lines_ = 0;
     curl_off_t head_us = 0;
     curl_easy_getinfo(easy, CURLINFO_STARTTRANSFER_TIME_T, &head_us);
     flight.answer.head_ms = static_cast<uint64_t>(head_us) / 1000;
@@ -368,6 +384,9 @@ class CurlTransport final : public Transport {
     if (flight.answer.cut == Cut::unreachable && flight.no_socket && !flight.has_socket) {
       flight.answer.cut = Cut::hopeless;
       flight.answer.why = os_error(flight.no_socket, "open", "a socket").message;
+    } else if (long_line) {
+      if (++long_lines_ > 1) flight.answer.cut = Cut::hopeless;
+      flight.answer.why = text("the head of its answer has a line of more than ", longest_line >> 10, " KiB");
     } else if (flight.has_line_ends) {
       flight.answer.why = "a key, a token or a region that is to be sent has a line end in it";
     } else if (flight.answer.cut != Cut::none) {
@@ -383,6 +402,7 @@ class CurlTransport final : public Transport {
   std::map<CURL *, std::unique_ptr<Flight>> flights_;
   std::vector<CURL *> idle_;
   uint64_t came_ = 0;
+  uint32_t long_lines_ = 0;  // one after the other: the first may have been want of memory
   std::mt19937 random_{std::random_device{}()};
 };
 

@@ -87,15 +87,15 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
 Result<void> ShardCommit::prepare_new_names() {
   ST_TRY(open_folder());
   const write::Findings told = shards_.told();
-  ST_TRY(old_->remove(shards_.env().unix_time(), told));
+  ST_TRY(with_room([&] { return old_->remove(shards_.env().unix_time(), told); }));
   for (const auto &part : parts_) ST_TRY(part->prepare_new_name(shards_.location().beside(name_of(*part))));
   ST_TRY(auto spelled, new_index());
   if (spelled) ST_TRY(make_index(*spelled));
   ST_TRY(check_in_place());
   if (!parts_.empty()) {
-    ST_TRY(auto old, will_be_old());
+    ST_TRY(auto old, with_room([this] { return will_be_old(); }));
     ST_TRY(auto list, old_->spell(old));
-    ST_TRY(old_->write_list(list, index_.file(), shards_.options().log));
+    ST_TRY(with_room([&] { return old_->write_list(list, index_.file(), shards_.options().log); }));
     ST_TRY(sync_folder());  // a shard that no index comes to name must lie beside a list
   }
   for (const auto &part : parts_)

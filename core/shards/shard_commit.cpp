@@ -26,17 +26,7 @@ std::vector<std::unique_ptr<Participant>> in_order(const std::vector<Transaction
 }  // namespace
 
 ShardCommit::ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work)
-    : shards_(shards),
-      shown_(shown),
-      work_(std::move(work)),
-      parts_(in_order(work_.transactions)),
-      deadline_(shards.env().monotonic_ms() + static_cast<uint64_t>(std::max(work_.timeout_ms, 0))) {}
-
-int32_t ShardCommit::left() const {
-  if (work_.timeout_ms < 0) return work_.timeout_ms;
-  const uint64_t now = shards_.env().monotonic_ms();
-  return static_cast<int32_t>(deadline_ - std::min(now, deadline_));
-}
+    : shards_(shards), shown_(shown), work_(std::move(work)), parts_(in_order(work_.transactions)) {}
 
 // No journal can speak for files in different folders: it holds names and no paths.
 Result<void> ShardCommit::check_folder() const {
@@ -95,7 +85,18 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
 Result<void> ShardCommit::may_change(const std::function<Result<void>()> &approve) {
   for (const auto &part : parts_) ST_TRY(part->assemble());
   ST_TRY(approve());
-  return check_room();
+  return with_room([this]() -> Result<void> {
+    ST_TRY(check_room());
+    return check_replaceable();
+  });
+}
+
+// What takes no other's name needs no place.
+Result<void> ShardCommit::check_replaceable() const {
+  if (!work_.grace_s)
+    for (const auto &part : parts_) ST_TRY(part->check_replaceable());
+  ST_TRY(auto index, new_index());
+  return index ? write::check_replaceable(shards_.location(), index_.file()) : Result<void>();
 }
 
 // Until the last rename the old files and all that is new are there together, and nothing more is taken after that.
@@ -171,12 +172,12 @@ Result<void> ShardCommit::lock_all() {
                          std::any_of(parts_.begin(), parts_.end(), [](const auto &part) { return part->publishes(); });
   const os::LockRange whole = os::whole_file(exclusive);
   const Control control = shards_.control_of(work_.progress);
+  const os::LockWait wait{work_.timeout_ms, &control, nullptr};
   Participant *hot = nullptr;
-  const write::LockSteps steps{
-      [&] { return std::vector{whole}; }, os::holder_of(whole),
-      [&](os::LockedFile &index) { return look(index, exclusive, &hot); },
-      [&](const os::LockWait &wait) { return hot ? hot->recover(left()) : shards_.recover(wait); }};
-  ST_TRY(write::lock_settled(shards_.location(), {left(), &control, nullptr}, steps, &index_.held));
+  const write::LockSteps steps{[&] { return std::vector{whole}; }, os::holder_of(whole),
+                               [&](os::LockedFile &index) { return look(index, exclusive, &hot); },
+                               [&] { return hot ? hot->recover(work_.timeout_ms) : shards_.recover(wait); }};
+  ST_TRY(with_room([&] { return write::lock_settled(shards_.location(), wait, steps, &index_.held); }));
   return {};
 }
 
@@ -197,7 +198,7 @@ Result<write::Look> ShardCommit::look(const os::LockedFile &index, bool exclusiv
 // All of them, or none: then one is `hot`, or it failed.
 Result<write::Look> ShardCommit::lock_parts(Participant **hot) {
   for (size_t i = 0; i < parts_.size(); ++i) {
-    auto look = parts_[i]->lock(left());
+    auto look = parts_[i]->lock(work_.timeout_ms);
     if (look && *look == write::Look::settled) continue;
     for (size_t k = 0; k < i; ++k) parts_[k]->unlock();
     if (look)
@@ -213,7 +214,7 @@ Result<write::Look> ShardCommit::lock_parts(Participant **hot) {
 // replaced since it was read here: our changes must fit what is there now.
 Result<std::optional<std::string>> ShardCommit::new_index() const {
   if (!work_.changes_index && !work_.grace_s) return std::nullopt;
-  ST_TRY(auto read, Shards::read_index(shards_.location()));
+  ST_TRY(auto read, with_room([this] { return Shards::read_index(shards_.location()); }));
   ShardIndex &index = read.index;
   const std::string old = index.spell();
   auto changed = [&](std::string_view name, std::string_view what) {
@@ -263,7 +264,8 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
 // Durable but for its name.
 Result<void> ShardCommit::make_index(const std::string &text) {
   write::TemporaryFile::remove_stale(shards_.location(), write::undecided_infix);
-  ST_TRY(index_.fresh, write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix));
+  const auto made = [this] { return write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix); };
+  ST_TRY(index_.fresh, with_room(made));
   const os::File &file = index_.fresh->file();
   ST_TRY(file.write(text.data(), text.size(), 0));
   ST_TRY(write::copy_attributes(index_.file(), file, shards_.options().log));
@@ -286,7 +288,7 @@ Result<void> ShardCommit::prepare() {
   ST_TRY(open_folder());
   ST_TRY(auto identity, index_.file().stat());
   decision_.beside = std::make_unique<write::JournalFolder>(shards_.location(), identity);
-  ST_TRY(decision_.taken, decision_.beside->take());
+  ST_TRY(decision_.taken, with_room([this] { return decision_.beside->take(); }));
   write::Journal &journal = *decision_.taken.journal;
   const auto transaction = write::transaction_of(journal.name());
   ST_ASSERT(transaction.has_value());
@@ -327,7 +329,7 @@ Result<void> ShardCommit::check_in_place() const {
 }
 
 Result<void> ShardCommit::open_folder() {
-  ST_TRY(folder_, shards_.location().folder()->to_sync());
+  ST_TRY(folder_, with_room([this] { return shards_.location().folder()->to_sync(); }));
   return {};
 }
 

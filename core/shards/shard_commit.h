@@ -56,16 +56,20 @@ class ShardCommit {
     void remove();
   };
 
+  template <class Work>
+  auto with_room(Work work) const {  // each part takes some
+    return shards_.with_room(std::move(work));
+  }
   Result<void> check_folder() const;
   Result<void> prepare_to_lock();
   Result<CommitPlan> reckon(const os::File &beside);
   Result<CommitPlan> reckon_new_names(const os::File &beside);
   Result<void> may_change(const std::function<Result<void>()> &approve);
+  Result<void> check_replaceable() const;
   Result<void> check_room();
   Result<void> lock_all();
   Result<write::Look> look(const os::LockedFile &index, bool exclusive, Participant **hot);
   Result<write::Look> lock_parts(Participant **hot);
-  int32_t left() const;
   Result<void> prepare();
   Result<void> prepare_index(write::SuperParticipant *entry);
   Result<void> make_index(const std::string &text);
@@ -89,7 +93,6 @@ class ShardCommit {
   const ShardCatalogue &shown_;
   const Work work_;
   const std::vector<std::unique_ptr<Participant>> parts_;  // in the order of their paths; they outlive what decides
-  const uint64_t deadline_;
   LockedIndex index_;
   Decision decision_;
   os::File folder_;                               // to be synced

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "os/waited.h"
+
 namespace st::store {
 namespace {
 
@@ -216,7 +218,7 @@ Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
 Result<void> ShardTransaction::check_named() const {
   struct stat now;
   if (shards_.location().stat(&now) < 0 || shown_.is_of(now)) return {};
-  ST_TRY(auto read, Shards::read_index(shards_.location()));
+  ST_TRY(auto read, shards_.with_room([this] { return Shards::read_index(shards_.location()); }));
   const auto &named = read.index.shards();
   for (const auto &[shard, transaction] : parts_with_work()) {
     if (std::find(named.begin(), named.end(), shown_.shards()[shard]->name()) != named.end()) continue;
@@ -269,11 +271,13 @@ Result<CommitPlan> ShardTransaction::plan() {
     nothing.how = "nothing is staged";
     return nothing;
   }
-  if (parts.size() > 1 || changes_index() || renames_shards())
-    return ShardCommit(shards_, shown_, work_of(parts)).plan();
-  auto plan = parts.front().second->plan();
-  if (!plan) plan.error().shard = parts.front().first;
-  return plan;
+  return shards_.with_room([&]() -> Result<CommitPlan> {
+    if (parts.size() > 1 || changes_index() || renames_shards())
+      return ShardCommit(shards_, shown_, work_of(parts)).plan();
+    auto plan = parts.front().second->plan();
+    if (!plan) plan.error().shard = parts.front().first;
+    return plan;
+  });
 }
 
 Result<void> ShardTransaction::commit() {
@@ -299,6 +303,8 @@ Result<void> ShardTransaction::commit() {
 Result<void> ShardTransaction::commit_each() {
   ST_ASSERT(parts_.empty() && !changes_index());  // those would not be all or none
   for (uint32_t shard = 0; shard < shown_.shards().size(); ++shard) {
+    // Each may wait as long as a call may: after one that stayed busy, all would be done again.
+    const os::WaitedByCall call(os::WaitedByCall::anew);
     ST_TRY(auto in, part(shard));
     in->before_change([this](auto) { return approve(); });
     ST_TRY(options_.new_names ? commit_together({{shard, in}}) : of_shard(shard, in->commit()));
@@ -333,6 +339,7 @@ void ShardTransaction::show_result() {
   for (const auto &[shard, transaction] : parts_)
     changed |= transaction->data_file().hold().get() != shown_.pinned(shard);
   if (!changed) return;
+  const os::WaitedByCall call(os::WaitedByCall::anew);  // the commit is over, and may have waited as long as it might
   auto shown = shards_.show_anew();
   const Log &log = shards_.options().log;
   if (!shown && log)

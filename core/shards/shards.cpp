@@ -71,11 +71,11 @@ Result<std::unique_ptr<Shards>> Shards::open_sources(os::Env &env, os::SourceEnv
 
 Result<void> Shards::show_anew() {
   const Control control = control_of({});
-  ST_TRY(recover_if_needed({options().lock_timeout_ms, &control, nullptr}));
+  ST_TRY(with_room([&] { return recover_if_needed({options().lock_timeout_ms, &control, nullptr}); }));
   for (;;) {
     const uint64_t renamed = indexes_renamed_.load();
-    ST_TRY(auto read, read_index(at_));
-    ST_TRY(check_all_there(read.index));
+    ST_TRY(auto read, with_room([this] { return read_index(at_); }));
+    ST_TRY(with_room([&] { return check_all_there(read.index); }));
     // Until it is shown no transaction pins its shards: it would miss this state.
     Kept &kept = kept_.mine();
     std::lock_guard lock(kept.mutex);
@@ -189,7 +189,7 @@ Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t
     if (own == own_then && before == before_then) break;
   }
   // MooseFS tells other hosts a second late when a file was written; and anybody may touch one. Then the bytes decide.
-  const auto again = read_index(at_);
+  const auto again = with_room([this] { return read_index(at_); });
   if (again && os::same_inode(again->identity, read.identity) && again->hash == read.hash) {
     same_as = state_of(again->identity);
     return {};

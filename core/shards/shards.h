@@ -9,6 +9,7 @@
 #include "journal/recover.h"
 #include "model/multi_file.h"
 #include "newfile/temporary_file.h"
+#include "os/descriptors.h"
 #include "os/per_process.h"
 #include "shards/shard_catalogue.h"
 
@@ -47,6 +48,12 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
       : MultiFileOf(env, std::move(options)), process_(env.fork_generation()), kept_(env) {}
 
   friend class ShardCatalogue;
+  // The handle's descriptors are opened anew when they are wanted. So `work`, which may be done again, may have them.
+  template <class Work>
+  auto with_room(Work work) const {
+    using os::Descriptors;
+    return Descriptors::with_room(member_options().descriptors, Descriptors::GiveUp::all, std::move(work));
+  }
   static Result<ReadIndex> read_index(const os::File &file);
   struct Kept {
     std::mutex mutex;                                                     // of what follows

@@ -120,7 +120,7 @@ def test_every_kind_of_f32_is_cast(stctl, tmp_path, to):
     assert np.isnan(got[~numbers].astype(np.float32)).all()
 
 
-@pytest.mark.parametrize("kind", ["raw", "packed npy"])
+@pytest.mark.parametrize("kind", ["raw", "packed npy", "put of a file", "update of a file"])
 def test_a_source_that_is_cut_while_it_is_cast(stctl, model, tmp_path, kind):
     """It is read, and not mapped: the command ends as it should, not by SIGBUS."""
     source, n = tmp_path / "source", 4 << 20
@@ -128,6 +128,12 @@ def test_a_source_that_is_cut_while_it_is_cast(stctl, model, tmp_path, kind):
     if kind == "raw":
         source.write_bytes(bytes(4 * n))
         put += ["--from-raw", source, "--dtype", "F32", "--shape", n, "--cast", "I16"]
+    elif "file" in kind:
+        write(source, {"n": ("F32", [n], bytes(4 * n))})
+        put += ["--from", source, "--cast", "I16"]
+        if "update" in kind:
+            stctl(*map(str, put))
+            put = ["update", *put[1:-1]]
     else:
         with open(source, "wb") as file:
             np.save(file, np.zeros(32 * n, ml_dtypes.float4_e2m1fn))

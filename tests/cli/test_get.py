@@ -3,7 +3,10 @@
 import errno
 import io
 import itertools
+import json
 import os
+import pty
+import shutil
 import subprocess
 
 import numpy as np
@@ -236,15 +239,102 @@ WRITES_A_FILE = pytest.mark.parametrize(
 )  # fmt: skip
 
 
-@WRITES_A_FILE
-def test_a_safetensors_file_is_not_written_to_a_descriptor(stctl, model, tmp_path, args):
-    with open(tmp_path / "log", "w+") as log:
-        log.write("head\n")
-        log.flush()
-        args = [model if word == "M" else word for word in args] + ["/dev/stdout"]
-        with stctl.popen(*args, stdout=log, stderr=subprocess.PIPE) as process:
-            assert b"open already" in process.stderr.read() and process.wait(60) == 2
-    assert (tmp_path / "log").read_text() == "head\n"
+@pytest.fixture
+def made(stctl, model, tmp_path):
+    """{a command that makes a safetensors file: what it writes to a file}"""
+    stctl("update", shutil.copy(model, tmp_path / "other"), "scalar", "--fill", "7")
+    stctl("diff", model, tmp_path / "other", "-o", tmp_path / "delta")
+    commands = {
+        "get": ["get", model, "half", "--format", "safetensors", "-o"],
+        "diff": ["diff", model, tmp_path / "other", "-o"],
+        "merge": ["merge", model, tmp_path / "delta", "-o"],
+        "join": ["join", model],
+    }
+    out = tmp_path / "out"
+    return {name: (args, stctl(*args, out) and out.read_bytes()) for name, args in commands.items()}
+
+
+MAKES_A_FILE = pytest.mark.parametrize("command", ["get", "diff", "merge", "join"])
+
+
+@MAKES_A_FILE
+@pytest.mark.parametrize("to", ["-", "/dev/stdout", "/dev/fd/3", "log", "pipe", ">(cat)"])
+def test_a_safetensors_file_in_a_stream(stctl, made, tmp_path, command, to):
+    """What stands there stays, and what others write later follows."""
+    args, wanted = made[command]
+    os.mkfifo(tmp_path / "pipe")
+    if to == "pipe":
+        script = """echo head > log; cat pipe >> log & "$@" pipe > said || : > pipe; wait; echo tail >> log"""
+    elif to == ">(cat)":
+        script = """echo head > log; "$@" >(cat >> log; echo > done) > said; cat < done > said; echo tail >> log"""
+    else:
+        script = f"""{{ echo head; "$@" {to} 3>&1; echo tail; }} >> log"""
+    os.mkfifo(tmp_path / "done")
+    subprocess.run(["bash", "-c", script, "bash", stctl.path, *args], cwd=tmp_path, check=True)
+    assert (tmp_path / "log").read_bytes() == b"head\n" + wanted + b"tail\n"
+
+
+@MAKES_A_FILE
+def test_a_stream_has_nothing_of_a_safetensors_file_that_fails(stctl, made, tmp_path, command):
+    args = list(made[command][0])
+    args[1] = tmp_path / "none"
+    assert stctl(*args, "-", code=1)[0] == ""
+
+
+@MAKES_A_FILE
+def test_a_named_pipe_is_opened_when_the_safetensors_file_is_made(stctl, made, tmp_path, command):
+    """Nobody reads it."""
+    args = list(made[command][0])
+    args[1] = tmp_path / "none"
+    os.mkfifo(tmp_path / "pipe")
+    with stctl.popen(*args, tmp_path / "pipe", stderr=subprocess.PIPE) as process:
+        try:
+            assert process.wait(60) == 1 and b"none" in process.stderr.read()
+        finally:
+            process.kill()
+
+
+@MAKES_A_FILE
+@pytest.mark.parametrize("to", ["-", "/dev/stdout", "/dev/fd/1"])
+def test_a_reader_of_a_safetensors_file_that_leaves_knows_why(stctl, made, command, to):
+    read, write = os.pipe()
+    os.close(read)
+    with stctl.popen(*made[command][0], to, stdout=write, stderr=subprocess.PIPE) as process:
+        os.close(write)
+        assert (process.stderr.read(), process.wait(60)) == (b"", 6)
+
+
+@MAKES_A_FILE
+def test_standard_output_is_for_a_safetensors_file_or_for_json(stctl, made, tmp_path, command):
+    args = made[command][0]
+    for to in ["-", "/dev/stdout"]:
+        out, err = stctl(args[0], "--json", *args[1:], to, code=2)
+        assert "both be standard output" in err and json.loads(out)["error"]["exit_code"] == 2
+    read, write = os.pipe()
+    out = stctl(args[0], "--json", *args[1:], f"/dev/fd/{write}", pass_fds=[write])[0]
+    os.close(write)
+    assert json.loads(out)
+    with open(read, "rb") as pipe:
+        assert pipe.read() == made[command][1]
+
+
+@MAKES_A_FILE
+def test_a_safetensors_file_is_not_for_a_terminal(stctl, made, command):
+    master, terminal = pty.openpty()
+    for to in ["-", "/dev/stdout"]:
+        with stctl.popen(*made[command][0], to, stdout=terminal, stderr=subprocess.PIPE) as process:
+            assert b"not for a terminal" in process.stderr.read() and process.wait(60) == 2
+    os.close(master)
+    os.close(terminal)
+
+
+# It is durable before the base is changed.
+@pytest.mark.parametrize("to", ["-", "/dev/stdout", "/dev/null", "pipe"])
+def test_a_reverse_delta_is_in_no_stream(stctl, model, made, tmp_path, to):
+    os.mkfifo(tmp_path / "pipe")
+    before = model.read_bytes()
+    out, err = stctl("patch", model, tmp_path / "delta", "--reverse", to, code=2, cwd=tmp_path)
+    assert out == "" and "stream" in err and model.read_bytes() == before
 
 
 def test_a_name_that_only_begins_with_a_number_is_no_descriptor(stctl, model):

@@ -269,6 +269,42 @@ said_of(update)
     assert said == "UNSUPPORTED\nUNSUPPORTED\nFILE_CHANGED\n"
 
 
+@pytest.mark.parametrize("name", ["m-2.safetensors", "model.safetensors.index.json"])
+def test_shards_with_a_mount_of_its_own(tmp_path, name):
+    """What could not end is refused before it begins. A change that replaces none but other files goes on."""
+    for folder in ("outside", "inside"):
+        (tmp_path / folder).mkdir()
+        for n in (1, 2, 3):
+            libst.save(tmp_path / folder / f"m-{n}.safetensors", {f"a{n}": np.ones(3), f"b{n}": np.ones(3)})
+        names = {f"{tensor}{n}": f"m-{n}.safetensors" for n in (1, 2, 3) for tensor in "ab"}
+        index = {"metadata": {}, "weight_map": names}
+        (tmp_path / folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    program = """
+import os, sys
+import libst, numpy
+name = os.environ["MOUNTED"]
+before = {n: open("inside/" + n, "rb").read() for n in os.listdir("inside")}
+def change(*numbers):
+    with libst.open("inside", "r+") as f, f.transaction() as t:
+        for n in numbers:
+            t.delete(f"a{n}")
+try:
+    change(1, 2, 3)
+except libst.Error as e:
+    assert f"'{os.getcwd()}/inside/{name}' is mounted there by itself" in str(e), e
+    print(e.status.name)
+assert {n: open("inside/" + n, "rb").read() for n in os.listdir("inside")} == before
+with libst.open("inside", "r+") as f, f.transaction() as t:
+    t.update("a1", numpy.zeros(3))
+    t.update("b2", numpy.zeros(3))
+if name.startswith("m-"):
+    change(1, 3)
+    assert sorted(libst.open("inside")) == ["a2", "b1", "b2", "b3"]
+"""
+    mounts = f"mount --bind outside/{name} inside/{name}; export MOUNTED={name}"
+    assert elsewhere(tmp_path, mounts, program) == "UNSUPPORTED\n"
+
+
 STICKY = """
 import logging, os
 import libst, numpy

@@ -1,6 +1,7 @@
 """libst.compat against the stock package: the same answers, bytes and exceptions to the same questions."""
 
 import ast
+import copy
 import json
 import os
 import pickle
@@ -224,6 +225,24 @@ def test_an_open_file_is_sent_as_its_path(rows):
         assert np.array_equal(pickle.loads(pickle.dumps(f)).get_tensor("one"), rows[1][0])
 
 
+def test_what_a_header_says_of_a_tensor_is_copied(rows):
+    with compat.safe_open(rows[0], "np") as f:
+        meta = f.get_tensor_meta("one")
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(meta, protocol)) == meta
+    assert copy.copy(meta) == copy.deepcopy(meta) == meta
+
+
+def test_what_holds_for_its_process_alone_is_not_sent():
+    loader = compat.PrefetchLoader({"a": lambda: 7}, 1)
+    for kept, match in [(loader, "prefetch there"), (SPEC[compat], "make one of it there")]:
+        for how in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match=match):
+                how(kept)
+    assert loader.take("a") == 7
+    loader.close()
+
+
 def test_a_closed_file_gives_no_small_tensor(rows):
     with compat.safe_open(rows[0], "np") as f:
         f.get_tensor("one")
@@ -396,6 +415,15 @@ def test_a_link_stays_where_saving_fails(cached, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         compat_numpy.save_file({"a": np.ones(3)}, link)
     assert link.is_symlink() and os.listdir(link.parent) == [link.name]
+
+
+def test_a_link_in_a_folder_that_takes_no_file_is_an_error(tmp_path):
+    """What a descriptor has open lies behind such a link."""
+    with open(tmp_path / "a", "wb") as opened:
+        for folder in ("/dev/fd", "/proc/self/fd"):
+            with pytest.raises(compat.SafetensorError):
+                compat_numpy.save_file({"a": np.ones(3)}, f"{folder}/{opened.fileno()}")
+    assert os.listdir(tmp_path) == ["a"]
 
 
 CHANGING = {

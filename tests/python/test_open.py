@@ -1,7 +1,10 @@
 """Opening a file, and the mapping that it is."""
 
+import copy
+import json
 import mmap
 import os
+import pickle
 from collections.abc import KeysView, Mapping
 
 import libst
@@ -98,8 +101,28 @@ def test_metadata_is_a_read_only_mapping_of_strings(raw):
     with libst.open(raw([], metadata)) as f:
         assert dict(f.metadata) == metadata
         assert list(f.metadata) == list(metadata)
-        with pytest.raises(TypeError):
-            f.metadata["z"] = "2"
+        read = f.metadata
+        for copied in (read, read.copy(), copy.copy(read), copy.deepcopy(read), read | {}):
+            assert copied == metadata and json.dumps(copied) == json.dumps(metadata) and repr(copied) == repr(metadata)
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            sent = pickle.loads(pickle.dumps(f.metadata, protocol))
+            assert sent == metadata and type(sent) is dict
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.__setitem__("z", "2"), lambda m: m.__delitem__("z"), lambda m: m.__ior__({"z": "2"}),
+        lambda m: m.clear(), lambda m: m.pop("z"), lambda m: m.popitem(), lambda m: m.setdefault("z", "2"),
+        lambda m: m.update(z="2"),
+    ],
+)  # fmt: skip
+def test_what_would_change_metadata_says_how(raw, change):
+    with libst.open(raw([], {"z": "1"})) as f:
+        metadata = f.metadata
+        with pytest.raises(TypeError, match="transaction"):
+            change(metadata)
+        assert metadata == {"z": "1"}
 
 
 def test_metadata_of_a_file_without_is_empty(raw):

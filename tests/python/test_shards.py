@@ -1,6 +1,8 @@
 """Sharded checkpoints: as one file, next to what stock safetensors reads of each shard."""
 
 import json
+import subprocess
+import sys
 import threading
 
 import libst
@@ -26,6 +28,38 @@ def sharded(tmp_path):
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
     return tmp_path
+
+
+FEW_FILES = """
+import resource, sys
+import libst, numpy
+resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96))
+folder, n = sys.argv[1], 100
+for mapping in ("auto", "none"):
+    handles = [libst.open(folder, mapping=mapping) for _ in range(4)]
+    for f in handles:
+        assert all((f.read(f"a{i}") == i).all() and (f[f"a{i}"] == i).all() for i in range(n))
+    assert len(libst.load(folder)) == n
+for many in (12, n):
+    with libst.open(folder, "r+") as f:
+        try:
+            with f.transaction() as t:
+                for i in range(many):
+                    t.update(f"a{i}", numpy.zeros(8))
+            print("made")
+        except libst.StorageError as e:
+            assert "ulimit -n" in str(e)
+            print("refused")
+"""
+
+
+def test_where_a_process_may_open_few_files(tmp_path):
+    libst.save(tmp_path / "one", {f"a{i}": np.full(8, i, np.float64) for i in range(100)})
+    libst.reshard(tmp_path / "one", tmp_path / "many", 64)
+    done = subprocess.run([sys.executable, "-c", FEW_FILES, tmp_path / "many"], capture_output=True, text=True)
+    assert done.stdout == "made\nrefused\n", done
+    seen, _ = as_stock_sees(tmp_path / "many")
+    assert [seen[f"a{i}"][0] for i in range(100)] == [0] * 12 + list(range(12, 100))
 
 
 def as_stock_sees(folder):

@@ -122,6 +122,8 @@ class FaultServer:
             body = body[:-1] + bytes([body[-1] ^ 16])
         if fault == "gzip":
             to.send_header("Content-Encoding", "gzip")
+        if fault == "long line":
+            to.send_header("x-long", "x" * (101 << 10))
         to.end_headers()
         if fault in ("short", "cut", "stall"):
             body = body[: len(body) // 2]

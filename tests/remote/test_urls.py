@@ -564,6 +564,15 @@ def test_a_wrong_answer_is_an_error(faults, fault):
         libst.load(faults.url)
 
 
+@pytest.mark.parametrize("script", [["long line"] * 2, [None] + ["long line"] * 4])
+def test_an_answer_with_a_line_that_is_too_long_is_told_by_its_line(faults, script):
+    """libcurl says that there is no memory."""
+    faults.script = script
+    with fails(Status.IO, match="the head of its answer has a line of more than 100 KiB"):
+        libst.load(faults.url)
+    assert len(faults.requests) <= len(script)  # and the first of them was asked once more at most
+
+
 def test_a_flipped_bit_is_told_by_the_checksum_of_the_store(tmp_path):
     arrays = {"a": np.arange(400_000, dtype=np.uint8), "b": np.arange(1000)}
     libst.save(tmp_path / "a.safetensors", arrays)
@@ -735,7 +744,7 @@ def test_a_process_with_too_many_open_files_is_told(nginx):
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.open("/dev/null", os.O_RDONLY))
-        with fails(Status.IO, match="cannot open 'a socket': Too many open files$"):
+        with fails(Status.IO, match="cannot open 'a socket': Too many open files; .*ulimit -n"):
             libst.open(url)
     finally:
         for fd in taken:

@@ -112,6 +112,7 @@ class FaultEnv : public os::Env {
   unsigned cpus() override { return base_.cpus(); }
   uid_t geteuid() override;
   uint64_t largest_file() override { return base_.largest_file(); }
+  uint64_t most_files() override { return base_.most_files(); }
   uint64_t monotonic_ms() override;
   uint64_t thread_ns() override { return base_.thread_ns(); }
   uint64_t unix_time() override;

@@ -187,6 +187,7 @@ class SimEnv : public os::Env {
   unsigned cpus() override { return 1; }
   uid_t geteuid() override { return 0; }
   uint64_t largest_file() override { return UINT64_MAX; }
+  uint64_t most_files() override { return UINT64_MAX; }
   uint64_t monotonic_ms() override { return clock_us_ / 1000; }
   uint64_t thread_ns() override { return 0; }
   uint64_t unix_time() override { return wall_clock; }

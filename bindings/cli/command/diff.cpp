@@ -1,16 +1,13 @@
 // stctl diff: the difference of two files, as a delta.
-#include <unistd.h>
-
 #include <memory>
 
 #include "../commands.h"
 #include "../delta.h"
 #include "../failure.h"
 #include "../interrupt.h"
-#include "../output.h"
+#include "../made_file.h"
 #include "../progress.h"
 #include "../sized.h"
-#include "../system.h"
 #include "../text.h"
 
 namespace stctl {
@@ -21,37 +18,26 @@ struct Diff {
   std::string output;  // "" or "-": standard output
   uint32_t alignment = 0;
   int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
-
-  bool to_stdout() const { return output.empty() || output == "-"; }
 };
 
-void make(const Session &session, const Diff &options, const std::string &path) {
-  Progress progress(session.quiet, "comparing", 0);
-  auto opts = sized<st_delta_create_options>();
-  opts.alignment = options.alignment;
-  opts.lock_timeout_ms = options.lock_timeout_ms;
-  opts.progress = Progress::callback;
-  opts.progress_user = &progress;
-  check(st_delta_create(options.from.c_str(), options.to.c_str(), path.c_str(), &opts));
-}
-
 int run(Session &session, const Diff &options) {
-  if (options.to_stdout()) {
-    if (session.json) throw UsageFailure("--json and the delta can't both be standard output: use -o FILE");
-    if (is_terminal(STDOUT_FILENO)) throw UsageFailure("a delta is not for a terminal: use -o FILE, or > FILE");
-    const TemporaryDelta temporary;
-    const Interruptible guard(nullptr);
-    make(session, options, temporary.path());
-    temporary.copy_to(session.out);
-    return exit_ok;
-  }
-  must_not_be_open(options.output);
+  MadeFile made(session, options.output.empty() ? "-" : options.output, "a delta");
+  st_delta_info info;
   {
     const Interruptible guard(nullptr);
-    make(session, options, options.output);
-    forget_interrupt();  // it is made
+    Progress progress(session.quiet, "comparing", 0);
+    auto opts = sized<st_delta_create_options>();
+    opts.alignment = options.alignment;
+    opts.lock_timeout_ms = options.lock_timeout_ms;
+    opts.progress = Progress::callback;
+    opts.progress_user = &progress;
+    check(st_delta_create(options.from.c_str(), options.to.c_str(), made.path().c_str(), &opts));
+    if (!made.is_stream()) forget_interrupt();  // it is made
+    info = delta_info(made.path());
+    made.pass_on();
+    forget_interrupt();
   }
-  const st_delta_info info = delta_info(options.output);
+  if (made.is_standard_output()) return exit_ok;
   if (session.json) {
     Json json(session.out);
     json.begin_object();

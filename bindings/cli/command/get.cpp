@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "../array_text.h"
 #include "../cast.h"
@@ -10,6 +11,7 @@
 #include "../handle.h"
 #include "../interrupt.h"
 #include "../json.h"
+#include "../made_file.h"
 #include "../npy.h"
 #include "../output.h"
 #include "../progress.h"
@@ -68,7 +70,7 @@ void write_bytes(Output &out, const Session &session, const Slice &slice, bool n
 }
 
 // A file of this one tensor, under its name.
-void write_safetensors(const Session &session, const Slice &slice, const std::string &path) {
+void write_safetensors(const Session &session, const Slice &slice, MadeFile &made) {
   const std::vector<uint64_t> shape = slice.shape();
   st_tensor tensor = slice.tensor();
   tensor.dtype = slice.dtype();
@@ -79,7 +81,7 @@ void write_safetensors(const Session &session, const Slice &slice, const std::st
     st_writer *writer = nullptr;
     ~Writer() { st_writer_free(writer); }
   } out;
-  check(st_writer_open(path.c_str(), &tensor, 1, nullptr, 0, nullptr, &out.writer));
+  check(st_writer_open(made.path().c_str(), &tensor, 1, nullptr, 0, nullptr, &out.writer));
   Progress progress(session.quiet, "reading", slice.nbytes());
   uint64_t done = 0;
   slice.read(piece_bytes, [&](std::string_view bytes) {
@@ -87,6 +89,8 @@ void write_safetensors(const Session &session, const Slice &slice, const std::st
     progress.done(done += bytes.size());
   });
   check(st_writer_finish(out.writer));
+  made.pass_on();
+  forget_interrupt();  // it is there
 }
 
 void write_shape(Json &json, const std::vector<uint64_t> &shape) {
@@ -134,12 +138,13 @@ bool is_read(const std::string &path, const std::string &model, const File &file
 
 int run(Session &session, const Get &options) {
   const Format format = format_of(options);
-  if (options.to_stdout() && format != Format::text) {
-    if (format == Format::safetensors) throw UsageFailure("a safetensors file is written to a file: use -o FILE");
+  std::optional<MadeFile> made;
+  if (format == Format::safetensors) {
+    made.emplace(session, options.to_stdout() ? "-" : options.output, "a safetensors file");
+  } else if (options.to_stdout() && format != Format::text) {
     if (session.json) throw UsageFailure("--json and raw bytes can't both be standard output: use -o FILE");
     if (is_terminal(STDOUT_FILENO)) throw UsageFailure("raw bytes are not for a terminal: use -o FILE, or a pipe");
   }
-  if (!options.to_stdout() && format == Format::safetensors) must_not_be_open(options.output);
   const File file(session, options.file, {.deltas = options.deltas});
   if (!options.to_stdout() && is_read(options.output, options.file, file)) {
     throw UsageFailure(fmt::format("-o '{}' would replace a file that is read", escape(options.output)));
@@ -157,18 +162,17 @@ int run(Session &session, const Get &options) {
     }
   };
 
+  if (made) {
+    write_safetensors(session, slice, *made);
+    if (session.json) write_json(session, options, slice);
+    return exit_ok;
+  }
   if (options.to_stdout()) {
     if (session.json) {
       write_json(session, options, slice);
     } else {
       write(session.out);
     }
-    return exit_ok;
-  }
-  if (format == Format::safetensors) {
-    write_safetensors(session, slice, options.output);
-    forget_interrupt();  // it is there
-    if (session.json) write_json(session, options, slice);
     return exit_ok;
   }
   OutputFile out(options.output);

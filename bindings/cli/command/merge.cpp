@@ -5,7 +5,7 @@
 #include "../handle.h"
 #include "../interrupt.h"
 #include "../json.h"
-#include "../output.h"
+#include "../made_file.h"
 #include "../progress.h"
 #include "../text.h"
 
@@ -22,9 +22,10 @@ struct Merge {
 };
 
 int run(Session &session, const Merge &options) {
-  must_not_be_open(options.output);
+  MadeFile made(session, options.output, "a model");
   std::vector<const char *> deltas;
   for (const std::string &path : options.deltas) deltas.push_back(path.c_str());
+  uint64_t size = 0, tensors = 0;
   {
     const Interruptible guard(nullptr);
     Progress progress(session.quiet, "merging", 0);
@@ -35,11 +36,17 @@ int run(Session &session, const Merge &options) {
     opts.lock_timeout_ms = options.lock_timeout_ms;
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
-    check(st_delta_merge(options.base.c_str(), deltas.data(), deltas.size(), options.output.c_str(), &opts));
-    forget_interrupt();  // it is made
+    check(st_delta_merge(options.base.c_str(), deltas.data(), deltas.size(), made.path().c_str(), &opts));
+    if (!made.is_stream()) forget_interrupt();  // it is made
+    {
+      const File file(session, made.path());
+      size = file.io_info().file_size;
+      tensors = file.count();
+    }
+    made.pass_on();
+    forget_interrupt();
   }
-  const File file(session, options.output);
-  const uint64_t size = file.io_info().file_size, tensors = file.count();
+  if (made.is_standard_output()) return exit_ok;
   if (session.json) {
     Json json(session.out);
     json.begin_object();
@@ -69,7 +76,7 @@ void add_merge(CommandLine &line, Session &session) {
                    "  stctl merge base.safetensors step1.delta step2.delta -o step2.safetensors\n");
   command.argument("BASE", options->base, "A safetensors file, an index of shards, or a folder of one").required();
   command.argument("DELTA", options->deltas, "Deltas, the oldest first").required();
-  command.option("-o,--output", options->output, "FILE", "The new file").required();
+  command.option("-o,--output", options->output, "FILE", "The new file; - is standard output").required();
   command.flag("--canonical", options->canonical, "Tensors by descending dtype, then name");
   command.option("--align", options->alignment, "BYTES", "Let data begin at a multiple of BYTES");
   command.option("--reserve", options->reserve, "BYTES", "Leave BYTES of spare room in the header").at_least(0);

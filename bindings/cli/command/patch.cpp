@@ -26,7 +26,12 @@ const char *kind_name(uint32_t kind) {
 
 int run(Session &session, const Patch &options) {
   if (options.has_reverse.given() && options.reverse.empty()) throw UsageFailure("--reverse needs the name of a file");
-  if (options.has_reverse.given()) must_not_be_open(options.reverse);
+  if (options.has_reverse.given() && is_stream(options.reverse)) {
+    throw UsageFailure(
+        fmt::format("the reverse delta is on the disk before the base is changed, and '{}' is a stream: give --reverse "
+                    "the name of a file",
+                    escape(options.reverse)));
+  }
   const st_delta_info info = delta_info(options.delta);
   auto plan = sized<st_plan>();
   throw_if_interrupted();

@@ -8,7 +8,7 @@
 #include "../handle.h"
 #include "../interrupt.h"
 #include "../json.h"
-#include "../output.h"
+#include "../made_file.h"
 #include "../progress.h"
 #include "../text.h"
 
@@ -48,7 +48,7 @@ void run_with_progress(Session &session, const char *doing, const Reshape &optio
   opts.lock_timeout_ms = options.lock_timeout_ms;
   opts.progress = Progress::callback;
   opts.progress_user = &progress;
-  check(call(opts));
+  call(opts);
   forget_interrupt();  // it is made
 }
 
@@ -69,7 +69,7 @@ void tell(Session &session, const Reshape &options, const char *done, size_t sha
 int run_shard(Session &session, const Reshape &options) {
   const uint64_t size = bytes_of(options.size);
   run_with_progress(session, "sharding", options, [&](const st_save_options &opts) {
-    return st_reshard(options.from.c_str(), options.to.c_str(), size, &opts);
+    check(st_reshard(options.from.c_str(), options.to.c_str(), size, &opts));
   });
   // The index of a model without tensors names no shard, but there is one.
   const uint32_t named = File(session, options.to).file_count();
@@ -78,11 +78,12 @@ int run_shard(Session &session, const Reshape &options) {
 }
 
 int run_join(Session &session, const Reshape &options) {
-  must_not_be_open(options.to);
+  MadeFile made(session, options.to, "a model");
   run_with_progress(session, "joining", options, [&](const st_save_options &opts) {
-    return st_join(options.from.c_str(), options.to.c_str(), &opts);
+    check(st_join(options.from.c_str(), made.path().c_str(), &opts));
+    made.pass_on();
   });
-  tell(session, options, "joined into", 1);
+  if (!made.is_standard_output()) tell(session, options, "joined into", 1);
   return exit_ok;
 }
 
@@ -106,13 +107,16 @@ void add_shard(CommandLine &line, Session &session) {
 
 void add_join(CommandLine &line, Session &session) {
   auto options = std::make_shared<Reshape>();
-  const Command command = line.command("join",
-                                       "Write a sharded checkpoint as one file\n\n"
-                                       "FILE is replaced whole if it is there, as by any save.",
-                                       "  stctl join sharded model.safetensors\n"
-                                       "  stctl join sharded/model.safetensors.index.json model.safetensors\n");
+  const Command command =
+      line.command("join",
+                   "Write a sharded checkpoint as one file\n\n"
+                   "FILE is replaced whole if it is there, as by any save. Where it is standard output, a\n"
+                   "pipe or a device, the model is first made under $TMPDIR.",
+                   "  stctl join sharded model.safetensors\n"
+                   "  stctl join sharded/model.safetensors.index.json model.safetensors\n"
+                   "  stctl join sharded - | ssh host 'cat > model.safetensors'\n");
   command.argument("MODEL", options->from, "An index of shards, or the folder that holds it").required();
-  command.argument("FILE", options->to, "The file to be written").required();
+  command.argument("FILE", options->to, "The file to be written; - is standard output").required();
   command.lock_timeout(options->lock_timeout_ms);
   command.runs(session, [&session, options] { return run_join(session, *options); });
 }

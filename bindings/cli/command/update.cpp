@@ -117,7 +117,12 @@ void take_one(const Update &options, const File &file, Payload &payload) {
 void update_cast(const Session &session, const Payload &payload, Transaction &transaction, st_tensor tensor,
                  st_dtype to, Progress &progress) {
   const st_dtype from = tensor.dtype;
-  const std::string bytes = cast(name_of(tensor), tensor, to);
+  std::string bytes;
+  if (payload.from) {
+    bytes = payload.from->bytes_of(tensor);
+    tensor.data = bytes.data();
+  }
+  bytes = cast(name_of(tensor), tensor, to);
   set_data(tensor, bytes);
   tensor.dtype = to;
   if (!session.quiet) say(fmt::format("note: {}: {}", escape(name_of(tensor)), cast_text(from, to)));

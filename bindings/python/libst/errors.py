@@ -76,7 +76,7 @@ def _restore(kind: Optional[type[Error]], message: str, status: int, details: di
 
 
 class BusyError(Error, TimeoutError):
-    """Another worker held the lock for longer than `lock_timeout`; see `holder_pid`. The call may be made again."""
+    """The call waited for locks of others for longer than `lock_timeout`; see `holder_pid`. It may be made again."""
 
     status = Status.BUSY
 

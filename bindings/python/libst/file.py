@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from functools import lru_cache, partial
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, Optional, Union, overload
 
 import numpy as np
@@ -25,6 +25,7 @@ from .dtypes import BYTES, NAMES
 from .errors import ClosedError, Error, check
 from .info import (
     IoInfo,
+    Metadata,
     Plan,
     Stats,
     TensorInfo,
@@ -413,9 +414,9 @@ class File(Mapping[str, Array]):
         return object.__hash__(self)
 
     @property
-    def metadata(self) -> "MappingProxyType[str, str]":
-        """The pairs of `__metadata__`, read-only, in the order of the header."""
-        return MappingProxyType(_metadata(self._pin().handle))
+    def metadata(self) -> Metadata:
+        """The pairs of `__metadata__`, a read-only dict, in the order of the header."""
+        return Metadata(_metadata(self._pin().handle))
 
     def info(self, name: str) -> TensorInfo:
         """A tensor's dtype, shape, size and place. Reads no data. Raises NotFoundError."""

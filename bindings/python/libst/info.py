@@ -1,7 +1,7 @@
 """What a file tells about itself: plain values, no handle behind them."""
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, NoReturn, Optional
 
 from . import _abi
 
@@ -9,6 +9,29 @@ _KINDS = {_abi.ST_PLAN_NOTHING: "nothing", _abi.ST_PLAN_PATCH: "patch", _abi.ST_
 _MAPS = ("auto", "shared", "private", "none", "copy-on-write")
 _PREFETCHES = ("auto", "none", "sequential", "parallel")
 _STORAGES = ("unknown", "local", "memory", "network", "parallel", "fuse", "object store")
+
+
+def _refuse_to_change(*_: Any, **__: Any) -> NoReturn:
+    raise TypeError("the metadata of an open file is read-only: change it in a transaction, or a dict() of it")
+
+
+_refuse: Any = _refuse_to_change
+
+
+class Metadata(dict[str, str]):
+    """Pairs of `__metadata__`, read-only: a transaction changes those of the file. Copies of them are plain dicts."""
+
+    __slots__ = ()
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def copy(self) -> dict[str, str]:
+        return dict(self)
+
+    __copy__ = copy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 @dataclass(frozen=True)

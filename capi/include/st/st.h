@@ -316,7 +316,9 @@ typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
 #define ST_DIRECT_ON 2u   /* O_DIRECT, by several threads; as ST_DIRECT_OFF
                              where the filesystem cannot */
 
-/* How long to wait for locks, in milliseconds (every lock_timeout_ms). */
+/* How long a call waits for locks, in milliseconds (every lock_timeout_ms). It
+ * is the sum of its waits; the work between them does not count. A compact of
+ * shards may wait so long for each shard. */
 #define ST_TIMEOUT_DEFAULT 0    /* ten seconds */
 #define ST_TIMEOUT_FOREVER (-1)
 #define ST_TIMEOUT_NONE (-2)    /* do not wait */
@@ -773,8 +775,9 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
  *                          change is decided by recovery; open the file anew;
  *   ST_E_HARD_LINKS        a publish would leave the file's other names behind;
  *   ST_E_UNSUPPORTED       a publish of a file that is a mount point of its
- *                          own (of shards with one: ST_E_NEEDS_RECOVERY, which
- *                          succeeds when nothing is mounted there any more);
+ *                          own, or of shards with one (where /proc does not
+ *                          tell: ST_E_NEEDS_RECOVERY, which succeeds when
+ *                          nothing is mounted there any more);
  *   ST_E_JOURNAL           another writer's journal, or what was staged, is
  *                          damaged;
  *   ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED,
@@ -1084,7 +1087,10 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *    any call that takes a tensor may also answer as st_open does, with
  *    ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE. It answers ST_E_FILE_CHANGED if
  *    the index was replaced since it was read (st_refresh). A handle keeps at
- *    most 128 descriptors open, however many shards there are.
+ *    most 128 descriptors open, however many shards there are, and no more than
+ *    an eighth of those that the process may have (ulimit -n). A transaction
+ *    takes three for each shard that it patches, and up to eight for one that
+ *    it publishes. Where they run out it answers ST_E_IO; nothing is changed.
  *  - A transaction is all or nothing across shards. A new name goes to the last
  *    shard that the transaction rewrites anyway, else to the last shard.
  *    weight_map follows, and total_size and total_parameters where the index

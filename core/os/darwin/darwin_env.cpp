@@ -172,6 +172,7 @@ class DarwinEnv final : public Env {
   }
   uid_t geteuid() override { return ::geteuid(); }
   uint64_t largest_file() override { return os::largest_file(); }
+  uint64_t most_files() override { return os::most_files(); }
   uint64_t monotonic_ms() override { return nanoseconds(CLOCK_MONOTONIC) / 1'000'000; }
   uint64_t thread_ns() override { return nanoseconds(CLOCK_THREAD_CPUTIME_ID); }
   uint64_t unix_time() override { return nanoseconds(CLOCK_REALTIME) / 1'000'000'000; }

@@ -16,6 +16,9 @@ size_t page_size() {
 uint64_t largest_file() {
   return UINT64_MAX;
 }
+uint64_t most_files() {
+  return UINT64_MAX;
+}
 
 // No process forks here, and no signal interrupts a thread.
 void at_fork(void (*)(), void (*)(), void (*)()) {}

@@ -355,6 +355,7 @@ class Win32Env final : public Env {
   }
   uid_t geteuid() override { return some_user; }
   uint64_t largest_file() override { return os::largest_file(); }
+  uint64_t most_files() override { return os::most_files(); }
   uint64_t monotonic_ms() override {  // GetTickCount64 goes by steps of 16
     LARGE_INTEGER now, a_second;
     ::QueryPerformanceCounter(&now);

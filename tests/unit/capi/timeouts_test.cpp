@@ -208,6 +208,33 @@ TEST_F(CapiTimeouts, OfADefaultAndForEverWait) {
     }
 }
 
+// A recovery of shards waits for each of them, and is told so 20 times a second.
+TEST_F(CapiTimeouts, AreOfAllWaitsOfACallTogether) {
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 5000, nullptr));
+  std::vector<std::string> shards;
+  for (const std::string &name : names_in(folder))
+    if (name.ends_with(".safetensors")) shards.push_back(folder + "/" + name);
+  ASSERT_GE(shards.size(), 2u);
+  for (const std::string &shard : shards) fs::create_directory(shard + ".st-journal");
+  struct Waits {
+    Lock first, second;
+    int told = 0;
+  } waits{Lock(shards[0]), Lock(shards[1])};
+  auto options = waiting<st_recover_options>(1000);
+  options.progress_user = &waits;
+  options.progress = [](void *user, uint64_t, uint64_t) {
+    auto &w = *static_cast<Waits *>(user);
+    if (++w.told == 4) w.first.close();
+    return 0;
+  };
+  EXPECT_ST(ST_E_BUSY, st_recover(folder.c_str(), &options));
+  EXPECT_LE(waits.told, 1000 / 50);
+  EXPECT_FALSE(fs::exists(shards[0] + ".st-journal"));
+  waits.second.close();
+  EXPECT_ST(ST_OK, st_recover(folder.c_str(), nullptr));
+  fs::remove_all(folder);
+}
+
 // Shards that were rewritten under new names.
 TEST_F(CapiTimeouts, OldShardsStayAsLongAsTheyAreGiven) {
   for (const auto &[grace, said, stays] : {std::tuple<uint32_t, const char *, bool>(ST_GRACE_DEFAULT, "3600 s", true),

@@ -250,6 +250,36 @@ TEST_F(Deferred, WaitsForARecoveryAndForAPublish) {
   EXPECT_EQ(syncs_of([&] { ASSERT_TRUE(is_ok(handle->sync())); }), 1);
 }
 
+// A commit that first makes room for its journal waits for locks twice.
+TEST_F(Deferred, ACommitThatMakesRoomWaitsNoLongerThanAnyOther) {
+  constexpr int most = 16;
+  const std::string many = "/models/many.safetensors";
+  std::vector<TestTensor> tensors;
+  for (int i = 0; i <= most; ++i) tensors.push_back({text("t", i), Dtype::U8, {n}, old_a});
+  disk.add_file(many, file_of(tensors, {}, 8));
+  auto handle = DataFile::open(env, many, {.writable = true});
+  for (int i = 0; i < most; ++i) ASSERT_TRUE(is_ok(commit(**handle, tensors[i].name, new_a)));
+  auto one = os::File::open(disk, AT_FDCWD, many, O_RDWR, 0, many);
+  auto other = os::File::open(disk, AT_FDCWD, many, O_RDWR, 0, many);
+  auto begun = os::RangeLock::acquire(*one, {{0, 8, true}}, {});
+  auto last = os::RangeLock::acquire(*other, {{disk.contents(many).size() - 1, 1, true}}, {});
+  TransactionOptions options = later();
+  options.lock_timeout_ms = 1000;
+  const uint64_t begin = disk.monotonic_ms();
+  options.progress = [&](uint64_t, uint64_t) {
+    if (disk.monotonic_ms() >= begin + 700) begun->release();
+    return true;
+  };
+  auto t = Transaction::begin(**handle, std::move(options));
+  ASSERT_TRUE(
+      is_ok((*t)->update(tensors[most].name, {static_cast<uint32_t>(Dtype::U8), {&n, 1}, new_b.data(), new_b.size()})));
+  EXPECT_TRUE(fails_with(Status::busy, (*t)->commit()));
+  EXPECT_GE(disk.monotonic_ms(), begin + 999);
+  EXPECT_LT(disk.monotonic_ms(), begin + 1100);
+  last->release();
+  EXPECT_TRUE(is_ok((*t)->commit()));
+}
+
 TEST_F(Deferred, AFolderThatWasRemovedTakesNothingWithIt) {
   auto handle = open(env);
   ASSERT_TRUE(is_ok(commit(*handle, "a", new_a)));

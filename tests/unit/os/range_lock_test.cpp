@@ -8,6 +8,7 @@
 
 #include "fault_env.h"
 #include "os/range_lock.h"
+#include "os/waited.h"
 #include "test_files.h"
 
 namespace st::os {
@@ -141,6 +142,29 @@ TEST_F(RangeLockTest, TheTimeIsForAllRangesTogether) {
   const uint64_t begin = env.now_us;
   EXPECT_TRUE(fails_with(Status::busy, take(b, {{0, 1, exclusive}, {10, 1, exclusive}}, 1000)));
   EXPECT_LT(env.now_us - begin, 1'100'000u);
+}
+
+// What one wait has left is for the next: not outside of a call, and not in a call that a callback makes.
+TEST_F(RangeLockTest, TheTimeIsForAllWaitsOfACall) {
+  const auto waited_ms = [&](int32_t timeout_ms) {
+    const uint64_t begin = env.now_us;
+    EXPECT_TRUE(fails_with(Status::busy, take(b, {{0, 1, exclusive}}, timeout_ms)));
+    return (env.now_us - begin) / 1000;
+  };
+  const auto held = take(a, {{0, 1, exclusive}});
+  const WaitedByCall call(WaitedByCall::anew);
+  EXPECT_LT(waited_ms(300), 330u);
+  const WaitedByCall part(WaitedByCall::if_outside);
+  EXPECT_GE(waited_ms(1000), 669u);
+  EXPECT_LT(waited_ms(1100), 130u);
+  env.now_us += 5'000'000;  // work
+  EXPECT_GE(waited_ms(1300), 170u);
+  EXPECT_EQ(waited_ms(1000), 0u);
+  {
+    const WaitedByCall of_a_callback(WaitedByCall::anew);
+    EXPECT_GE(waited_ms(1000), 999u);
+  }
+  EXPECT_EQ(waited_ms(1000), 0u);
 }
 
 TEST_F(RangeLockTest, IsHadOnceItIsFree) {

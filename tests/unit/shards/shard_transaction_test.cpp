@@ -11,7 +11,9 @@
 #include "engine/verify.h"
 #include "fault_env.h"
 #include "file/transaction.h"
+#include "newfile/names.h"
 #include "os/range_lock.h"
+#include "os/waited.h"
 #include "proportion.h"
 #include "read_only_env.h"
 #include "shards/shard_transaction.h"
@@ -333,6 +335,124 @@ TEST_F(ShardTransactionTest, ShardsOfAnotherFolderAreNotChangedTogether) {
   ASSERT_TRUE(is_ok(alone->update("c", u8(new_c))));
   ASSERT_TRUE(is_ok(alone->commit()));
   EXPECT_EQ(bytes(*c, "c"), new_c);
+}
+
+// Some files lie on mounts of their own, as /proc tells it.
+class Mounts : public FaultEnv {
+ public:
+  explicit Mounts(const std::string &mounted) : FaultEnv(os::Env::posix()) {
+    EXPECT_EQ(FaultEnv::fstatat(AT_FDCWD, mounted.c_str(), &mounted_, 0), 0);
+    put_bytes(dir_ / "folder's", "pos:\t0\nmnt_id:\t41\n");
+    put_bytes(dir_ / "own", "pos:\t0\nmnt_id:\t42\n");
+  }
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    constexpr std::string_view of_descriptor = "/proc/self/fdinfo/";
+    made_a_file |= std::string_view(path).find(write::undecided_infix) != std::string_view::npos;
+    if (!std::string_view(path).starts_with(of_descriptor)) return FaultEnv::openat(dir, path, flags, mode);
+    if (scarce > 0) return --scarce, -EMFILE;
+    struct stat s;
+    EXPECT_EQ(FaultEnv::fstat(std::stoi(path + of_descriptor.size()), &s), 0);
+    const std::string told = dir_ / (s.st_ino == mounted_.st_ino ? "own" : "folder's");
+    return FaultEnv::openat(AT_FDCWD, told.c_str(), O_RDONLY, 0);
+  }
+  size_t scarce = 0;  // so often /proc tells nothing, as there are no descriptors
+  bool made_a_file = false;
+
+ private:
+  const TempDir dir_;
+  struct stat mounted_;
+};
+
+TEST_F(ShardTransactionTest, WhatIsMountedByItselfIsRefusedBeforeAnythingHasChanged) {
+  const std::string fresh_a = pattern(4000, 81), fresh_c = pattern(5000, 82), longer = pattern(60, 83);
+  for (const std::string &mounted : {shard(1), shard(2), index}) {
+    Mounts env(mounted);
+    const std::string before = all();
+    const auto names = names_in(dir.path());
+    auto c = open(env);
+    auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->remove("b")));
+    ASSERT_TRUE(is_ok(t->put("c", u8(longer))));
+    const auto refused = t->commit();
+    ASSERT_TRUE(fails_with(Status::unsupported, refused));
+    EXPECT_THAT(refused.error().message, HasSubstr(in_quotes(mounted) + " is mounted there by itself"));
+    EXPECT_FALSE(env.made_a_file) << mounted;
+    EXPECT_EQ(all(), before);
+    // What patches takes nobody's place.
+    auto again = begin(*c);
+    ASSERT_TRUE(is_ok(again->update("a", u8(fresh_a))));
+    ASSERT_TRUE(is_ok(again->update("c", u8(fresh_c))));
+    EXPECT_TRUE(is_ok(again->commit()));
+    EXPECT_EQ(bytes(*c, "a") + bytes(*c, "c"), fresh_a + fresh_c);
+    t.reset();
+    again.reset();
+    c.reset();
+    EXPECT_EQ(names_in(dir.path()), names);
+    expect_sound();
+  }
+}
+
+// Else the rename would fail, when all is decided.
+TEST_F(ShardTransactionTest, WhatIsMountedByItselfIsAskedWithTheRoomThatTheHandleHas) {
+  for (const bool has_room : {true, false}) {
+    Mounts env(shard(2));
+    const std::string before = all();
+    auto c = open(env);
+    EXPECT_FALSE(bytes(*c, "a").empty());
+    auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->remove("b")));
+    ASSERT_TRUE(is_ok(t->put("c", u8(pattern(60, 83)))));
+    env.scarce = has_room ? 1 : SIZE_MAX;
+    const auto refused = t->commit();
+    ASSERT_TRUE(fails_with(has_room ? Status::unsupported : Status::io, refused));
+    EXPECT_EQ(refused.error().os_errno, has_room ? 0 : EMFILE);
+    EXPECT_EQ(all(), before);
+  }
+}
+
+// Sleeps are over at once, and take time all the same.
+class OwnClock : public FaultEnv {
+ public:
+  OwnClock() : FaultEnv(os::Env::posix()) {}
+  uint64_t monotonic_ms() override { return now_us / 1000; }
+  void sleep_us(uint32_t microseconds) override {
+    now_us += microseconds;
+    on_sleep();
+  }
+  uint64_t now_us = 0;
+  std::function<void()> on_sleep;
+};
+
+// Each of them is committed by itself, and a second compact would begin with the first again.
+TEST_F(ShardTransactionTest, TheCompactOfEachShardHasItsOwnTimeToWait) {
+  OwnClock env;
+  std::vector<os::File> files;
+  files.reserve(2);
+  std::vector<os::RangeLock> held;
+  for (const int i : {1, 2}) {
+    auto file = os::File::open(os::Env::posix(), AT_FDCWD, shard(i), O_RDWR, 0, shard(i));
+    ASSERT_TRUE(is_ok(file));
+    files.push_back(std::move(*file));
+    auto lock = os::RangeLock::acquire(files.back(), {os::whole_file(true)}, {});
+    ASSERT_TRUE(is_ok(lock));
+    held.push_back(std::move(*lock));
+  }
+  uint64_t until = 700'000;
+  env.on_sleep = [&] {
+    if (env.now_us < until || held.empty()) return;
+    held.erase(held.begin());
+    until = env.now_us + 700'000;
+  };
+  auto c = open(env);
+  TransactionOptions options;
+  options.compact = true;
+  options.lock_timeout_ms = 1000;
+  const os::WaitedByCall call(os::WaitedByCall::anew);
+  auto t = c->begin(options);
+  ASSERT_TRUE(is_ok(t));
+  EXPECT_TRUE(is_ok((*t)->commit()));
+  EXPECT_TRUE(held.empty());
+  EXPECT_GE(env.now_us, 1'400'000u);
 }
 
 TEST_F(ShardTransactionTest, AnIndexThatFitsNoMoreIsLeftAlone) {

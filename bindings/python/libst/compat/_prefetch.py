@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NoReturn, Optional
 
 from ..file import File
 from ._errors import SafetensorError, missing, translated
@@ -29,6 +29,9 @@ class TensorMeta:
     shape: list[int]
     data_offsets: tuple[int, int]  # begin and end, after the header
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TensorMeta, (self.dtype, self.shape, self.data_offsets)
+
     def __repr__(self) -> str:
         return f'TensorMeta {{ dtype: "{self.dtype}", shape: {self.shape}, data_offsets: {self.data_offsets} }}'
 
@@ -44,6 +47,9 @@ class PrefetchLoader:
         self._closed = False
         self._pool = ThreadPoolExecutor(threads, "libst-prefetch")
         self._waiting: dict[str, Future[Any]] = {name: self._pool.submit(read) for name, read in reads.items()}
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a PrefetchLoader belongs to its process: open the file in the worker and prefetch there")
 
     def names(self) -> list[str]:
         """What this loader hands out, in the order of the file."""

@@ -1,0 +1,202 @@
+// Where a process may open few files: shards are read with those that can be had, and a change of many shards that
+// needs more is refused before anything has changed.
+#include <cerrno>
+#include <filesystem>
+
+#include "fault_env.h"
+#include "format/shard_index.h"
+#include "shards/shards.h"
+#include "test_files.h"
+
+namespace st::store {
+namespace {
+
+using namespace testing;
+
+// No more than so many are open at once. (To list a folder takes one, too.)
+class FewDescriptors : public FaultEnv {
+ public:
+  FewDescriptors() : FaultEnv(os::Env::posix()) {}
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    return opened(open_ < most ? FaultEnv::openat(dir, path, flags, mode) : -error);
+  }
+  int openat_without_links(int dir, const char *path, int flags) override {
+    return opened(open_ < most ? FaultEnv::openat_without_links(dir, path, flags) : -error);
+  }
+  int close(int fd) override {
+    --open_;
+    return FaultEnv::close(fd);
+  }
+  int list(int dir, std::vector<std::string> *out) override { return open_ < most ? FaultEnv::list(dir, out) : -error; }
+  size_t open_now() const { return open_; }
+  size_t most = SIZE_MAX;
+  int error = EMFILE;
+
+ private:
+  int opened(int fd) {
+    open_ += fd >= 0;
+    return fd;
+  }
+  size_t open_ = 0;
+};
+
+class FewDescriptorsTest : public ::testing::Test {
+ protected:
+  static constexpr size_t n = 12;
+  static constexpr uint64_t shape = 8;
+
+  void SetUp() override {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < n; ++i) names.push_back(text("m-", 10000 + i, ".safetensors"));
+    ShardIndex index = ShardIndex::of(names);
+    for (size_t i = 0; i < n; ++i) {
+      put_bytes(dir / names[i], file_of({u8_tensor(text("t", i), shape, i)}));
+      index.assign(text("t", i), names[i]);
+    }
+    put_bytes(path, index.spell());
+  }
+  std::vector<std::pair<std::string, std::string>> files() const {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const std::string &name : names_in(dir.path())) all.emplace_back(name, bytes_of(dir / name));
+    return all;
+  }
+  static Result<std::string> read(const Model &model, size_t i) {
+    ST_TRY(auto place, model.catalogue().find(text("t", i)));
+    std::string out(shape, '\0');
+    ST_TRY(place.member->read(*place.snapshot, place.index, out.data()));
+    return out;
+  }
+  // All of them, as stock has them now.
+  void expect_read(const Model &model) {
+    for (size_t i = 0; i < n; ++i) {
+      const auto bytes = read(model, i);
+      ASSERT_TRUE(is_ok(bytes)) << i;
+      EXPECT_EQ(*bytes, bytes_of(dir / text("m-", 10000 + i, ".safetensors")).substr(file_size() - shape)) << i;
+    }
+  }
+  size_t file_size() const { return bytes_of(dir / text("m-", 10000, ".safetensors")).size(); }
+  Result<std::unique_ptr<Shards>> open(bool writable, read::MapMode map = read::MapMode::automatic) {
+    OpenOptions options;
+    options.writable = writable;
+    options.map = map;
+    return Shards::open(env, path, options);
+  }
+
+  TempDir dir;
+  const std::string path = dir / "m.safetensors.index.json";
+  FewDescriptors env;
+};
+
+TEST_F(FewDescriptorsTest, AreEnoughToReadAllShards) {
+  for (const int error : {EMFILE, ENFILE})
+    for (const auto map : {read::MapMode::automatic, read::MapMode::none}) {
+      env.error = error;
+      env.most = 8;
+      auto model = open(false, map);
+      ASSERT_TRUE(is_ok(model));
+      for (int again = 0; again < 2; ++again) expect_read(**model);
+      ASSERT_TRUE(is_ok((*model)->refresh()));
+      expect_read(**model);
+    }
+}
+
+TEST_F(FewDescriptorsTest, NoneMeansAFailureThatSaysSo) {
+  auto model = open(false);
+  ASSERT_TRUE(is_ok(model));
+  for (const auto &[error, wanted] : {std::pair(EMFILE, "ulimit -n"), {ENFILE, "fs.file-max"}}) {
+    env.error = error;
+    env.most = 0;
+    auto none = read(**model, 0);
+    ASSERT_TRUE(fails_with(Status::io, none));
+    EXPECT_EQ(none.error().os_errno, error);
+    EXPECT_NE(none.error().message.find(wanted), std::string::npos) << none.error().message;
+  }
+}
+
+TEST_F(FewDescriptorsTest, WhatTheHandleHasIsForAPlanAndAChangeOfSomeShards) {
+  const std::string fresh = pattern(shape, 78);
+  for (const bool publish : {false, true})
+    for (size_t changed = 1; changed <= (publish ? 1 : 2); ++changed) {
+      SCOPED_TRACE(text(changed, publish ? " published" : " patched"));
+      SetUp();
+      auto model = open(true, read::MapMode::none);
+      ASSERT_TRUE(is_ok(model));
+      TransactionOptions options;
+      options.publish = publish;
+      auto t = (*model)->begin(std::move(options));
+      ASSERT_TRUE(is_ok(t));
+      for (size_t i = 0; i < changed; ++i)
+        ASSERT_TRUE(is_ok(
+            (*t)->update(text("t", i), {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, fresh.data(), fresh.size()})));
+      const auto take_all = [&] {
+        env.most = SIZE_MAX;
+        expect_read(**model);
+        env.most = env.open_now();
+      };
+      take_all();
+      EXPECT_TRUE(is_ok((*t)->plan()));
+      take_all();
+      EXPECT_TRUE(is_ok((*t)->commit()));
+      take_all();
+      ASSERT_TRUE(is_ok((*model)->refresh()));
+      expect_read(**model);
+      env.most = SIZE_MAX;
+    }
+}
+
+// Three for each shard: the file, its journal, and the folder of that. What the handle has open for reading is closed.
+TEST_F(FewDescriptorsTest, AChangeOfAllShardsIsMadeOrRefused) {
+  const std::string fresh = pattern(shape, 77);
+  enum Change { patch, publish, new_names };
+  for (const Change change : {patch, publish, new_names}) {
+    bool before = false;
+    for (size_t most = 4; most < 8 * n; ++most) {
+      SCOPED_TRACE(text(static_cast<int>(change), ", at most ", most));
+      SetUp();
+      const auto old = files();
+      env.most = SIZE_MAX;
+      bool made = false;
+      {
+        auto model = open(true);
+        ASSERT_TRUE(is_ok(model));
+        expect_read(**model);
+        env.most = most;
+        TransactionOptions options;
+        options.publish = change != patch;
+        options.new_names = change == new_names;
+        options.copy = true;
+        const auto done = [&]() -> Result<void> {
+          ST_TRY(auto t, (*model)->begin(std::move(options)));
+          for (size_t i = 0; i < n; ++i)
+            ST_TRY(
+                t->update(text("t", i), {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, fresh.data(), fresh.size()}));
+          return t->commit();
+        }();
+        made = done.has_value();
+        if (!done) {
+          EXPECT_TRUE(fails_with(Status::io, done));
+          EXPECT_EQ(done.error().os_errno, EMFILE);
+          EXPECT_NE(done.error().message.find("ulimit -n"), std::string::npos) << done.error().message;
+        }
+        env.most = SIZE_MAX;
+      }
+      EXPECT_TRUE(made || !before) << "fewer were enough";
+      before = made;
+      EXPECT_TRUE(made || files() == old);
+      auto model = Shards::open(os::Env::posix(), path, {});
+      ASSERT_TRUE(is_ok(model));
+      for (size_t i = 0; i < n; ++i) {
+        const auto bytes = read(**model, i);
+        ASSERT_TRUE(is_ok(bytes));
+        EXPECT_EQ(*bytes == fresh, made) << i;
+      }
+      EXPECT_TRUE(made || change != patch || most < 3 * n + 8);
+      for (const std::string &name : names_in(dir.path())) std::filesystem::remove_all(dir / name);
+    }
+    EXPECT_TRUE(before);
+  }
+  SetUp();
+}
+
+}  // namespace
+}  // namespace st::store
