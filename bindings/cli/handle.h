@@ -41,7 +41,7 @@ class File {
 
   st_tensor at(size_t i) const;    // a description
   st_tensor view(size_t i) const;  // with its bytes
-  // A copy of its bytes. Of a file that is cut meanwhile a Failure, where a look at its view would be a signal.
+  // A copy of its bytes. Throws Failure if the file is cut meanwhile; a look at a view would then be a signal.
   std::string bytes_of(const st_tensor &tensor) const;
   st_io_info io_info() const;
   st_stats stats() const;

@@ -1,6 +1,6 @@
-// A safetensors file that libst makes for a command, under the name that was given; or if that is no name of a file,
-// but standard output, a descriptor, a pipe or a device, first in a folder of our own. A file is made in no order of
-// its bytes, so it can't be made in a stream; and a call that fails has written nothing there.
+// A safetensors file that libst makes for a command, under the name that was given. That may be no name of a file, but
+// standard output, a descriptor, a pipe or a device. Then the file is made in a folder of our own first: its bytes are
+// made in no order, which a stream cannot take. So a call that fails has written nothing there.
 #pragma once
 
 #include <functional>

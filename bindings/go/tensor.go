@@ -59,7 +59,7 @@ func TensorOf[T Element](values []T, shape ...uint64) Tensor {
 }
 
 // Values copies the elements of a tensor. The dtype must be T's, or of the same width where T is an unsigned integer:
-// so []uint16 takes BF16 and []uint8 any packed type, as bits. Of Bool, any byte but 0 is true. ErrNBytesMismatch if Data
+// so []uint16 takes BF16 and []uint8 any packed type, as bits. A Bool is true unless its byte is 0. ErrNBytesMismatch if Data
 // ends inside an element.
 func Values[T Element](t Tensor) ([]T, error) {
 	size := int(unsafe.Sizeof(*new(T)))

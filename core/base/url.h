@@ -44,9 +44,9 @@ inline size_t end_of_path(std::string_view url) {
 }
 
 // A URL as it may be shown: without a user's name and password, and without what follows the path. A name of a store
-// ends for that at any '?' with a secret behind it, and what comes before an '@' is a secret there only if it has a
-// password. Where a password may reach farther, only the scheme is shown. A path is shown as it is. Bindings do the
-// same: tests/unit/base/shown_urls.inc.
+// is shown up to a '?' with a secret behind it. What comes before an '@' is a secret there only if it has a password.
+// Where a password may reach farther, only the scheme is shown. A path is shown as it is. Bindings do the same:
+// tests/unit/base/shown_urls.inc.
 inline std::string without_secrets(std::string_view url) {
   const std::string scheme = scheme_of(url);
   if (scheme.empty()) return std::string(url);

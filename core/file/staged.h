@@ -73,7 +73,7 @@ struct Staged {
   void show(size_t index, uint64_t offset, uint64_t n);
 
   bool has_other_hosts() const { return snapshot->reads_past_cache(); }
-  // Of a part of several, whose handle has descriptors of other files: `work` may have those. See Descriptors.
+  // `work` may have the descriptors of other files of the handle, if there are any. See Descriptors.
   template <class Work>
   auto with_room(Work work) const {
     return os::Descriptors::with_room(file.options().descriptors, os::Descriptors::GiveUp::all, std::move(work));

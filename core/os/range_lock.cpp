@@ -40,7 +40,7 @@ Failure lock_failure(const File &file, int err) {
   return Failure(file.error(err == ENOENT ? ESTALE : err, "lock"));
 }
 
-// Of this wait: what the waits of the call before it have left.
+// What the waits of the call before this one have left for it.
 uint64_t allowed_ms(const LockWait &wait) {
   const auto whole = static_cast<uint64_t>(std::max(wait.timeout_ms, 0));
   return whole - std::min(whole, WaitedByCall::ms());

@@ -212,7 +212,7 @@ std::string url_of_page(const Url &url, const std::string &hub, const std::strin
   return there.append(after).append(query);
 }
 
-// How it was asked, for a refusal. Of a URL with a query nobody knows.
+// How it was asked, for a refusal. Nobody knows what a query stands for.
 std::string said_of(const Url &url) {
   if (!url.user.empty()) return "; it was asked with the user of the URL";
   return url.path.find('?') != url.path.npos

@@ -57,7 +57,7 @@ class Object {
   const Version &version() const { return version_; }
   const std::shared_ptr<Store> &store() const { return store_; }
   const std::string &shown() const { return site_->shown(); }
-  // Of the Hub; empty: it named none.
+  // The one that the Hub named; empty: it named none.
   std::string commit() const { return version_.commit.empty() ? site_->commit() : version_.commit; }
 
   // Fills each range, whole, with bytes of the version that was opened. Status file_changed: it is there no more.

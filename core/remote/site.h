@@ -81,7 +81,7 @@ class SignedSite : public Site {
 // The credentials of that origin, with keys if there are any. Statuses: as the origin's, and about this URL.
 Result<std::shared_ptr<Credentials>> credentials_of(const Url &url, const Surroundings &from, Result<Origin> origin);
 
-// Of what is asked anonymously.
+// For what is asked anonymously.
 inline Origin nobodys_keys() {
   return {{}, [](int64_t) { return Granted{}; }};
 }

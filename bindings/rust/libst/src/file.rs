@@ -507,7 +507,7 @@ mod tests {
     #[test]
     fn of_a_url_nothing_is_shown_that_may_be_a_secret() {
         let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/unit/base/shown_urls.inc");
-        // Of a published crate there is no repository around.
+        // There is no repository around a published crate.
         let rows = std::fs::read_to_string(table).unwrap_or_default();
         for row in rows.lines().filter_map(|line| line.strip_prefix("{\"")?.strip_suffix("\"},")) {
             let (url, expected) = row.split_once("\", \"").unwrap();
