@@ -14,7 +14,7 @@ import secrets
 import struct
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Optional, Union
+from typing import Any, NoReturn, Optional, Union
 
 from .. import _abi
 from .._rows import Columns
@@ -88,6 +88,9 @@ class TensorSpec:
     def data_len(self) -> int:
         """In bytes."""
         return self._data_len
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a TensorSpec points into the memory of its process: send the tensor, and make one of it there")
 
     def __repr__(self) -> str:
         return (
