@@ -95,8 +95,11 @@ Result<void> ShardCommit::may_change(const std::function<Result<void>()> &approv
 Result<void> ShardCommit::check_replaceable() const {
   if (!work_.grace_s)
     for (const auto &part : parts_) ST_TRY(part->check_replaceable());
-  ST_TRY(auto index, new_index());
-  return index ? write::check_replaceable(shards_.location(), index_.file()) : Result<void>();
+  if (!work_.changes_index && !work_.grace_s) return {};
+  auto index_is = write::check_replaceable(shards_.location(), index_.file());
+  if (index_is) return {};
+  ST_TRY(auto index, new_index());  // which may say what it says now
+  return index ? index_is : Result<void>();
 }
 
 // Until the last rename the old files and all that is new are there together, and nothing more is taken after that.

@@ -222,10 +222,10 @@ def _table_of_shown_urls():
 
 
 def test_each_program_shows_the_same_of_a_url(monkeypatch):
-    from libst.file import _shown
+    from libst._url import shown as shown_by_python
 
     for url, shown in (cases := _table_of_shown_urls()):
-        assert _shown(url) == shown
+        assert shown_by_python(url) == shown
     assert len(cases) > 10
     # Each is refused before anybody is asked.
     for name in ("AWS_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS", "HF_HUB_OFFLINE"):

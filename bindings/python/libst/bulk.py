@@ -20,6 +20,7 @@ from ._names import encoded, index_of, several
 from ._pin import BRIEF, Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, shapes
 from ._torch import laid_over, torch_dtype
+from ._url import shown
 from .dtypes import BYTES, NAMES, NUMPY, PACKED, WHOLE
 from .errors import error, refusal
 from .status import Status
@@ -311,12 +312,10 @@ def _watched(progress: Union[bool, Progress, None], file: File) -> Iterator[Opti
         return
     try:
         from tqdm.auto import tqdm
-
-        from .file import _shown
     except ImportError:
         yield None
         return
-    with tqdm(unit="B", unit_scale=True, unit_divisor=1024, desc=_shown(file.path) if file.path else None) as bar:
+    with tqdm(unit="B", unit_scale=True, unit_divisor=1024, desc=shown(file.path) if file.path else None) as bar:
 
         def show(done: int, total: int) -> None:
             bar.total = total

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import re
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from functools import lru_cache, partial
 from types import TracebackType
@@ -20,6 +19,7 @@ from ._pin import Array, Pin
 from ._rows import address
 from ._sized import sized
 from ._torch import torch_tensor
+from ._url import absolute, shown
 from ._waiting import timeout_ms
 from .dtypes import BYTES, NAMES
 from .errors import ClosedError, Error, check
@@ -121,10 +121,10 @@ def open(
     text = path if isinstance(path, str) else os.fsdecode(raw)
     file = File._of(handle, callbacks, guarded, text, mode, lock_timeout)
     file._options = {
-        "path": _absolute(text),
+        "path": absolute(text),
         "mode": mode,
         "mapping": mapping,
-        "deltas": [_absolute(os.fsdecode(fs_path(delta))) for delta in deltas] if deltas else [],
+        "deltas": [absolute(os.fsdecode(fs_path(delta))) for delta in deltas] if deltas else [],
         "prefetch": prefetch,
         "direct": direct,
         "io_threads": io_threads,
@@ -332,7 +332,7 @@ class File(Mapping[str, Array]):
 
     def __repr__(self) -> str:
         what = "closed" if self._handle is None else f"tensors={len(self)}"
-        return f"<libst.File {_shown(self._path or 'without a path')!r} mode={self._mode!r} {what}>"
+        return f"<libst.File {shown(self._path or 'without a path')!r} mode={self._mode!r} {what}>"
 
     # --------------------------------------------------------------- a mapping
 
@@ -644,7 +644,7 @@ class File(Mapping[str, Array]):
     # ------------------------------------------------------------------ inside
 
     def _closed(self) -> Error:
-        return ClosedError(f"the file {_shown(self._path or 'in memory')!r} is closed")
+        return ClosedError(f"the file {shown(self._path or 'in memory')!r} is closed")
 
     def _live(self) -> Handle:
         handle = self._handle
@@ -674,40 +674,6 @@ class File(Mapping[str, Array]):
 
 def _open_with(options: dict[str, Any]) -> File:
     return open(**options)
-
-
-_URL = re.compile("[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-
-
-_STORE = re.compile("(?:s3a?|gs|gcs|az|abfss?|hf)://", re.IGNORECASE)
-_SECRETS = re.compile(r"\?.*(?:sig|signature|token|versionid|generation|snapshot)=.*", re.IGNORECASE | re.DOTALL)
-_USER = re.compile("(^[^/]*//)[^/]*@")
-_USER_OF_STORE = re.compile("(^[^/]*//)[^/:]*:[^/]*@")
-_HOST = re.compile(r"[^/]*//(?:\[[^/]*|[^/:]*(?::[0-9]*)?)(?:/|\Z)")
-_BUCKET = re.compile(r"[^/]*//(?:arn:[^/]*|[^/:]*)(?:/|\Z)")
-
-
-def _shown(path: str) -> str:
-    """A URL without its user and query, which may be secrets. A name in a store may have a '?', and an '@'.
-    Core does the same: tests/unit/base/shown_urls.inc."""
-    begin = _URL.match(path)
-    if not begin:
-        return path
-    if _STORE.match(path):
-        host, shown = _BUCKET, _USER_OF_STORE.sub(r"\1", _SECRETS.sub("", path))
-    else:
-        host, shown = _HOST, _USER.sub(r"\1", re.split("[?#]", path)[0])
-    return shown if host.match(shown) else begin.group() + "..."
-
-
-def _absolute(path: str) -> str:
-    """For other processes, which may have other working directories, as this one may have later."""
-    if path.startswith("/") or _URL.match(path):
-        return path
-    try:
-        return os.path.abspath(path)
-    except FileNotFoundError:  # the working directory was removed
-        return path
 
 
 class _Names(KeysView[str]):
