@@ -1088,9 +1088,10 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *    ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE. It answers ST_E_FILE_CHANGED if
  *    the index was replaced since it was read (st_refresh). A handle keeps at
  *    most 128 descriptors open, however many shards there are. It keeps no more
- *    than an eighth of those that the process may have (ulimit -n). A transaction
- *    takes three for each shard that it patches, and up to eight for one that
- *    it publishes. Where they run out it answers ST_E_IO; nothing is changed.
+ *    than an eighth of those that the process may have (ulimit -n). While it
+ *    commits, a transaction takes three for each shard that it patches, and up
+ *    to eight for one that it publishes. Where they run out it answers ST_E_IO;
+ *    nothing is changed.
  *  - A transaction is all or nothing across shards. A new name goes to the last
  *    shard that the transaction rewrites anyway, else to the last shard.
  *    weight_map follows, and total_size and total_parameters where the index
