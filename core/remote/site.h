@@ -81,11 +81,6 @@ class SignedSite : public Site {
 // The credentials of that origin, with keys if there are any. Statuses: as the origin's, and about this URL.
 Result<std::shared_ptr<Credentials>> credentials_of(const Url &url, const Surroundings &from, Result<Origin> origin);
 
-// For what is asked anonymously.
-inline Origin nobodys_keys() {
-  return {{}, [](int64_t) { return Granted{}; }};
-}
-
 // The commit of the Hub that an answer is of. Empty: it names none.
 std::string commit_of(const Head &head);
 // For https:// and http://, and for hf://, which is a URL of the Hub. Statuses: unsupported, invalid_argument.

@@ -18,7 +18,7 @@ Result<Origin> azure_keys(const Surroundings &from, const AzureAccount &account)
   const std::string host = host_of(account.endpoint);
   const bool is_sovereign = authority.ends_with(".us") || authority.ends_with(".cn");
   const bool is_public = host.ends_with(".core.windows.net") || host.ends_with(".fabric.microsoft.com");
-  return is_sovereign && is_public ? Origin{{}, [](int64_t) { return Granted{}; }} : entra_token(from);
+  return is_sovereign && is_public ? nobodys_keys() : entra_token(from);
 }
 
 std::optional<std::string> shared_key(const Keys &keys, const std::string &path,

@@ -78,7 +78,7 @@ Origin of_file(const Surroundings &from, const std::string &path) {
 }
 
 Origin metadata_server(const Surroundings &from) {
-  if (from.is_true("NO_GCE_CHECK")) return {{}, [](int64_t) { return Granted{}; }};
+  if (from.is_true("NO_GCE_CHECK")) return nobodys_keys();
   const std::string url = text("http://", from.variable("GCE_METADATA_HOST").value_or("169.254.169.254"),
                                "/computeMetadata/v1/instance/service-accounts/default/token");
   return {"google " + url, [=](int64_t now) -> Result<Granted> {
