@@ -1,9 +1,18 @@
-"""What a test leaves behind makes it fail: descriptors, and mappings of models, once garbage is collected."""
+"""What a test leaves behind makes it fail: descriptors, and mappings of models, once garbage is collected.
+
+Beside the report stands the name of the test that runs, for a run that is killed (tests/tally.py).
+"""
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
+
+
+def pytest_runtest_protocol(item):
+    if report := item.config.option.xmlpath:
+        Path(report + ".running").write_text(item.nodeid)
 
 
 def belongings():
