@@ -180,17 +180,17 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         names = list(dict.fromkeys([name for name, _ in parts]))
         rows = describe_each(pin.answer, [encoded(name) for name in names])
         forms = zip(names, range(len(names)), rows["dtype"].tolist(), shapes(rows))
-        known = {name: (i, shape, _BITS[dtype], NUMPY[dtype], dtype in PACKED) for name, i, dtype, shape in forms}
+        known: dict[str, Any] = {name: (i, shape, dtype, {}) for name, i, dtype, shape in forms}
         of, ranges, counts, sizes, found = [], [], [], [], []
         for name, index in parts:
-            i, shape, bits, dtype, is_packed = known[name]
+            i, shape, dtype, seen = known[name]  # most parts of a tensor have the same shape
             packed, count, shape, _ = cut(index, shape)
-            nbytes = prod(shape) * bits // 8  # where that cuts a byte the library will not read
+            nbytes, form = seen.get(shape) or seen.setdefault(shape, _part(shape, dtype))
             of.append(i)
             ranges.append(packed)
             counts.append(count)
             sizes.append(nbytes)
-            found.append(((nbytes,) if is_packed else shape, dtype))
+            found.append(form)
         lengths = np.array(sizes, np.int64)
         padded = lengths + -lengths % _ALIGNMENT
         places = np.cumsum(padded) - padded
@@ -203,6 +203,12 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         return _laid_out(found, block, places + start)
     finally:
         del pin
+
+
+def _part(shape: tuple[int, ...], dtype: int) -> tuple[int, tuple[tuple[int, ...], Any]]:
+    """How many bytes a part of this shape has, and the shape and dtype of its array."""
+    nbytes = prod(shape) * _BITS[dtype] // 8  # where that cuts a byte the library will not read
+    return nbytes, ((nbytes,) if dtype in PACKED else shape, NUMPY[dtype])
 
 
 def _requests(rows: Rows, addresses: np.ndarray[Any, np.dtype[np.int64]], sizes: Any) -> tuple[Rows, int]:
