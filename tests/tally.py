@@ -7,12 +7,13 @@ A stage with JUnit XML counts its test cases; one without is a case of its own (
 A stage that failed with no failing case to show for it counts as one failure more, so nothing that
 went wrong can be lost. Exits 1 if anything failed.
 
-A runner that is killed leaves no report; pytest leaves the name of the test that was running in
-REPORT.running (tests/conftest.py).
+A program of Meson's that ended before it wrote its cases has its name in testlog.json. A runner that is killed leaves
+no report; pytest leaves the name of the test that was running in REPORT.running (tests/conftest.py).
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -37,6 +38,15 @@ def say(case: ET.Element) -> str:
     return f"{case.get('classname', '')}.{case.get('name')}: {words[0][:200] if words else 'no reason given'}"
 
 
+def bad_programs(junit: Path) -> list[str]:
+    """A line on each program of Meson's that did not end well."""
+    log = junit.with_name("testlog.json")
+    if not log.exists():
+        return []
+    programs = map(json.loads, log.read_text().splitlines())
+    return [f"{p['name']}: {p['result']}" for p in programs if p["result"] not in ("OK", "SKIP", "EXPECTEDFAIL")]
+
+
 def count_stage(exit_status: int, junit: str, failures: list[str]) -> Counter:
     """How many cases had which outcome; each that failed is added to `failures`, as a line."""
     counts: Counter = Counter()
@@ -45,6 +55,7 @@ def count_stage(exit_status: int, junit: str, failures: list[str]) -> Counter:
             cases = list(ET.parse(junit).getroot().iter("testcase"))
             counts.update(map(outcome, cases))
             failures += [say(case) for case in cases if outcome(case) == "failed"]
+            failures += bad_programs(Path(junit))
         except (OSError, ET.ParseError):
             counts["failed"] += 1  # a runner that left no report did not run to its end
             running = Path(junit + ".running")

@@ -26,7 +26,7 @@ on() {
   configure "$tree" --cross-file "$cross" --wrap-mode=forcefallback -Dunity_size=8 --buildtype=release -Doptimization=1 -Dtests=true -Dcli=false
   rm -f "$tree/differential.xml" # of an earlier run
   build "$tree" "${targets[@]}"
-  GTEST_FILTER=$filter run_meson "$tree" --timeout-multiplier 3 "${tests[@]}" || status=$?
+  GTEST_FILTER=$filter run_meson "$tree" --timeout-multiplier 12 "${tests[@]}" || status=$?
   emulator=$(sed -n "s/^exe_wrapper = \[\(.*\)\]$/\1/p" "$cross" | tr -d "',")
   LIBST_ANSWERS="$emulator $tree/tests/differential/answers" LIBST_TEST_MUTATIONS=2000 \
     run_pytest tests/differential "$tree/differential.xml" || status=$?
@@ -66,7 +66,7 @@ if [[ " $machines " == *" aarch64_64k "* ]]; then
   no_mincore+=:ContentTest.LocalStorageIsMappedShared:ColdTest.TheFirstLoadGoesPastThePageCacheAndTheNextFillsIt
   no_mincore+=:ColdTest.WhatIsInMemoryInPartIsReadThroughIt
   GTEST_FILTER="$not_by_qemu:HostileHeader.*:MappingTest.WhatIsWrittenCopyOnWriteIsCountedAndNotInTheFile:CopyOnWrite.WhatIsWrittenIsCounted:$no_mincore" \
-    run_meson "$tree" --timeout-multiplier 3 "${rooms[@]/#/unit_}" || status=$?
+    run_meson "$tree" --timeout-multiplier 12 "${rooms[@]/#/unit_}" || status=$?
 fi
 
 reports=()

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace st::testing {
 
-constexpr int patience_ms = 30000;
+constexpr int patience_ms = 300'000;  // which only a deadlock takes
 
 void Line::tell(char letter) {
   if (::write(out_, &letter, 1) != 1) throw std::runtime_error("nobody listens");

@@ -31,7 +31,7 @@ namespace st::testing {
 #define ASSERT_OK(call) ASSERT_EQ((call), ST_OK) << st_last_error()
 
 // One end of a talk in single letters. Nobody waits for ever: hear() gives up
-// after half a minute, with 0, which is what a killed peer says too.
+// after five minutes, with 0, which is what a killed peer says too.
 class Line {
  public:
   Line(int in, int out) : in_(in), out_(out) {}
@@ -112,7 +112,7 @@ st_error_info last_error();
 
 bool has_open(pid_t process, const std::string &path);
 
-// Waits until it holds; half a minute at most.
+// Waits until it holds; five minutes at most.
 bool eventually(const std::function<bool()> &condition);
 
 }  // namespace st::testing

@@ -72,7 +72,7 @@ class LeakCheck : public ::testing::EmptyTestEventListener {
 
   void OnTestEnd(const ::testing::TestInfo &) override {
     // A thread that was joined, or a ring's worker, is in /proc for a moment more.
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
     std::string left = Belongings::now().more_than(before_);
     while (!left.empty() && std::chrono::steady_clock::now() < deadline) {
       ::usleep(1000);

@@ -9,10 +9,10 @@ tree=$BUILD-tsan
 configure "$tree" --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dc_args=-g1 -Dwerror=false \
   -Db_sanitize=thread -Db_lundef=false -Dtests=true -Dbench=false -Dcli=false
 build "$tree" tests/unit/unit_{os,read,file,shards,engine,capi} tests/storm/encounters
-rm -f "$tree/meson-logs/testlog.junit.xml" # of an earlier run
+rm -f "$tree"/*.xml "$tree"/meson-logs/testlog.{junit.xml,json} # of an earlier run
 
 forks='*Fork*:*Process*:*Child*:*Killed*'
 one_thread='LargeTransaction.*'
 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 ST_TEST_BOUND=${ST_TEST_BOUND:-small} GTEST_FILTER="-$forks:$one_thread" \
-  meson test -C "$tree" --no-rebuild --print-errorlogs --quiet --timeout-multiplier 2 \
+  meson test -C "$tree" --no-rebuild --print-errorlogs --quiet --timeout-multiplier 8 \
   unit_os unit_read unit_file unit_shards unit_engine unit_capi encounters

@@ -77,7 +77,7 @@ class BulkStoreTest : public testing::StoreScene {
   static int in_child(const std::function<int()> &body) {
     const pid_t child = ::fork();
     if (child == 0) {
-      ::alarm(120);  // a child that waits for ever is killed, and told
+      ::alarm(300);  // a child that waits for ever is killed, and told
       ::_exit(body());
     }
     int status = -1;

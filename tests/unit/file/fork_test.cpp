@@ -285,7 +285,7 @@ class ForksAt : public FaultEnv {
   void fork_once() {
     child = ::fork();
     if (child == 0) {
-      ::alarm(20);
+      ::alarm(300);
       in_child();
     }
     int status = -1;
