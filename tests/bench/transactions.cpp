@@ -134,8 +134,8 @@ void together(const char *path) {
   ::close(fd);
 }
 
-// Ten rows far apart, others each time. As both are measured in turn, they meet the same disk; each has rows of its own, as a
-// disk may take a block faster the second time.
+// Ten rows far apart, others each time. As both are measured in turn, they meet the same disk; each has rows of its
+// own, as a disk may take a block faster the second time.
 void rows(const char *path, int rounds) {
   constexpr uint64_t row = 4096, count = 10;
   st_file *file = open_for_writing(path);
@@ -164,7 +164,8 @@ void rows(const char *path, int rounds) {
     });
     const auto by_hand = nanoseconds([&] {
       for (uint64_t k = 0; k < count; ++k)
-        write_raw(fd, part_of(tensor, (static_cast<uint64_t>(indices[k]) + all / count / 2) % all * row, &values[1][k * row], row));
+        write_raw(fd, part_of(tensor, (static_cast<uint64_t>(indices[k]) + all / count / 2) % all * row,
+                              &values[1][k * row], row));
       sync(fd);
     });
     if (i < 0) continue;

@@ -53,7 +53,7 @@ def stop(process):
         process.wait(disk.LONGEST_WAIT)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
+        process.wait(disk.LONGEST_WAIT)
 
 
 class Client:
@@ -94,6 +94,7 @@ class Client:
     def close(self):
         if self._process is None:
             return
+        disk.abort(self.mountpoint)
         disk.detach(self.mountpoint)
         stop(self._process)
         self._process = None

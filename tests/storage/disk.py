@@ -24,7 +24,7 @@ from pathlib import Path
 _libc = ctypes.CDLL(None, use_errno=True)
 
 MS_RDONLY, MS_REMOUNT, MS_NOATIME, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 1024, 4096, 16384, 1 << 18
-_CLONE_NEWNS, _MNT_DETACH = 0x20000, 2
+_CLONE_NEWNS, _MNT_FORCE, _MNT_DETACH = 0x20000, 1, 2
 _LOOP_CTL_GET_FREE, _LOOP_CONFIGURE, _AUTOCLEAR, _READ_ONLY, _DIRECT_IO = 0x4C82, 0x4C0A, 4, 1, 16
 _BLKFLSBUF = 0x1261
 _F_OFD_GETLK, _F_OFD_SETLK = 36, 37
@@ -126,6 +126,11 @@ def detach(target):
     _libc.umount2(os.fsencode(target), _MNT_DETACH)
 
 
+def abort(target):
+    """End the calls that wait for a FUSE filesystem, which nothing else ends, and every later one."""
+    _libc.umount2(os.fsencode(target), _MNT_FORCE)
+
+
 def detach_below(folder):
     """Whatever is still mounted there after a test that failed."""
     for target in reversed([m for m in mounts() if m.startswith(f"{folder}/")]):
@@ -161,6 +166,18 @@ def sync_filesystem(directory):
         _checked(_libc.syncfs(fd), "syncfs")
     finally:
         os.close(fd)
+
+
+def read_line(pipe):
+    """The next line that a program says; it is broken if none comes. Nothing has been read with a buffer before."""
+    line = b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([pipe], [], [], LONGEST_WAIT)
+        assert ready, f"a program hangs, and has said {line!r}"
+        letter = os.read(pipe.fileno(), 1)
+        assert letter, f"a program has ended, and has said {line!r}"
+        line += letter
+    return line.decode()
 
 
 def lock_range(file, offset, length):

@@ -44,7 +44,7 @@ class Network:
         log = self._folder / f"{name}-namespace.log"
         holder = clients.start(command, log, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._stack.callback(clients.stop, holder)
-        if holder.stdout.readline() != b"ready\n":
+        if clients.disk.read_line(holder.stdout) != "ready\n":
             raise RuntimeError(f"no network namespace: {log.read_text()}")
         return holder.pid
 
@@ -278,7 +278,9 @@ class CephFs(Hosts):
 
     def _run(self, *command, **options):
         command = [*self.network.enter(self.network.server), command[0], *self._configured(), *map(str, command[1:])]
-        return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=4 * clients.disk.LONGEST_WAIT, **options
+        ).stdout
 
     def serve(self):
         cluster, disk, address = uuid.uuid4(), uuid.uuid4(), f"v2:{SERVER}:{self.MONITOR}/0"
@@ -304,6 +306,8 @@ class CephFs(Hosts):
             osd_pool_default_pg_autoscale_mode="off",
             osd_crush_chooseleaf_type=0,
             bluestore_block_size=2 << 30,
+            # With a cache of its own a read of 16.2's client that meets another host's commit may wait for ever.
+            client_oc="false",
         )
         self._run("monmaptool", "--create", "--fsid", cluster, "--addv", "a", f"[{address}]", self.folder / "monmap")
         self._run("ceph-mon", "-i", "a", "--mkfs", "--monmap", self.folder / "monmap")

@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 OPEN, REFRESH = "after a new open", "after a refresh"
 OLD = "old bytes, perhaps for ever: its clients keep pages over a new open"
-EITHER = "old or new bytes: its clients may keep pages over a new open"
+EITHER = "old or new bytes, or pages of both: its clients may keep pages over a new open"
 ROWS = {
     "disk": Row("ext4, xfs, btrfs, tmpfs", "none, ", True),
     "glusterfs": Row("GlusterFS", "read and write, if the volume ", True, True, f"{REFRESH}, or a new open", OLD),

@@ -293,7 +293,9 @@ def test_a_storm_kills_no_faster_than_slow_storage_lets_commit(fault_fs, program
     fs = fault_fs()
     fs.control.delay_us = 10_000
     command = [storm, "--kills", "12", "--writers", "4", "--seed", "1", "--dir", fs.mountpoint]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=programs.environment)
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, env=programs.environment, timeout=400
+    )
     fs.control.delay_us = 0
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"(\d+) commits", done.stdout)[1]) > 0, done.stdout

@@ -18,8 +18,8 @@ uint64_t thread_ns_of(Action action) {
   return os::Env::posix().thread_ns() - before;
 }
 
-// Eight times as many may cost 24 times as much: what is quadratic costs 64 times. A clock may tick in 15 ms. The least of
-// several, as a thread's time grows with what its neighbours do to the processor.
+// Eight times as many may cost 24 times as much: what is quadratic costs 64 times. A clock may tick in 15 ms. The least
+// of several, as a thread's time grows with what its neighbours do to the processor.
 template <class CostOf>
 void expect_in_proportion(CostOf cost_of) {
   uint64_t once = UINT64_MAX, eight_times = UINT64_MAX;
