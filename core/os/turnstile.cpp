@@ -25,6 +25,17 @@ constexpr LockRange shared(const LockRange &byte) {
 constexpr LockRange exclusive(const LockRange &byte) {
   return {byte.begin, byte.length, true};
 }
+// Those from the i-th on that touch, as one. `end`: the first that is not among them.
+LockRange run_at(const std::vector<LockRange> &ranges, size_t i, size_t *end) {
+  LockRange run = ranges[i];
+  for (*end = i + 1; *end < ranges.size(); ++*end) {
+    const LockRange &next = ranges[*end];
+    if (next.begin != run.begin + run.length || next.exclusive != run.exclusive) break;
+    run.length += next.length;
+  }
+  return run;
+}
+
 constexpr LockRange entrance = shared(gate_byte);  // as a patch asks for it
 
 // One change at one file.
@@ -108,7 +119,16 @@ Result<bool> Pass::enter(const LockRange &first) {
 
 // False: somebody has closed the gate. He would wait for this patch, which waits for others.
 Result<bool> Pass::take_others(const std::vector<LockRange> &ranges) {
+  size_t end = 1;  // of the last run
   for (size_t i = 1; i < ranges.size(); ++i) {
+    // A run takes one call if all of it is free. If not, it is taken one by one, or others could keep it out by turns.
+    if (i == end) {
+      ST_TRY(auto taken, take(run_at(ranges, i, &end)));
+      if (taken) {
+        i = end - 1;
+        continue;
+      }
+    }
     patience_.next_lock();
     for (;;) {
       ST_TRY(auto taken, take(ranges[i]));
