@@ -99,6 +99,31 @@ TEST_F(TurnstileSteps, IfNobodyWaitsItCostsOneQuestion) {
   EXPECT_EQ(env.taken, (std::vector<off_t>{0}));
 }
 
+TEST_F(TurnstileSteps, RangesThatTouchAndAreFreeTakeOneCall) {
+  const auto patched = pass(a, {{0, 100, false}, {100, 50, true}, {150, 50, true}, {200, 50, true}, {300, 50, true}});
+  ASSERT_TRUE(is_ok(patched));
+  EXPECT_EQ(env.taken, (std::vector<off_t>{0, 100, 300}));
+  EXPECT_FALSE(is_held({250, 50, true}));
+  EXPECT_TRUE(is_held({200, 50, true}));
+  EXPECT_TRUE(is_ok(pass(b, {{0, 100, false}})));  // what is shared stays so
+}
+
+// Or others that come and go could keep it out by turns.
+TEST_F(TurnstileSteps, OfRangesThatTouchThoseThatAreFreeAreHeldWhileAnotherIsNot) {
+  RangeLock tensor = hold(a, {200, 50, true});
+  env.on_sleep = [&] {
+    EXPECT_TRUE(is_held({100, 50, true}));
+    EXPECT_TRUE(is_held({150, 50, true}));
+    EXPECT_FALSE(is_held({250, 50, true}));
+    tensor.release();
+  };
+  env.taken.clear();
+  const auto patched =
+      pass(b, {{0, 100, false}, {100, 50, true}, {150, 50, true}, {200, 50, true}, {250, 50, true}}, patient);
+  ASSERT_TRUE(is_ok(patched));
+  EXPECT_EQ(env.taken, (std::vector<off_t>{0, 100, 100, 150, 200, 200, 250}));  // the run is tried once
+}
+
 TEST_F(TurnstileSteps, NoPatchBeginsWhileAWriterWaitsForThoseUnderWay) {
   auto under_way = patch(a, 200);
   ASSERT_TRUE(is_ok(under_way));
