@@ -80,9 +80,9 @@ stage() {
     cli) run "$1" "stctl" "$report" bash -c "run_pytest tests/cli $report" ;;
     install) run "$1" "an installed libst" "$report" bash -c "run_pytest tests/install $report" ;;
     dist) run "$1" "wheels, on bare systems" "$report" bash "$ROOT/tests/dist/run.sh" "$report" ;;
-    dist-all) run "$1" "wheels and the source package, on bare systems" "$report" env ST_DIST=all bash "$ROOT/tests/dist/run.sh" "$report" ;;
+    dist-all) MOST_SECONDS=$((MOST_SECONDS * 4)) run "$1" "wheels and the source package, on bare systems" "$report" env ST_DIST=all bash "$ROOT/tests/dist/run.sh" "$report" ;;
     emulated) MOST_SECONDS=$((MOST_SECONDS * 4)) run "$1" "other processors" "$report" bash "$ROOT/tests/emulated/run.sh" "$report" ;;
-    windows) run "$1" "Windows x64, by wine" "$report" bash "$ROOT/tests/windows/run.sh" "$report" ;;
+    windows) MOST_SECONDS=$((MOST_SECONDS * 4)) run "$1" "Windows x64, by wine" "$report" bash "$ROOT/tests/windows/run.sh" "$report" ;;
     abi) run "$1" "ABI check" "" bash "$ROOT/tests/abi/check.sh" ;;
     mutants) run "$1" "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants" ;;
     model) run "$1" "models of the protocol" "" bash "$ROOT/tests/model/run.sh" ;;

@@ -38,6 +38,7 @@ std::string build_info(os::Env &env, std::string_view version) {
   line("version", version);
   line("platform", os::platform(env));
   line("processors", env.cpus());
+  line("hashes", &long_hash() == &plain_hash ? "by what every such processor has" : "by AVX2");
   line("compiler", compiler);
   line("libraries", json_parser(), "; xxhash ", XXH_VERSION_MAJOR, ".", XXH_VERSION_MINOR, ".", XXH_VERSION_RELEASE,
        "; tl::expected ", TL_EXPECTED_VERSION_MAJOR, ".", TL_EXPECTED_VERSION_MINOR, ".", TL_EXPECTED_VERSION_PATCH,

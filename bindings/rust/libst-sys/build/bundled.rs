@@ -52,6 +52,7 @@ pub fn compile() -> Option<PathBuf> {
     let rooms = entries(&bundled.join("core")).into_iter().filter(|path| path.is_dir());
     let remote = bundled.join("core").join("remote");
     let mut folders: Vec<_> = rooms.filter(|room| *room != remote).chain([bundled.join("capi")]).collect();
+    folders.push(bundled.join("core").join("base").join("avx2")); // alone, as it asks for more of a processor
     if cfg!(feature = "remote") {
         build
             .define("ST_REMOTE_INSIDE", None)

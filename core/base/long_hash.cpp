@@ -1,0 +1,38 @@
+#include "base/long_hash.h"
+
+#include "base/hash_functions.h"
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+namespace st {
+namespace {
+
+// Of the processor, and of the system, which must keep the wide registers: Intel's manual, volume 1, 14.7.1. Compilers
+// ask by a function of their own, which zig's library has not.
+#ifdef __x86_64__
+bool has_avx2() {
+  constexpr unsigned kept_by_system = 1u << 27, avx = 1u << 28, avx2 = 1u << 5, both_halves = 6;
+  unsigned a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & (kept_by_system | avx)) != (kept_by_system | avx)) return false;
+  unsigned low, high;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & both_halves) == both_halves && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & avx2) != 0;
+}
+#endif
+
+}  // namespace
+
+const LongHash plain_hash = {of, add, add_to_128};
+
+const LongHash &long_hash() {
+#ifdef __x86_64__
+  static const LongHash &widest = has_avx2() ? avx2_hash : plain_hash;
+  return widest;
+#else
+  return plain_hash;
+#endif
+}
+
+}  // namespace st

@@ -1,0 +1,88 @@
+#include "base/hash.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace st {
+namespace {
+
+// All lengths around which XXH3 changes its ways, and some that are long.
+std::vector<size_t> lengths() {
+  std::vector<size_t> all{4095, 4096, 4097, 65536 + 13, 1000003};
+  for (size_t n = 0; n <= 1100; ++n) all.push_back(n);
+  return all;
+}
+
+std::vector<unsigned char> bytes_of(size_t n) {
+  std::vector<unsigned char> bytes(n);
+  uint64_t state = 88172645463325252u;
+  for (unsigned char &b : bytes) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    b = static_cast<unsigned char>(state);
+  }
+  return bytes;
+}
+
+// Of this header alone, which is compiled for every processor.
+uint64_t expected(const unsigned char *bytes, size_t n, uint64_t seed) {
+  return XXH3_64bits_withSeed(bytes, n, seed);
+}
+
+class Hashing : public ::testing::TestWithParam<const LongHash *> {
+ protected:
+  void SetUp() override {
+#ifdef __x86_64__
+    if (GetParam() == &avx2_hash && &long_hash() != &avx2_hash) GTEST_SKIP() << "this processor has no AVX2";
+#endif
+  }
+  const std::vector<unsigned char> bytes = bytes_of(1000100);
+};
+
+std::vector<const LongHash *> all_kinds() {
+  return {
+      &plain_hash,
+#ifdef __x86_64__
+      &avx2_hash,
+#endif
+  };
+}
+
+TEST_P(Hashing, GivesWhatXxhashGives) {
+  for (const size_t n : lengths())
+    for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, UINT64_MAX})
+      for (const size_t at : {0, 1, 8}) {
+        ASSERT_EQ(GetParam()->of(&bytes[at], n, seed), expected(&bytes[at], n, seed)) << n << " bytes, seed " << seed;
+        ASSERT_EQ(hash64(&bytes[at], n, seed), expected(&bytes[at], n, seed)) << n << " bytes, seed " << seed;
+      }
+}
+
+TEST_P(Hashing, OfAStreamGivesTheSameHoweverItIsCut) {
+  for (const size_t n : lengths())
+    for (const size_t part : {1, 7, 64, 255, 256, 257, 1024, 5000}) {
+      if (n / part > 5000) continue;
+      XXH3_state_t state, state128;
+      XXH3_64bits_reset(&state), XXH3_128bits_reset(&state128);
+      Hasher hasher;
+      Hasher128 hasher128;
+      for (size_t at = 0; at < n; at += part) {
+        const size_t length = std::min(part, n - at);
+        GetParam()->add(&state, &bytes[at], length);
+        GetParam()->add_to_128(&state128, &bytes[at], length);
+        hasher.add(&bytes[at], length);
+        hasher128.add(&bytes[at], length);
+      }
+      const XXH128_hash_t wanted = XXH3_128bits(bytes.data(), n);
+      ASSERT_EQ(XXH3_64bits_digest(&state), expected(bytes.data(), n, 0)) << n << " bytes in parts of " << part;
+      ASSERT_EQ(hasher.digest(), expected(bytes.data(), n, 0)) << n << " bytes in parts of " << part;
+      ASSERT_TRUE(XXH128_isEqual(XXH3_128bits_digest(&state128), wanted)) << n << " bytes in parts of " << part;
+      ASSERT_TRUE(hasher128.digest() == (Hash128{wanted.high64, wanted.low64})) << n << " bytes in parts of " << part;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Hashing, ::testing::ValuesIn(all_kinds()),
+                         [](const auto &it) { return it.param == &plain_hash ? "Plain" : "Avx2"; });
+
+}  // namespace
+}  // namespace st
