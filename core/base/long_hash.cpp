@@ -9,8 +9,8 @@
 namespace st {
 namespace {
 
-// Of the processor, and of the system, which must keep the wide registers: Intel's manual, volume 1, 14.7.1. Compilers
-// ask by a function of their own, which zig's library has not.
+// The processor must have it, and the system must keep the wide registers: Intel's manual, volume 1, 14.7.1. Compilers
+// have a function for this question, which zig's library lacks.
 #ifdef __x86_64__
 bool has_avx2() {
   constexpr unsigned kept_by_system = 1u << 27, avx = 1u << 28, avx2 = 1u << 5, both_halves = 6;

@@ -25,7 +25,7 @@ std::vector<unsigned char> bytes_of(size_t n) {
   return bytes;
 }
 
-// Of this header alone, which is compiled for every processor.
+// By this source alone, which is compiled for every processor.
 uint64_t expected(const unsigned char *bytes, size_t n, uint64_t seed) {
   return XXH3_64bits_withSeed(bytes, n, seed);
 }
