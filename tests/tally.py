@@ -43,7 +43,7 @@ def bad_programs(junit: Path) -> list[str]:
     log = junit.with_name("testlog.json")
     if not log.exists():
         return []
-    programs = map(json.loads, log.read_text().splitlines())
+    programs = map(json.loads, log.read_text().split("\n")[:-1])  # the last line may be cut
     return [f"{p['name']}: {p['result']}" for p in programs if p["result"] not in ("OK", "SKIP", "EXPECTEDFAIL")]
 
 
@@ -59,7 +59,8 @@ def count_stage(exit_status: int, junit: str, failures: list[str]) -> Counter:
         except (OSError, ET.ParseError):
             counts["failed"] += 1  # a runner that left no report did not run to its end
             running = Path(junit + ".running")
-            failures.append(f"{running.read_text()}: the runner was killed in it" if running.exists() else f"no {junit}")
+            failures.append(f"{running.read_text()}: killed in this test" if running.exists() else f"no {junit}")
+            failures += bad_programs(Path(junit))
     elif exit_status in (0, SKIPPED):
         counts["passed" if exit_status == 0 else "skipped"] += 1
     if exit_status not in (0, SKIPPED) and not counts["failed"]:

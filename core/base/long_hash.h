@@ -4,6 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
+// On Windows a compiler may spill wide registers to a stack that is aligned for narrow ones (GCC's bug 54412).
+#if defined(__x86_64__) && !defined(_WIN32)
+#define ST_HAS_AVX2_HASH
+#endif
+
 namespace st {
 
 // `state` is an XXH3_state_t, which is the same for all of them.
@@ -14,7 +19,7 @@ struct LongHash {
 };
 
 extern const LongHash plain_hash;  // by what every processor of this architecture has
-#ifdef __x86_64__
+#ifdef ST_HAS_AVX2_HASH
 extern const LongHash avx2_hash;
 #endif
 

@@ -30,6 +30,7 @@ LockRange run_at(const std::vector<LockRange> &ranges, size_t i, size_t *end) {
   LockRange run = ranges[i];
   for (*end = i + 1; *end < ranges.size(); ++*end) {
     const LockRange &next = ranges[*end];
+    if (run.length == 0 || next.length == 0) break;  // to the end of any file
     if (next.begin != run.begin + run.length || next.exclusive != run.exclusive) break;
     run.length += next.length;
   }
@@ -123,10 +124,13 @@ Result<bool> Pass::take_others(const std::vector<LockRange> &ranges) {
   for (size_t i = 1; i < ranges.size(); ++i) {
     // A run takes one call if all of it is free. If not, it is taken one by one, or others could keep it out by turns.
     if (i == end) {
-      ST_TRY(auto taken, take(run_at(ranges, i, &end)));
-      if (taken) {
-        i = end - 1;
-        continue;
+      const LockRange run = run_at(ranges, i, &end);
+      if (end > i + 1) {
+        ST_TRY(auto taken, take(run));
+        if (taken) {
+          i = end - 1;
+          continue;
+        }
       }
     }
     patience_.next_lock();

@@ -366,7 +366,7 @@ def test_the_table_says_what_a_rig_can(rig, two):
         assert reader.read("t4") == model.new(4, 1)
         stock_again = _seen_by_stock(there, "t4")
         if row.stock == hosts_table.EITHER:
-            both = zip(*(_pages(there, "t4", data) for data in (stock_again, stock, model.new(4, 1))))
+            both = zip(*(_pages(there, "t4", data) for data in (stock_again, stock, model.new(4, 1))), strict=True)
             assert all(seen in (old, new) for seen, old, new in both)
         else:
             assert stock_again == {hosts_table.OPEN: model.new(4, 1), hosts_table.OLD: stock}[row.stock]

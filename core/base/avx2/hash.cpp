@@ -1,10 +1,14 @@
 // XXH3 by AVX2, which takes half the time. All that stands below the pragma is compiled for processors that have it. So
-// this is a source of its own, and includes nothing of C++ whose functions the linker could take for those of other
-// sources.
-#ifdef __x86_64__
-#include <immintrin.h>
-
+// this is a source of its own, and includes nothing there whose functions the linker could take for those of other
+// sources: what xxhash includes, stands above.
 #include "base/long_hash.h"
+
+#ifdef ST_HAS_AVX2_HASH
+#include <assert.h>
+#include <immintrin.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
 
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)

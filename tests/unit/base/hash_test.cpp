@@ -33,8 +33,10 @@ uint64_t expected(const unsigned char *bytes, size_t n, uint64_t seed) {
 class Hashing : public ::testing::TestWithParam<const LongHash *> {
  protected:
   void SetUp() override {
-#ifdef __x86_64__
-    if (GetParam() == &avx2_hash && &long_hash() != &avx2_hash) GTEST_SKIP() << "this processor has no AVX2";
+#ifdef ST_HAS_AVX2_HASH
+    const bool is_had = __builtin_cpu_supports("avx2");
+    EXPECT_EQ(&long_hash(), is_had ? &avx2_hash : &plain_hash);
+    if (GetParam() == &avx2_hash && !is_had) GTEST_SKIP() << "this processor has no AVX2";
 #endif
   }
   const std::vector<unsigned char> bytes = bytes_of(1000100);
@@ -43,7 +45,7 @@ class Hashing : public ::testing::TestWithParam<const LongHash *> {
 std::vector<const LongHash *> all_kinds() {
   return {
       &plain_hash,
-#ifdef __x86_64__
+#ifdef ST_HAS_AVX2_HASH
       &avx2_hash,
 #endif
   };
