@@ -55,12 +55,11 @@ def count_stage(exit_status: int, junit: str, failures: list[str]) -> Counter:
             cases = list(ET.parse(junit).getroot().iter("testcase"))
             counts.update(map(outcome, cases))
             failures += [say(case) for case in cases if outcome(case) == "failed"]
-            failures += bad_programs(Path(junit))
         except (OSError, ET.ParseError):
             counts["failed"] += 1  # a runner that left no report did not run to its end
             running = Path(junit + ".running")
             failures.append(f"{running.read_text()}: killed in this test" if running.exists() else f"no {junit}")
-            failures += bad_programs(Path(junit))
+        failures += bad_programs(Path(junit))
     elif exit_status in (0, SKIPPED):
         counts["passed" if exit_status == 0 else "skipped"] += 1
     if exit_status not in (0, SKIPPED) and not counts["failed"]:

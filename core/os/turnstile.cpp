@@ -58,6 +58,7 @@ class Pass {
   Result<bool> take(const LockRange &range);
   Result<bool> keeps_out(const LockRange &byte);
   Result<bool> enter(const LockRange &first);
+  Result<bool> await(const LockRange &range);
   Result<bool> take_others(const std::vector<LockRange> &ranges);
   Result<bool> await_turn(const LockRange &whole);
   bool may_stay();
@@ -119,28 +120,29 @@ Result<bool> Pass::enter(const LockRange &first) {
 }
 
 // False: somebody has closed the gate. He would wait for this patch, which waits for others.
+Result<bool> Pass::await(const LockRange &range) {
+  patience_.next_lock();
+  for (;;) {
+    ST_TRY(auto taken, take(range));
+    if (taken) return true;
+    ST_TRY(auto closed, keeps_out(entrance));
+    if (closed) return false;
+    ST_TRY(patience_.check(range.begin));
+    patience_.sleep();
+  }
+}
+
+// A run takes one call if all of it is free. If not, it is taken one by one, or others could keep it out by turns.
 Result<bool> Pass::take_others(const std::vector<LockRange> &ranges) {
-  size_t end = 1;  // of the last run
-  for (size_t i = 1; i < ranges.size(); ++i) {
-    // A run takes one call if all of it is free. If not, it is taken one by one, or others could keep it out by turns.
-    if (i == end) {
-      const LockRange run = run_at(ranges, i, &end);
-      if (end > i + 1) {
-        ST_TRY(auto taken, take(run));
-        if (taken) {
-          i = end - 1;
-          continue;
-        }
-      }
+  for (size_t i = 1, end = 1; i < ranges.size(); i = end) {
+    const LockRange run = run_at(ranges, i, &end);
+    bool taken = false;
+    if (end > i + 1) {
+      ST_TRY(taken, take(run));
     }
-    patience_.next_lock();
-    for (;;) {
-      ST_TRY(auto taken, take(ranges[i]));
-      if (taken) break;
-      ST_TRY(auto closed, keeps_out(entrance));
-      if (closed) return false;
-      ST_TRY(patience_.check(ranges[i].begin));
-      patience_.sleep();
+    for (; !taken && i < end; ++i) {
+      auto had = await(ranges[i]);
+      if (!had || !*had) return had;
     }
   }
   return true;

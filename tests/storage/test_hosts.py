@@ -48,12 +48,16 @@ def two(rig, request):
     return path, rig.mounts[1] / name / path.name
 
 
+def _begin_of(path, tensor):
+    """Where in the file it begins."""
+    with st_abi.File(path, writable=False) as file:
+        return file.io_info().data_offset + sum(model.nbytes(t) for t in model.SMALL[:tensor])
+
+
 def _lock_begin(path, tensor):
     """Another host's lock on the first bytes of a tensor."""
-    with st_abi.File(path, writable=False) as file:
-        begin = file.io_info().data_offset + sum(model.nbytes(t) for t in model.SMALL[:tensor])
     lock = open(path, "rb+")  # noqa: SIM115
-    disk.lock_range(lock, begin, 512)
+    disk.lock_range(lock, _begin_of(path, tensor), 512)
     return lock
 
 
@@ -337,10 +341,8 @@ def _seen_by_stock(path, name):
     return bytes.fromhex(disk.in_child(lambda: safetensors.numpy.load_file(path)[name].tobytes().hex()))
 
 
-def _pages(path, name, data):
-    """The bytes of a tensor, cut where the pages of its file begin."""
-    with st_abi.File(path, writable=False) as file:
-        begin = file.io_info().data_offset + sum(model.nbytes(t) for t in model.SMALL[: int(name[1:])])
+def _pages(data, begin):
+    """Bytes that begin there in a file, cut where its pages begin."""
     first = -begin % mmap.PAGESIZE
     return [data[:first], *(data[at : at + mmap.PAGESIZE] for at in range(first, len(data), mmap.PAGESIZE))]
 
@@ -366,7 +368,8 @@ def test_the_table_says_what_a_rig_can(rig, two):
         assert reader.read("t4") == model.new(4, 1)
         stock_again = _seen_by_stock(there, "t4")
         if row.stock == hosts_table.EITHER:
-            both = zip(*(_pages(there, "t4", data) for data in (stock_again, stock, model.new(4, 1))), strict=True)
+            begin = _begin_of(there, 4)
+            both = zip(*(_pages(data, begin) for data in (stock_again, stock, model.new(4, 1))), strict=True)
             assert all(seen in (old, new) for seen, old, new in both)
         else:
             assert stock_again == {hosts_table.OPEN: model.new(4, 1), hosts_table.OLD: stock}[row.stock]

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
+
+#include "test_files.h"
 
 namespace st {
 namespace {
@@ -15,18 +18,8 @@ std::vector<size_t> lengths() {
   return all;
 }
 
-std::vector<unsigned char> bytes_of(size_t n) {
-  std::vector<unsigned char> bytes(n);
-  uint64_t state = 88172645463325252u;
-  for (unsigned char &b : bytes) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    b = static_cast<unsigned char>(state);
-  }
-  return bytes;
-}
-
 // By this source alone, which is compiled for every processor.
-uint64_t expected(const unsigned char *bytes, size_t n, uint64_t seed) {
+uint64_t expected(const void *bytes, size_t n, uint64_t seed) {
   return XXH3_64bits_withSeed(bytes, n, seed);
 }
 
@@ -39,7 +32,7 @@ class Hashing : public ::testing::TestWithParam<const LongHash *> {
     if (GetParam() == &avx2_hash && !is_had) GTEST_SKIP() << "this processor has no AVX2";
 #endif
   }
-  const std::vector<unsigned char> bytes = bytes_of(1000100);
+  const std::string bytes = testing::pattern(1000100, 1);
 };
 
 std::vector<const LongHash *> all_kinds() {
