@@ -18,6 +18,8 @@ struct BuildInfo {
   std::string text;
 };
 
+constexpr std::string_view no_shard = "there are no tensors, so the index names no shard";
+
 }  // namespace
 
 const char *st_build_info(void) {
@@ -34,11 +36,19 @@ st_status st_file_io_info(const st_file *file, st_io_info *out) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_file_io_info", file, out));
     const store::Catalogue catalogue = file->model->catalogue();
+    st_io_info info{};
+    if (catalogue.members() == 0) {
+      info.map = ST_MAP_NONE;
+      info.prefetch = ST_PREFETCH_NONE;
+      info.direct = ST_DIRECT_OFF;
+      copy_text(info.reason, no_shard);
+      copy_text(info.prefetch_reason, no_shard);
+      return write_result(out, info);
+    }
     ST_TRY(auto first, catalogue.member(0));
     const store::Snapshot &s = *first.snapshot;
     ST_TRY(auto content, s.content_here());
     const read::Strategy &strategy = first.data_file->strategy();
-    st_io_info info{};
     info.storage = static_cast<uint32_t>(s.filesystem.storage);
     info.map = static_cast<uint32_t>(content->map());
     info.map_fallbacks = content->fallbacks();

@@ -127,7 +127,8 @@ Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value)
   ST_TRY(may_go_on());
   if (shown_.shards().empty())
     return fail(Status::unsupported, "the index ", in_quotes(shards_.path()),
-                " names no shard that a tensor could be put into; save the checkpoint anew");
+                " names no shard that a tensor could be put into; put it into a single file, and shard that into an "
+                "empty folder");
   const uint32_t shard = shard_of(name).value_or(place_for_new());
   ST_TRY(auto in, part(shard));
   ST_TRY(of_shard(shard, in->put(name, value)));

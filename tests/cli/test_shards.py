@@ -124,3 +124,22 @@ def test_changes_name_the_shards_that_changed(stctl, model, arrays, tmp_path):
 
 def test_new_names_of_one_file_are_refused(stctl, model):
     assert "is one file" in stctl("mv", model, "half", "renamed", "--new-names", code=1)[1]
+
+
+def test_a_model_without_tensors_is_a_model(stctl, model, tmp_path):
+    empty, out = write(tmp_path / "m.safetensors", {}), tmp_path / "sharded"
+    stctl("shard", empty, out, "--max-size", "5")
+    info = stctl.json("info", out)
+    assert (info["tensors"], info["shards"], info["map"]) == (0, [], "none")
+    assert "Tensors     0" in stctl("info", out)[0]
+    io = stctl.json("io", out)
+    assert (io["shards"], io["shard"], io["map"]) == (0, None, "none")
+    assert stctl("io", out)[0] == "No shards, as there are no tensors.\n"
+    for command in ("ls", "verify", "view", "stats", "recover", "compact"):
+        stctl(command, out)
+    error = stctl.json("put", out, "--from", model, code=1)["error"]
+    assert (error["status"], "into a single file" in error["message"]) == ("ST_E_UNSUPPORTED", True)
+    # And that is a way.
+    stctl("put", empty, "--from", model)
+    stctl("shard", empty, tmp_path / "again", "--max-size", "5")
+    assert stctl.json("ls", tmp_path / "again")["count"] == stctl.json("ls", model)["count"]

@@ -252,3 +252,18 @@ def test_new_names_of_one_file_are_refused(sharded):
     with libst.open(sharded / "model-00002-of-00002.safetensors", "r+") as f:
         with refused("UNSUPPORTED", match="is one file"):
             f.transaction(new_names=True)
+
+
+def test_without_tensors_it_is_empty_as_a_file_is(sharded):
+    with libst.open(sharded, "r+") as f:
+        with f.transaction() as t:
+            for name in "abc":
+                t.delete(name)
+        with libst.open(sharded) as other:
+            for each in (f, other):
+                assert (list(each), len(each), "a" in each) == ([], 0, False)
+                assert each.metadata == {"total_size": "0"}
+                with refused("NOT_FOUND"):
+                    each["a"]
+                assert each.read_many([]) == {}
+    assert libst.load(sharded) == {}

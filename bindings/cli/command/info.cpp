@@ -134,11 +134,12 @@ void file_text(Session &session, const File &file, const Summary &summary, const
   } else {
     facts.add({"Files", fmt::format("{}, {}", grouped(file.file_count()), bytes(file.size_of_files()))});
   }
-  facts.add({"Filesystem", fmt::format("{} ({})", escape(io.filesystem), storage_name(io.storage))});
+  if (file.file_count() > 0)
+    facts.add({"Filesystem", fmt::format("{} ({})", escape(io.filesystem), storage_name(io.storage))});
   facts.add({"Mapping", fmt::format("{}: {}", map_name(io.map), escape(io.reason))});
   facts.write(session.out);
 
-  if (!file.is_one_file()) {
+  if (file.file_count() > 1) {
     Table shards({{"FILE", Table::left},
                   {"TENSORS", Table::right},
                   {"PARAMETERS", Table::right},

@@ -74,7 +74,8 @@ int run(Session &session, const Io &options) {
     json.begin_object();
     json.field("file", file.path());
     json.field("shards", uint64_t{file.file_count()});
-    json.field("shard", file.file_path(0));
+    json.key("shard");
+    file.file_count() ? json.value(file.file_path(0)) : json.null();
     json.field("storage", storage_name(io.storage));
     json.field("filesystem", io.filesystem);
     json.field("map", map_name(io.map));
@@ -91,6 +92,10 @@ int run(Session &session, const Io &options) {
     json.field("data_offset", io.data_offset);
     json.end_object();
     session.out.write("\n");
+    return exit_ok;
+  }
+  if (file.file_count() == 0) {
+    session.out.write("No shards, as there are no tensors.\n");
     return exit_ok;
   }
   if (!file.is_one_file()) {

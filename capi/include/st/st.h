@@ -1096,8 +1096,9 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *    shard that the transaction rewrites anyway, else to the last shard.
  *    weight_map follows, and total_size and total_parameters where the index
  *    has them.
- *  - st_file_io_info is about the first shard; st_file_stats sums the shards
- *    that are open.
+ *  - st_file_io_info is about the first shard, and has no storage, but a
+ *    reason, where there is none, as of a model without tensors; st_file_stats
+ *    sums the shards that are open.
  *
  * Shards that a transaction rewrites keep their names. With ST_TXN_NEW_NAMES
  * they get new ones. Each shard that the transaction changes is written once,
