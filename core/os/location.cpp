@@ -15,10 +15,8 @@ std::string parent_of(const std::string &path) {
   return split_path(path).first;
 }
 
-Error no_name(const std::string &path) {
-  return error(Status::unsupported, in_quotes(path),
-               " leads to an open file without a name, which can be read, but not changed or replaced; give it a name "
-               "(linkat), or copy it");
+Error no_plain_file(const std::string &path) {
+  return error(Status::not_regular, in_quotes(path), " is no plain file; give the path of a .safetensors file");
 }
 
 }  // namespace
@@ -151,12 +149,12 @@ int Walk::read_link(const std::string &part, std::string *target) {
   return r;
 }
 
-// A link in /proc gives no path for a file that was deleted, or never had a name (memfd_create, O_TMPFILE).
+// A link in /proc gives no path for a file that was deleted, or never had a name (memfd_create, O_TMPFILE, a pipe).
 bool Walk::leads_nowhere(const std::string &part, const std::string &target) const {
   struct statfs fs;
   if (env_.fstatfs(at_->fd(), &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC) return false;
   struct stat open, named;
-  if (env_.fstatat(at_->fd(), part.c_str(), &open, 0) < 0 || !S_ISREG(open.st_mode)) return false;
+  if (env_.fstatat(at_->fd(), part.c_str(), &open, 0) < 0 || S_ISDIR(open.st_mode)) return false;
   return env_.fstatat(AT_FDCWD, target.c_str(), &named, 0) < 0 || !same_inode(open, named);
 }
 
@@ -271,11 +269,23 @@ Location::Location(const Walk &walk, std::shared_ptr<const Directory> folder, st
   from_here_ = walk.path();
 }
 
-Result<Location> Location::entry_of(Walk &walk) {
-  ST_TRY(walk.to_entry());
+Location Location::entry_at(const Walk &walk) {
   Location found(walk, walk.at(), walk.name());
   found.nameless_ = walk.nameless();
   return found;
+}
+
+Result<Location> Location::entry_of(Walk &walk) {
+  ST_TRY(walk.to_entry());
+  return entry_at(walk);
+}
+
+Error Location::no_name() const {
+  struct stat s;
+  if (stat(&s) == 0 && !S_ISREG(s.st_mode)) return no_plain_file(path_);
+  return error(Status::unsupported, in_quotes(path_),
+               " leads to an open file without a name, which can be read, but not changed or replaced; give it a name "
+               "(linkat), or copy it");
 }
 
 Result<Location> Location::find(Env &env, const std::string &path) {
@@ -304,7 +314,7 @@ Result<Location> Location::new_entry_of(Walk &walk) {
   auto done = walk.to_entry();
   if (!done && (done.error().os_errno != ENOENT || !walk.linked_in() || walk.is_closed()))
     return unless_url(std::move(done.error()), walk.path());
-  if (walk.nameless()) return Failure(no_name(walk.path()));
+  if (walk.nameless()) return Failure(entry_at(walk).no_name());
   struct stat s;
   if (walk.linked_in() && (!done || Location(walk.at(), walk.name()).stat(&s) == -ENOENT))
     return Location(walk, walk.linked_in(), walk.link());
@@ -336,7 +346,7 @@ Result<Location> Location::find_in(std::shared_ptr<const Directory> folder, cons
 }
 
 Result<File> Location::open(int flags, mode_t mode) const {
-  if (nameless_ && (flags & O_ACCMODE) != O_RDONLY) return Failure(no_name(path_));
+  if (nameless_ && (flags & O_ACCMODE) != O_RDONLY) return Failure(no_name());
   auto file = File::open(env(), dir(), name_, flags | (nameless_ ? 0 : O_NOFOLLOW), mode, path_);
   if (!file && file.error().os_errno == ELOOP) {
     file.error().status = Status::file_changed;
@@ -432,8 +442,7 @@ Result<File> open_regular(const Location &at, int flags, struct stat *identity) 
     ST_TRY(auto s, file.stat());
     ST_TRY(at.read_past_cache(&file, &s));
     if (identity) *identity = s;
-    if (!S_ISREG(s.st_mode))
-      return fail(Status::not_regular, in_quotes(at.path()), " is no plain file; give the path of a .safetensors file");
+    if (!S_ISREG(s.st_mode)) return Failure(no_plain_file(at.path()));
     return file;
   });
 }

@@ -78,7 +78,7 @@ class Location {
   // fails with ELOOP if that is one. Nothing where all of the path must be walked.
   static std::optional<Location> find_unlinked(Env &env, const std::string &path);
   // The same of a file to be made: a link that leads to nothing is what is to be replaced. Status unsupported if there
-  // is a file, but one without a name.
+  // is a file, but one without a name; not_regular if that is a pipe.
   static Result<Location> find_new(Env &env, const std::string &path);
   // The entry `name` of `folder`, which may be a link.
   static Result<Location> find_in(std::shared_ptr<const Directory> folder, const std::string &name);
@@ -96,7 +96,7 @@ class Location {
   const std::string &path() const { return path_; }  // absolute, for messages
   Location beside(std::string name) const { return {folder_, std::move(name)}; }
 
-  // Never through a link: status file_changed if the file became one. Status unsupported to write what has no name.
+  // Never through a link: status file_changed if the file became one. To write what has no name: statuses of find_new.
   Result<File> open(int flags, mode_t mode = 0) const;
   // What the entry itself is: 0 or -errno.
   int stat(struct stat *out) const;
@@ -125,10 +125,12 @@ class Location {
  private:
   Location(std::shared_ptr<const Directory> folder, std::string name, const std::string &given);
   Location(const Walk &walk, std::shared_ptr<const Directory> folder, std::string name);
+  static Location entry_at(const Walk &walk);
   static Result<Location> entry_of(Walk &walk);
   static Result<Location> new_entry_of(Walk &walk);
   Result<Location> find_again(bool as_new) const;
   static PastCache how_to_read(const Filesystem &filesystem);
+  Error no_name() const;
   bool is_led_to_at_once() const;
   Result<bool> is_led_to() const;
 

@@ -1,5 +1,7 @@
 """stctl ls"""
 
+import os
+
 import numpy as np
 import pytest
 from cli_files import write
@@ -96,3 +98,17 @@ def test_an_empty_file_has_no_tensors(stctl, tmp_path):
     path = write(tmp_path / "m.safetensors", {})
     assert stctl.json("ls", path)["tensors"] == []
     assert stctl("ls", path)[0].splitlines()[-1] == "0 tensors, 0 B"
+
+
+def test_a_pipe_is_no_plain_file_however_it_is_named(stctl, model, tmp_path):
+    read, write = os.pipe()
+    os.mkfifo(tmp_path / "pipe")
+    for name in (tmp_path / "pipe", f"/dev/fd/{read}", f"/proc/self/fd/{write}"):
+        for command in (["ls"], ["verify"], ["recover"], ["meta", "k=v"]):
+            answer = stctl.json(command[0], name, *command[1:], code=1, pass_fds=[read, write])
+            error = answer.get("files", [answer])[0]["error"]
+            assert error["status"] == "ST_E_NOT_REGULAR", (name, command)
+    os.close(read)
+    os.close(write)
+    with open(model) as file:
+        assert "half" in stctl("ls", f"/dev/fd/{file.fileno()}", pass_fds=[file.fileno()])[0]

@@ -1,8 +1,11 @@
 // Opening and reading a file, with whatever lies beside it.
+#include <fcntl.h>
 #include <grp.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "counting_env.h"
+#include "file/writer.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -83,11 +86,16 @@ TEST_F(DataFileTest, WhatIsNoPlainFileIsRefusedWithoutAHang) {
   EXPECT_TRUE(fails_with(Status::no_file, try_open("")));
   EXPECT_TRUE(fails_with(Status::no_file, try_open(path + "/below")));
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  int fds[2];
+  ASSERT_EQ(::pipe2(fds, O_CLOEXEC), 0);
   for (bool write : {false, true}) {
     EXPECT_TRUE(fails_with(Status::not_regular, try_open(dir.path(), write)));
     EXPECT_TRUE(fails_with(Status::not_regular, try_open("/dev/null", write)));
     EXPECT_TRUE(fails_with(Status::not_regular, try_open(dir / "pipe", write)));
+    for (int fd : fds) EXPECT_TRUE(fails_with(Status::not_regular, try_open(text("/proc/self/fd/", fd), write)));
   }
+  EXPECT_TRUE(fails_with(Status::not_regular, write::Writer::open(env, text("/proc/self/fd/", fds[1]), {}, {}, {})));
+  for (int fd : fds) ::close(fd);
 }
 
 TEST_F(DataFileTest, AFileAgainstTheFormatIsRefusedWithItsPath) {
