@@ -41,6 +41,7 @@ Result<CommitPlan> Participant::plan(write::SuperParticipant *entry) {
   if (entry) entry->file = file().location().name();
   if (lock_) return reckon(of_, lock_.file(), entry);
   ST_TRY(auto opened, open_regular(file().location(), O_RDWR));
+  if (entry && publishes()) ST_TRY(check_links(of_, opened));
   return reckon(of_, opened, entry);
 }
 
@@ -84,7 +85,7 @@ Result<void> Participant::prepare(const write::Super &super, write::SuperPartici
     return write::prepare_patch(lock_.file(), of_.journal.folder->dir(), *of_.journal.journal, pieces_, lock_.identity,
                                 of_.control, super);
   }
-  ST_TRY(check_links(of_, lock_));
+  ST_TRY(check_links(of_, lock_.file()));
   const Makes made = makes(of_, true);
   if (made.first) {
     ST_TRY(first_, make(&entry->first_form, &entry->first, made.first_keeps));

@@ -194,18 +194,18 @@ Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile
   return staged.control.check(plan.size, plan.size);
 }
 
-Result<void> check_links(const Staged &staged, const CommitLock &lock) {
-  ST_TRY(auto old, lock.file().stat());
-  if (old.st_nlink > 1 && !staged.options.break_links)
+Result<void> check_links(const Staged &staged, const os::File &old) {
+  ST_TRY(auto s, old.stat());
+  if (s.st_nlink > 1 && !staged.options.break_links)
     return fail(
-        Status::hard_links, in_quotes(staged.file.path()), " has ", old.st_nlink,
+        Status::hard_links, in_quotes(staged.file.path()), " has ", s.st_nlink,
         " names, of which only this one would lead to the new file; copy it first, or allow links to be broken");
   return {};
 }
 
 Result<void> commit_rewrite(Staged &staged, CommitLock &lock) {
   ST_TRY(make_publish(staged));
-  ST_TRY(check_links(staged, lock));
+  ST_TRY(check_links(staged, lock.file()));
   NewFile made;
   ST_TRY(make_new_file(staged, lock, &made, staged.file.location(), write::temporary_infix));
   const uint64_t fresh = made.snapshot->identity.st_ino;

@@ -34,6 +34,6 @@ struct NewFile {
 Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile *made, const os::Location &at,
                            std::string_view infix, bool keeping_removed = false);
 // Status hard_links if other names would keep the old file, and nobody has allowed that.
-Result<void> check_links(const Staged &staged, const CommitLock &lock);
+Result<void> check_links(const Staged &staged, const os::File &old);
 
 }  // namespace st::store

@@ -80,6 +80,7 @@ Result<void> Transaction::arrange(std::vector<std::string> names) {
 Result<CommitPlan> Transaction::plan() {
   ST_TRY(staged_.may_go_on());
   ST_TRY(auto file, open_regular(staged_.file.location(), O_RDWR));
+  if (publishes()) ST_TRY(check_links(staged_, file));
   ST_TRY(auto plan, reckon(staged_, file, nullptr));
   plan.space_free = write::room_of(file).free;
   plan.space_needed = write::room_with_metadata(staged_.snapshot->filesystem.type, plan.cost.room);

@@ -229,8 +229,10 @@ def test_compact_orders_as_stock_does(stctl, model, arrays, tmp_path):
 def test_hard_links_are_refused_unless_told(stctl, model, tmp_path):
     os.link(model, tmp_path / "other")
     before = model.read_bytes()
-    assert stctl.json("rm", model, "half", code=1)["error"]["status"] == "ST_E_HARD_LINKS"
+    for change in (["rm", model, "half"], ["plan", model, "--rm", "half"]):
+        assert stctl.json(*change, code=1)["error"]["status"] == "ST_E_HARD_LINKS"
     assert model.read_bytes() == before
+    stctl("plan", model, "--rm", "half", "--break-links")
     stctl("rm", model, "half", "--break-links")
     assert (tmp_path / "other").read_bytes() == before and "half" not in stock(model)
 

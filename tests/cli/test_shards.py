@@ -1,6 +1,7 @@
 """stctl shard and join, and the other commands on an index."""
 
 import json
+import os
 import re
 
 import numpy as np
@@ -143,3 +144,16 @@ def test_a_model_without_tensors_is_a_model(stctl, model, tmp_path):
     stctl("put", empty, "--from", model)
     stctl("shard", empty, tmp_path / "again", "--max-size", "5")
     assert stctl.json("ls", tmp_path / "again")["count"] == stctl.json("ls", model)["count"]
+
+
+def test_a_plan_refuses_hard_links_as_its_change_does(stctl, model, tmp_path):
+    out = tmp_path / "sharded"
+    stctl("shard", model, out, "--max-size", "100")
+    for shard in out.glob("*.safetensors"):
+        os.link(shard, tmp_path / shard.name)
+    change = ["--mv", "half", "renamed"]
+    for command in ("plan", "edit"):
+        assert stctl.json(command, out, *change, code=1)["error"]["status"] == "ST_E_HARD_LINKS"
+    for also in ("--break-links", "--new-names"):
+        stctl("plan", out, *change, also)
+    stctl("edit", out, *change, "--new-names")

@@ -758,7 +758,7 @@ typedef struct st_plan {
  * more than space_free.
  * Statuses: those of spelling a new header (ST_E_HEADER_TOO_LARGE,
  * ST_E_HEADER_UTF8, ST_E_OFFSETS); ST_E_INVALID_ARGUMENT (alignment);
- * ST_E_TXN_FAILED, ST_E_FORKED, ST_E_POISONED. */
+ * ST_E_HARD_LINKS; ST_E_TXN_FAILED, ST_E_FORKED, ST_E_POISONED. */
 st_status st_txn_plan(st_txn *txn, st_plan *out);
 
 /* Make all staged changes durable, or none. Frees nothing. After ST_E_BUSY the

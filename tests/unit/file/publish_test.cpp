@@ -189,10 +189,12 @@ TEST_F(PublishTest, AFileOfOtherNamesIsRefusedUnlessTheyMayKeepTheOldBytes) {
   auto c = open();
   auto t = begin(*c);
   ASSERT_TRUE(is_ok(t->remove("a")));
+  EXPECT_TRUE(fails_with(Status::hard_links, t->plan()));
   EXPECT_TRUE(fails_with(Status::hard_links, t->commit()));
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
   t = begin(*c, {.break_links = true});
   ASSERT_TRUE(is_ok(t->remove("a")));
+  EXPECT_TRUE(is_ok(t->plan()));
   ASSERT_TRUE(is_ok(t->commit()));
   EXPECT_EQ(names(), (Names{"b", "c"}));
   EXPECT_TRUE(same_bytes(bytes_of(other), old));
