@@ -105,13 +105,17 @@ OutputFile::~OutputFile() {
 void OutputFile::commit() {
   flush();
   if (is_new_ && temporary_.empty()) {  // which no name was given yet
-    const std::string name = temporary_beside(target_);
-    if (name_file(fd_, name) != 0) fail(errno);
+    std::string name = target_;         // if nothing has it: then a kill leaves no other
+    if (name_file(fd_, name) != 0) {
+      if (errno != EEXIST) fail(errno);
+      name = temporary_beside(target_);
+      if (name_file(fd_, name) != 0) fail(errno);
+    }
     temporary_ = name;
   }
   close();
   if (!is_new_) return;
-  if (rename_over(temporary_, target_) != 0) fail(errno);
+  if (temporary_ != target_ && rename_over(temporary_, target_) != 0) fail(errno);
   temporary_.clear();
 }
 

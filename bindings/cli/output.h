@@ -48,7 +48,7 @@ class Output {
 };
 
 // A file to be created or replaced: written beside it without a name, or else under another, and
-// renamed by commit(), so that a failure leaves no half file. What is no plain file (/dev/null, a pipe)
+// named by commit(), so that a failure leaves no half file. What is no plain file (/dev/null, a pipe)
 // is written to directly, and so is what a descriptor has open (/dev/stdout).
 class OutputFile : public Output {
  public:

@@ -1,6 +1,6 @@
 /* LD_PRELOAD: kills the process when it is about to write to the file named by
  * $KILL_WRITE_TO for the n-th time, n being $KILL_AT: a crash in the middle of
- * applying a committed change. */
+ * applying a committed change. Or, with $KILL_RENAME, when it renames a file. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -30,4 +30,9 @@ ssize_t pwrite64(int fd, const void *bytes, size_t n, off64_t offset) {
 }
 ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) {
   return pwrite64(fd, bytes, n, offset);
+}
+
+int rename(const char *from, const char *to) {
+  if (getenv("KILL_RENAME")) raise(SIGKILL);
+  return ((int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename"))(from, to);
 }

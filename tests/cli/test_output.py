@@ -197,16 +197,34 @@ def test_ctrl_c_leaves_no_half_file(stctl, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_killed_process_leaves_no_half_file_where_files_need_no_name(stctl, tmp_path):
+def needs_files_without_a_name(folder):
     try:
-        os.close(os.open(tmp_path, os.O_WRONLY | os.O_TMPFILE))
+        os.close(os.open(folder, os.O_WRONLY | os.O_TMPFILE))
     except OSError:
         pytest.skip("the filesystem has no files without a name")
+
+
+def test_a_killed_process_leaves_no_half_file_where_files_need_no_name(stctl, tmp_path):
+    needs_files_without_a_name(tmp_path)
     path = sparse(tmp_path / "m.safetensors", "w", 1 << 36)
     with stctl.popen("get", path, "w", "-o", tmp_path / "w.bin", stdout=subprocess.DEVNULL) as process:
         wait_until(lambda: has_written(process, tmp_path / "w.bin"), process)
         process.kill()
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_file_has_no_name_before_its_own(stctl, model, tmp_path, killer):
+    needs_files_without_a_name(tmp_path)
+    out = tmp_path / "out"
+    out.mkdir()
+    environment = {**os.environ, "LD_PRELOAD": str(killer), "KILL_RENAME": "1"}
+    stctl("get", model, "half", "-o", out / "half.bin", env=environment)
+    assert [path.name for path in out.iterdir()] == ["half.bin"]
+    assert (out / "half.bin").read_bytes() == stock(model)["half"].tobytes()
+    # The old file is there until its successor has a name.
+    result = stctl.raw("get", model, "scalar", "-o", out / "half.bin", env=environment)
+    assert result.returncode == -signal.SIGKILL
+    assert (out / "half.bin").stat().st_size == 8
 
 
 def test_what_another_left_is_not_in_the_way(stctl, model, tmp_path):
