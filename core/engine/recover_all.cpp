@@ -11,10 +11,11 @@ namespace st::store {
 namespace {
 
 // Writers that died over shards left them; the index does not name these shards any more.
-void remove_temporaries(const os::Location &index, os::Neighbours *listed) {
+void remove_temporaries(const os::Location &index, os::Neighbours *listed, const write::Findings &findings) {
   for (const std::string &name : listed->beginning_with(index, "."))
-    if (write::target_of_temporary(name, write::temporary_infix).ends_with(".safetensors"))
-      write::remove_unlocked(index.beside(name));
+    if (write::target_of_temporary(name, write::temporary_infix).ends_with(".safetensors") &&
+        write::remove_unlocked(index.beside(name)) && findings)
+      findings({LogLevel::info, Status::ok, write::removed_new_file(name)});
 }
 
 }  // namespace
@@ -34,18 +35,22 @@ Result<write::Recovered> recover_all(os::Env &env, const std::string &path, cons
   ST_TRY(auto sum, write::recover_super(index, wait, findings));
   ST_TRY(auto read, Shards::read_index(index));
   os::Neighbours listed;
-  for (const std::string &name : read.index.shards()) {
-    ST_TRY(auto shard, os::Location::find_in(folder, name));
-    ST_TRY(auto done, write::recover(shard, wait, findings, &listed));
-    sum.applied += done.applied;
-    sum.undone += done.undone;
-    sum.dropped += done.dropped;
-    sum.aside += done.aside;
-    if (done.aside > 0) sum.why_aside = std::move(done.why_aside);
+  const std::vector<std::string> &shards = read.index.shards();
+  for (uint32_t i = 0; i < shards.size(); ++i) {
+    ST_TRY(auto shard, os::Location::find_in(folder, shards[i]));
+    auto done = write::recover(shard, wait, findings, &listed);
+    if (!done && done.error().status == Status::no_file)
+      return Failure(Shards::missing(index.path(), i, folder->path_of(shards[i])));
+    if (!done) return done;
+    sum.applied += done->applied;
+    sum.undone += done->undone;
+    sum.dropped += done->dropped;
+    sum.aside += done->aside;
+    if (done->aside > 0) sum.why_aside = std::move(done->why_aside);
   }
   // Where a link leads to the index, no shard has got a new name.
   if (!index.folder()->is(*folder)) return sum;
-  remove_temporaries(index, &listed);
+  remove_temporaries(index, &listed, findings);
   ST_TRY(remove_old_shards(index, wait, findings));
   return sum;
 }

@@ -134,9 +134,9 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   return folder;
 }
 
-void Folder::remove_if_empty(const os::Location &file) {
+bool Folder::remove_if_empty(const os::Location &file) {
   const os::Location at = folder_of(file);
-  at.env().unlinkat(at.dir(), at.name().c_str(), AT_REMOVEDIR);
+  return at.env().unlinkat(at.dir(), at.name().c_str(), AT_REMOVEDIR) == 0;
 }
 
 Result<std::vector<std::string>> Folder::journals() const {

@@ -38,7 +38,8 @@ class Folder {
   // Made if there is none, and its entry in the parent durable.
   static Result<Folder> create(const os::Location &file, const struct stat &data);
   // Does nothing while anybody has a journal in it.
-  static void remove_if_empty(const os::Location &file);
+  static bool remove_if_empty(const os::Location &file);  // whether it was there, and went
+  static constexpr const char *removed_empty = "an empty journal folder was removed";
 
   const os::File &dir() const { return dir_; }
   // What a journal in it gets.

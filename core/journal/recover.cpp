@@ -161,6 +161,10 @@ class Recovery {
   }
 
  private:
+  void remove_new_files(std::string_view infix) {
+    for (std::string &removed : TemporaryFile::remove_stale(file_, infix, listed_))
+      tell(LogLevel::info, Status::ok, std::move(removed));
+  }
   Result<void> settle(Round round, const Folder &folder, std::string *name, Found &hot, const os::File &data,
                       const struct stat &identity);
   Result<void> drop_done(const Folder &folder, std::string name, Found &done, const struct stat &identity);
@@ -186,7 +190,7 @@ Result<Attempt> Recovery::run() {
   known_.reset();
   struct stat by_path;
   if (const int r = file_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", file_.path()));
-  TemporaryFile::remove_stale(file_, temporary_infix, listed_);
+  remove_new_files(temporary_infix);
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
   ST_TRY(auto there, Folder::open(file_, by_path, told));
   if (!there && !TemporaryFile::is_any(file_, undecided_infix, listed_)) return Attempt::done;
@@ -220,9 +224,9 @@ Result<Attempt> Recovery::run() {
       if (super_) return Attempt::super_first;
     }
   // What is still undecided belonged to a part, and there is none any more.
-  TemporaryFile::remove_stale(file_, undecided_infix, listed_);
+  remove_new_files(undecided_infix);
   (*exclusive)->lock.release();
-  Folder::remove_if_empty(file_);
+  if (Folder::remove_if_empty(file_) && names.empty()) tell(LogLevel::info, Status::ok, Folder::removed_empty);
   return Attempt::done;
 }
 

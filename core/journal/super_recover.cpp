@@ -59,7 +59,8 @@ class SuperRecovery {
     if (findings_ && !findings_({level, status, std::move(message)})) stopped_ = true;
   }
   Error read_only(Error &&e) const { return means_read_only(e) ? needs_recovery(index_.path(), e) : std::move(e); }
-  Result<void> settle_all(const Folder &folder, const struct stat &by_path, const os::File &index);
+  Result<void> settle_all(const Folder &folder, std::vector<std::string> names, const struct stat &by_path,
+                          const os::File &index);
   Result<void> settle(const Folder &folder, std::string name, Found &super, const os::File &index);
   Result<Verdict> read_list_of(const std::string &name, const Found &super, SuperManifest *list) const;
 
@@ -78,15 +79,20 @@ Result<void> SuperRecovery::run() {
   if (!exclusive) return Failure(there ? read_only(std::move(exclusive.error())) : std::move(exclusive.error()));
   // As in the recovery of a file, what counts is what is there now.
   ST_TRY(auto folder, Folder::open(index_, by_path, {}));
-  if (folder) ST_TRY(settle_all(*folder, by_path, (*exclusive)->file));
-  TemporaryFile::remove_stale(index_, undecided_infix);
+  std::vector<std::string> names;
+  if (folder) {
+    ST_TRY(names, folder->journals());
+    ST_TRY(settle_all(*folder, names, by_path, (*exclusive)->file));
+  }
+  for (std::string &removed : TemporaryFile::remove_stale(index_, undecided_infix))
+    tell(LogLevel::info, Status::ok, std::move(removed));
   (*exclusive)->lock.release();
-  Folder::remove_if_empty(index_);
+  if (Folder::remove_if_empty(index_) && names.empty()) tell(LogLevel::info, Status::ok, Folder::removed_empty);
   return {};
 }
 
-Result<void> SuperRecovery::settle_all(const Folder &folder, const struct stat &by_path, const os::File &index) {
-  ST_TRY(auto names, folder.journals());
+Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::string> names, const struct stat &by_path,
+                                       const os::File &index) {
   ST_TRY(drop_gone(folder, &names));
   for (const std::string &name : names) {
     auto looked = look_at(folder, name, by_path, true);

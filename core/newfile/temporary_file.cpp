@@ -21,10 +21,14 @@ bool remove_unlocked(const os::Location &at, const struct stat *known) {
 }
 
 // A temporary is stale if its lock is free.
-void TemporaryFile::remove_stale(const os::Location &target, std::string_view infix, os::Neighbours *listed) {
+std::vector<std::string> TemporaryFile::remove_stale(const os::Location &target, std::string_view infix,
+                                                     os::Neighbours *listed) {
+  std::vector<std::string> removed;
   const std::string prefix = temporary_prefix(target.name(), infix);
   for (const std::string &name : os::Neighbours::beginning_with(target, prefix, listed))
-    if (is_temporary_of(name, target.name(), infix)) remove_unlocked(target.beside(name));
+    if (is_temporary_of(name, target.name(), infix) && remove_unlocked(target.beside(name)))
+      removed.push_back(removed_new_file(name));
+  return removed;
 }
 
 bool TemporaryFile::is_any(const os::Location &target, std::string_view infix, os::Neighbours *listed) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/control.h"
 #include "newfile/names.h"
@@ -31,6 +32,10 @@ Result<void> check_replaceable(const os::Location &at, const os::File &file);
 
 // Removes a plain file that nobody has locked, if it is the `known` one. False: it is still there, or never was.
 bool remove_unlocked(const os::Location &at, const struct stat *known = nullptr);
+// What is told of a temporary that went so.
+inline std::string removed_new_file(std::string_view name) {
+  return text("new file ", name, ": it never took its place; it was removed");
+}
 
 class TemporaryFile {
  public:
@@ -64,9 +69,9 @@ class TemporaryFile {
   // Does any temporary of `target` exist? Looks into `listed`, or lists the folder.
   static bool is_any(const os::Location &target, std::string_view infix, os::Neighbours *listed = nullptr);
   // Removes temporaries of `target` whose writers are gone. Undecided ones only under an exclusive lock on `target`:
-  // else one may be decided, and its writer die, after the look for a decision.
-  static void remove_stale(const os::Location &target, std::string_view infix = temporary_infix,
-                           os::Neighbours *listed = nullptr);
+  // else one may be decided, and its writer die, after the look for a decision. Answers a sentence for each.
+  static std::vector<std::string> remove_stale(const os::Location &target, std::string_view infix = temporary_infix,
+                                               os::Neighbours *listed = nullptr);
 
  private:
   TemporaryFile(os::Location target, std::string_view infix) : target_(std::move(target)), infix_(infix) {}

@@ -168,7 +168,9 @@ bool OldShards::remove(const std::string &name, const write::OldShard *listed, c
 
 Result<void> OldShards::remove(uint64_t now, const write::Findings &findings) {
   if (!verdict_.is_good()) put_list_aside(findings);
-  for (const std::string &name : temporary_) write::remove_unlocked(index_.beside(name));
+  for (const std::string &name : temporary_)
+    if (write::remove_unlocked(index_.beside(name)))
+      tell(findings, LogLevel::info, Status::ok, write::removed_new_file(name));
   const auto is_due = [&](const write::OldShard &old) { return old.until <= now; };
   if (unnamed_.empty() && std::none_of(listed_.begin(), listed_.end(), is_due)) return {};
   const auto named = named_by_others(findings);
@@ -231,10 +233,12 @@ Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wa
   ST_TRY(auto exclusive, os::lock_whole_file(index, wait));
   ST_TRY(auto old, look());
   ST_TRY(auto folder, index.folder()->to_sync());
+  const bool only_list = old.only_list();
   ST_TRY(old.remove(UINT64_MAX, findings));
   ST_TRY(auto list, old.spell({}));
   if (list.empty() && !old.unnamed().empty()) return {};  // which somebody works on: they lie beside a list
   ST_TRY(old.write_list(list, exclusive->file, {}));
+  if (only_list) tell(findings, LogLevel::info, Status::ok, "a list of old shards, of which none is left, was removed");
   return folder.sync();
 }
 

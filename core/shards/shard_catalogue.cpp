@@ -36,7 +36,7 @@ Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
   auto opened = members_[i]->open(owner_.member_options());
   if (!opened) {
     Error e = std::move(opened.error());
-    if (e.status == Status::no_file) return Failure(owner_.missing(i, members_[i]->path()));
+    if (e.status == Status::no_file) return Failure(Shards::missing(owner_.path(), i, members_[i]->path()));
     e.shard = i;
     return Failure(std::move(e));
   }

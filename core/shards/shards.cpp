@@ -98,12 +98,12 @@ Result<void> Shards::check_all_there(const ShardIndex &index) const {
   ST_TRY(auto names, folder_->list());
   const std::unordered_set<std::string_view> there(names.begin(), names.end());
   for (uint32_t i = 0; i < index.shards().size(); ++i)
-    if (!there.contains(index.shards()[i])) return Failure(missing(i, folder_->path_of(index.shards()[i])));
+    if (!there.contains(index.shards()[i])) return Failure(missing(path_, i, folder_->path_of(index.shards()[i])));
   return {};
 }
 
-Error Shards::missing(uint32_t number, const std::string &shard) const {
-  Error e = error(Status::shard_missing, "shard ", in_quotes(shard), ", which ", in_quotes(path_),
+Error Shards::missing(const std::string &path, uint32_t number, const std::string &shard) {
+  Error e = error(Status::shard_missing, "shard ", in_quotes(shard), ", which ", in_quotes(path),
                   " names, is not there; fetch it, or the checkpoint, again");
   e.shard = number;
   return e;

@@ -38,6 +38,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   bool poisoned() const { return poisoned_; }
   // Anew, for others may have changed it. Recovers first what a crashed writer left.
   static Result<ReadIndex> read_index(const os::Location &index);
+  // Of a shard that the index at `path` names, and nobody finds.
+  static Error missing(const std::string &path, uint32_t number, const std::string &shard);
   // It is in no folder: others may change nothing of what it shows.
   bool is_of_sources() const { return static_cast<bool>(sources_); }
 
@@ -68,7 +70,6 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> rename_index(const os::File &replaced, write::TemporaryFile &fresh);
   Result<void> show_anew();
   Result<void> check_all_there(const ShardIndex &index) const;
-  Error missing(uint32_t number, const std::string &shard) const;
   Result<void> recover_if_needed(const os::LockWait &wait);
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;

@@ -96,3 +96,24 @@ def test_a_journal_on_a_read_only_medium_is_exit_code_4(stctl, crashed, arrays, 
     stctl("recover", crashed)
     assert_recovered(crashed, arrays)
     assert stctl("ls", there)[0]
+
+
+def test_a_missing_shard_is_told_as_by_all_commands(stctl, model, tmp_path):
+    out = tmp_path / "sharded"
+    stctl("shard", model, out, "--max-size", "100")
+    sorted(out.glob("*.safetensors"))[1].unlink()
+    for command in ("ls", "recover"):
+        answer = stctl.json(command, out, code=1)
+        assert answer.get("files", [answer])[0]["error"]["status"] == "ST_E_SHARD_MISSING"
+    assert "sharded/model-00002-of-" in stctl("recover", out, code=1)[1]
+
+
+def test_new_files_of_dead_writers_are_told_and_removed(stctl, model, tmp_path):
+    for infix in ("tmp", "new"):
+        (tmp_path / f".{model.name}.st-{infix}-0123456789abcdef").write_bytes(b"half")
+    out = stctl("recover", model)[0]
+    assert out.count("it never took its place") == 2 and "(2 findings)" in out
+    model.with_name(model.name + ".st-journal").mkdir()
+    assert "empty journal folder" in stctl("recover", model)[0]
+    assert list(tmp_path.iterdir()) == [model]
+    assert stctl("recover", model)[0] == f"{model}: nothing to recover\n"

@@ -1324,8 +1324,8 @@ st_status st_verify(const char *path, const st_verify_options *opts);
 typedef struct st_recover_options {
   uint32_t struct_size;
   int32_t lock_timeout_ms;
-  st_report_fn report;     /* once a journal, and once an old shard; may be
-                              NULL */
+  st_report_fn report;     /* once a journal, an old shard, and what else was
+                              removed; may be NULL */
   void *report_user;
   st_progress_fn progress; /* while it waits for a lock; may be NULL */
   void *progress_user;
@@ -1340,8 +1340,8 @@ typedef struct st_recover_options {
  * processes.
  * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but the file cannot be written
  * here); ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
- * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY.
- * Any thread. */
+ * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY;
+ * ST_E_SHARD_MISSING. Any thread. */
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no
