@@ -192,3 +192,10 @@ def test_a_forged_one_costs_little(stctl, crashed):
 def test_none_is_left_after_recovery(stctl, crashed):
     stctl("recover", crashed)
     assert stctl.json("journal", crashed)["journals"] == []
+
+
+def test_a_folder_behind_a_link_is_refused_as_by_all_commands(stctl, model, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    folder_of(model).symlink_to("elsewhere")
+    for command, path in (("ls", model), ("journal", model), ("journal", tmp_path)):
+        assert stctl.json(command, path, code=1)["error"]["status"] == "ST_E_JOURNAL"

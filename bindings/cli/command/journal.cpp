@@ -266,6 +266,19 @@ std::vector<std::string> list(const std::filesystem::path &folder) {
   return found;
 }
 
+// Not through a link: libst believes none.
+std::vector<std::string> list_journals(const std::filesystem::path &folder) {
+  std::error_code error;
+  const auto type = std::filesystem::symlink_status(folder, error).type();
+  if (type == std::filesystem::file_type::symlink)
+    throw Failure(exit_failed,
+                  fmt::format("the journal folder '{}' is not to be trusted: it is a symbolic link; look at it and "
+                              "remove it",
+                              escape(folder.string())),
+                  ST_E_JOURNAL);
+  return list(folder);
+}
+
 // The journals beside a data file, or in a folder of shards, or the one that is named.
 std::vector<std::string> journals_of(const std::string &path) {
   namespace fs = std::filesystem;
@@ -275,11 +288,11 @@ std::vector<std::string> journals_of(const std::string &path) {
     throw Failure::of_errno(error.value(), "open", shown(path), error.value() == ENOENT ? ST_E_NO_FILE : ST_E_IO);
   if (file.parent_path().string().ends_with(st::write::folder_suffix)) return {file.string()};
   if (!fs::is_directory(file))
-    return list(file.parent_path() / st::write::journal_folder_name(file.filename().string()));
+    return list_journals(file.parent_path() / st::write::journal_folder_name(file.filename().string()));
   std::vector<std::string> found;
   for (const std::string &folder : list(file))
     if (folder.ends_with(st::write::folder_suffix))
-      for (std::string &journal : list(folder)) found.push_back(std::move(journal));
+      for (std::string &journal : list_journals(folder)) found.push_back(std::move(journal));
   return found;
 }
 
