@@ -264,7 +264,7 @@ Result<void> Writer::finish() {
   for (const Slot &s : slots_)
     if (s.written < s.tensor.nbytes)
       return Failure(error(Status::incomplete, "of tensor ", in_quotes(s.tensor.name), " only ", s.written, " of ",
-                           s.tensor.nbytes, " bytes were written; write the rest, or abort")
+                           s.tensor.nbytes, " bytes were written; write the rest, or give the file up")
                          .about_tensor(s.tensor.name));
   const Control control(options_.progress, nullptr);
   failed_ = true;

@@ -770,6 +770,8 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
  *                          names the tensor;
  *   ST_E_FILE_CHANGED      the file was replaced by one in which a staged
  *                          tensor is missing or has another form;
+ *   40 to 61               the file is no good any more: it was truncated, or
+ *                          replaced by what is against the format;
  *   ST_E_INVALID_ARGUMENT  the caller changed bytes that were staged;
  *   ST_E_NEEDS_RECOVERY    it failed at, or after, the point of no return: the
  *                          change is decided by recovery; open the file anew;
@@ -845,8 +847,9 @@ typedef struct st_save_options {
  * of an old file keep it. It is written under a temporary name beside the path
  * (.<name>.st-tmp-<digits>, removed on failure, and by the next writer if this
  * one dies). The mode is by the umask; a file that is replaced hands on its
- * mode, owner, ACL and extended attributes, and a symbolic link is followed;
- * its other hard links keep the old bytes.
+ * mode, owner, ACL and extended attributes; its other hard links keep the old
+ * bytes. A symbolic link is followed, but one that leads to nothing is replaced
+ * itself.
  *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; other
  *            fields are not read. `data` is borrowed during the call.
  *   opts     NULL for the defaults.
