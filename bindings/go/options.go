@@ -129,7 +129,7 @@ type VerifyOptions struct {
 
 // RecoverOptions are for Recover.
 type RecoverOptions struct {
-	Report      func(Report) error // is told each journal, and each old shard; an error stops the work
+	Report      func(Report) error // is told each journal, old shard, and what else went; an error stops the work
 	LockTimeout time.Duration
 	Context     context.Context // ends the wait for a lock
 }

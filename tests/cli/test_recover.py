@@ -117,3 +117,15 @@ def test_new_files_of_dead_writers_are_told_and_removed(stctl, model, tmp_path):
     assert "empty journal folder" in stctl("recover", model)[0]
     assert list(tmp_path.iterdir()) == [model]
     assert stctl("recover", model)[0] == f"{model}: nothing to recover\n"
+
+
+def test_a_list_of_old_shards_that_are_gone_is_told_and_removed(stctl, model, tmp_path):
+    out = tmp_path / "sharded"
+    stctl("shard", model, out, "--max-size", "100")
+    before = set(out.glob("*.safetensors"))
+    stctl("mv", out, "half", "renamed", "--new-names")
+    (old,) = before - {out / tensor["shard"] for tensor in stctl.json("ls", out)["tensors"]}
+    old.unlink()
+    assert "list of old shards" in stctl("recover", out)[0]
+    assert not list(out.glob("*.st-old"))
+    assert stctl("recover", out)[0] == f"{out}: nothing to recover\n"
