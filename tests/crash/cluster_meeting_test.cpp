@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Works, ClusterMeeting,
                          [](const auto &first) { return name_of(first.param); });
 
 TEST_P(ClusterMeeting, NobodyTakesOverFromTheLiving) {
-  const size_t step = full_bound() ? 1 : small_bound() ? 7 : 2, later = full_bound() ? 15 : 5;
+  const size_t step = full_bound() ? 1 : small_bound() ? 17 : 2, later = full_bound() ? 15 : 5;
   size_t tried = 0, turn = 0;
   for (size_t work = 0; work < works; ++work)
     for (const bool has_patched : {false, true}) {

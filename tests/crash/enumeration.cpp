@@ -180,9 +180,13 @@ TEST_P(CrashEnumeration, EveryCutOfThreeOperationsLeavesOldOrNew) {
 // What a dead writer has written may be in memory alone, its commit record too.
 TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterADeathLeavesOldOrNew) {
   Enumerator e;
-  for (int a = 0; a < operation_kinds; ++a)
-    for (const Moment &m : moments_of(journals, {operation_of(a)}))
-      e.die(m.disk, m.before, m.after, text(describe({operation_of(a)}), ", ", journals.name(), ", a death"));
+  EveryNth moment(3, 1);
+  for (int a = 0; a < operation_kinds; ++a) {
+    const auto moments = moments_of(journals, {operation_of(a)});
+    for (size_t i = moment.first(); i < moments.size(); i += moment.step)
+      e.die(moments[i].disk, moments[i].before, moments[i].after,
+            text(describe({operation_of(a)}), ", ", journals.name(), ", a death"));
+  }
   tell("a death, cuts in its recovery", e);
 }
 
@@ -192,7 +196,7 @@ TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterAFailedSyncLeavesOldOrNew) {
   Enumerator e;
   for (int a = 0; a < operation_kinds; ++a)
     for (size_t n = 0, made = SIZE_MAX; n < made; ++n)
-      for (const uint64_t seed : {1, 2, 3, 4}) {
+      for (uint64_t seed = 1; seed <= bounded(2, 4, 4); ++seed) {
         const Operation operation = operation_of(a);
         SimEnv env(Workload::fresh_disk(journals.patches).disk(), seed);
         Workload workload(env);

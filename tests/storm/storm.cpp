@@ -58,7 +58,7 @@ struct Settings {
 };
 
 // Without a single commit: a deadlock. Unless the readers have come to nothing either: then the machine is busy.
-constexpr auto patience = std::chrono::seconds(60), longest_patience = 10 * patience;
+constexpr auto patience = std::chrono::seconds(60), longest_patience = 6 * patience;
 constexpr uint64_t reads_of_patience = 2000;
 constexpr double longest_pause = 32;  // seconds, between two kills without a commit: less than patience
 

@@ -1,4 +1,5 @@
 // Deltas where a side is sharded: what a checkpoint holds counts, and not in how many files.
+#include "bound.h"
 #include "delta_scene.h"
 #include "engine/verify.h"
 
@@ -442,7 +443,7 @@ TEST_F(ShardedDeltas, StopWhenToldTo) {
 TEST(RandomShardedDeltas, LeadForthAndBack) {
   std::mt19937 random(20261122);
   size_t in_place = 0, published = 0;
-  for (int trial = 0; trial < 100 && !::testing::Test::HasFailure(); ++trial) {
+  for (size_t trial = 0; trial < bounded(30, 100, 100) && !::testing::Test::HasFailure(); ++trial) {
     SCOPED_TRACE(trial);
     SimEnv disk;
     const Holdings from = holdings_of(random_holdings(random).file()), to = random_change(from, random),
@@ -485,7 +486,7 @@ TEST(RandomShardedDeltas, LeadForthAndBack) {
 // Names, forms and metadata are the same, and so the identity: the delta made of the one form fits the other.
 TEST(RandomShardedDeltas, AreThoseOfTheFileThatTheShardsMake) {
   std::mt19937 random(6);
-  for (int trial = 0; trial < 60 && !::testing::Test::HasFailure(); ++trial) {
+  for (size_t trial = 0; trial < bounded(20, 60, 60) && !::testing::Test::HasFailure(); ++trial) {
     SCOPED_TRACE(trial);
     SimEnv disk;
     const Holdings from = holdings_of(random_holdings(random).file()), to = random_change(from, random);

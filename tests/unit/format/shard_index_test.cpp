@@ -192,6 +192,10 @@ TEST(ShardIndex, IsSpelledSoThatItCanBeRead) {
     other.set_metadata(key, value);
     EXPECT_TRUE(testing::fails_with(Status::header_utf8, other.spell_readable()));
   }
+}
+
+TEST(ShardIndex, RefusesToSpellOneThatIsLonger) {
+  ShardIndex index = parse(R"({"metadata": {"n": 5}, "weight_map": {"a": "1"}})").value();
   index.set_metadata("n", std::string(max_index_bytes, 'x'));
   EXPECT_TRUE(testing::fails_with(Status::header_too_large, index.spell_readable()));
 }
