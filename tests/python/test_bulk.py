@@ -104,6 +104,9 @@ def test_read_many_refuses_arrays_that_do_not_fit(path):
             f.read_many({"t3": np.empty((4, 1003), np.float64)})
         with refused("SHAPE_MISMATCH"):
             f.read_many({"large": np.empty(5, np.uint8)})
+        for read in (lambda out: f.read_many({"t3": out}), lambda out: f.read("t3", out=out)):
+            with pytest.raises(TypeError, match="an array of numpy's, not list"):
+                read([0.0])
 
 
 def test_prefetch_takes_all_some_or_a_workers_part(path, tensors):

@@ -200,6 +200,8 @@ def test_bad_arguments_are_refused(model):
         libst.open(model, lock_timeout=float("nan"))
     with pytest.raises(ValueError, match="null byte"):
         libst.open("a\0b")
+    with pytest.raises(ValueError, match="null byte.*opened by open_memory"):
+        libst.load(model.read_bytes())
     with pytest.raises(TypeError):
         libst.open(7)
     with libst.open(model) as f:

@@ -79,6 +79,26 @@ def test_one_that_only_reads(model):
         assert same(dict(f))
 
 
+def test_one_that_does_not_say_where_it_went(model):
+    class Silent(io.BytesIO):
+        def seek(self, *to):
+            super().seek(*to)
+
+    with libst.open_source(Silent(model.read_bytes())) as f:
+        assert np.array_equal(f["w"], TENSORS["w"])
+    assert np.array_equal(libst.load(Silent(model.read_bytes()))["w"], TENSORS["w"])
+
+
+@pytest.mark.parametrize("told", [-5, 1 << 40])
+def test_one_that_reads_no_number_of_bytes(model, told):
+    class Wrong(io.BytesIO):
+        def readinto(self, buffer):
+            return told
+
+    with pytest.raises(OSError, match="says that it read"):
+        libst.open_source(Wrong(model.read_bytes()))
+
+
 def test_a_view_keeps_the_source(model):
     file = io.BytesIO(model.read_bytes())
     kept = weakref.ref(file)

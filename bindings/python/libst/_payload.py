@@ -118,13 +118,14 @@ def columns_of(tensors: Mapping[str, Any]) -> tuple[Columns, Optional[list[Any]]
     for name, value in tensors.items():
         try:
             dtype, shape, nbytes, ready = form_of(value)
+            address = address_of(value) if ready else 0
         except Error as error:
             raise _of(name, error) from None
         if not ready:
             kept = None
         if kept is not None:
             kept.append(value)
-        columns.add(dtype, shape, nbytes, address_of(value) if ready else 0)
+        columns.add(dtype, shape, nbytes, address)
     return columns, kept
 
 

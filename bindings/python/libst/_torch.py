@@ -123,8 +123,9 @@ def bytes_of(tensor: Any) -> "np.ndarray[Any, Any]":
     if not nbytes:
         return np.empty(0, np.uint8)
     if not dense.data_ptr():  # numpy would make new memory of it, and nobody has filled that
-        text = f"the tensor is a {type(tensor).__name__} without memory of its own; write the plain tensor behind it"
-        raise refusal(Status.UNSUPPORTED, f"{text} (of a DTensor to_local() or full_tensor())")
+        kind = type(tensor).__name__
+        text = f"the tensor is a {kind} without memory of its own; write the plain tensor behind it"
+        raise refusal(Status.UNSUPPORTED, f"{text} (of a DTensor to_local() or full_tensor()), or a clone() of it")
     memory: Any = (ctypes.c_ubyte * nbytes).from_address(dense.data_ptr())
     memory.owner = dense
     return np.frombuffer(memory, np.uint8)

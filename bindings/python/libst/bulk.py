@@ -239,6 +239,9 @@ def prefetch(pin: Pin, names: Optional[Iterable[str]], progress: Optional[Progre
 
 
 def check_fits(out: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> None:
+    if not isinstance(out, np.ndarray):
+        kind = type(out).__name__
+        raise TypeError(f"out must be an array of numpy's, not {kind}; of a tensor of torch give t.numpy()")
     if out.dtype != dtype:
         text = f"out has dtype {out.dtype}, the tensor {name!r} {dtype}"
         raise refusal(Status.DTYPE_MISMATCH, text, tensor=name)

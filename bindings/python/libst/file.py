@@ -356,7 +356,8 @@ class File(Mapping[str, Array]):
         stays in this process, in a copy of the page that is made then, and further views of this name show it. It is
         of a copy-on-write mapping (see `mapping` of `open`), which the first call makes. Where there can be none it is
         a copy: of several files that were not opened with `mapping="copy-on-write"`, of a file that was replaced
-        meanwhile or lies in memory, and on storage where mappings are slow.
+        meanwhile or lies in memory, on storage where mappings are slow, and where the tensor does not begin at a
+        multiple of its element size, as files that were padded by nobody have it.
 
         Args:
             device: where to, as in `tensor.to`: a transfer, so a copy.
@@ -707,7 +708,8 @@ class _Values(ValuesView[Array]):
 def fs_path(path: Path) -> bytes:
     raw = os.fsencode(path)
     if b"\0" in raw:
-        raise ValueError("embedded null byte in the path")
+        hint = "; the bytes of a file are opened by open_memory" if isinstance(path, bytes) else ""
+        raise ValueError(f"embedded null byte in the path{hint}")
     return raw
 
 

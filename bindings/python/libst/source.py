@@ -66,7 +66,7 @@ def open_source(
             found = type(source).__name__
             raise TypeError(f"a path, a binary file object that can seek, or a function is wanted, not {found}")
         if size is None:
-            size = source.seek(0, 2)
+            size = _end_of(source)
         own_name = getattr(source, "name", None)
         name = own_name if name is None and isinstance(own_name, str) else name
         read = partial(_read_at, source)
@@ -87,6 +87,11 @@ def open_source(
     return File._of(handle, callbacks, True, None, "r", 0)
 
 
+def _end_of(source: BinaryIO) -> int:
+    end: Optional[int] = source.seek(0, 2)
+    return source.tell() if end is None else end  # some tell nothing there, as an mmap before Python 3.13
+
+
 def _read_at(source: BinaryIO, offset: int, buffer: memoryview) -> None:
     source.seek(offset)
     readinto = getattr(source, "readinto", None)
@@ -96,9 +101,12 @@ def _read_at(source: BinaryIO, offset: int, buffer: memoryview) -> None:
         else:
             chunk = source.read(len(buffer))
             got = len(chunk)
-            buffer[:got] = chunk
+            if got <= len(buffer):
+                buffer[:got] = chunk
         if not got:
             raise EOFError(f"the source ends {len(buffer)} bytes before it should")
+        if not 0 < got <= len(buffer):
+            raise OSError(errno.EIO, f"the source says that it read {got} bytes, of {len(buffer)}")
         buffer = buffer[got:]
 
 

@@ -477,6 +477,11 @@ def test_what_cannot_be_written_is_told(tmp_path, way, tensor, status, says):
     libst.verify(tmp_path / "ours") if (tmp_path / "ours").exists() else None
 
 
+def test_one_of_many_that_has_no_memory_is_named(tmp_path):
+    with refused("UNSUPPORTED", match="'t': .*without memory"):
+        libst.save(tmp_path / "ours", {"a": torch.ones(3), "t": torch._efficientzerotensor(3)})
+
+
 def test_a_nested_tensor_is_refused(tmp_path):
     with refused("UNSUPPORTED", match="'t': .*nested"):
         libst.save(tmp_path / "ours", {"t": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])})
