@@ -2,6 +2,7 @@
 // where the system has no futex, as on Windows.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -10,10 +11,17 @@ namespace st {
 class Permits {
  public:
   explicit Permits(unsigned n) : left_(n) {}
-  void acquire() {
+  // False: `stops`, which is asked ten times a second, said so.
+  template <class Stops>
+  bool acquire_unless(Stops stops) {
     std::unique_lock lock(mutex_);
-    given_back_.wait(lock, [&] { return left_ > 0; });
+    while (!given_back_.wait_for(lock, std::chrono::milliseconds(100), [&] { return left_ > 0; })) {
+      lock.unlock();
+      if (stops()) return false;
+      lock.lock();
+    }
     --left_;
+    return true;
   }
   void release() {
     const std::lock_guard lock(mutex_);

@@ -1,5 +1,6 @@
 #include <dlfcn.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <string>
@@ -34,17 +35,26 @@ Result<void *> find_in_remote_library(const char *name) {
                 "`remote` of the crate libst, for programs in Rust");
   constexpr int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   void *loaded = nullptr;
+  std::string why;
+  const auto load = [&](const char *file) {
+    loaded = dlopen(file, how);
+    const char *said = loaded ? nullptr : dlerror();
+    if (said) why = said;
+  };
   Dl_info here = {};
   if (dladdr(reinterpret_cast<const void *>(&find_in_remote_library), &here) != 0 && here.dli_fname &&
       std::strchr(here.dli_fname, '/')) {
-    const std::string own = here.dli_fname;
-    loaded = dlopen((own.substr(0, own.rfind('/') + 1) + library).c_str(), how);
+    const std::string own = here.dli_fname, beside = own.substr(0, own.rfind('/') + 1) + library;
+    load(beside.c_str());
+    // One that is there, and lacks a library of its own.
+    if (!loaded && access(beside.c_str(), F_OK) == 0)
+      return fail(Status::unsupported, "libst reads URLs by ", in_quotes(beside), ", which cannot be loaded (", why,
+                  "); install what it needs");
   }
-  if (!loaded) loaded = dlopen(library, how);
+  if (!loaded) load(library);
   if (loaded) return dlsym(loaded, name);
-  const char *why = dlerror();
   return fail(Status::unsupported, "libst reads URLs by ", library, ", which cannot be loaded (",
-              why ? why : "no reason is told",
+              why.empty() ? "no reason is told" : why,
               "); install it: `pip install libst-remote` beside libst of pip, or Debian's package libst-remote2; "
               "programs in Rust may take the feature `remote` of the crate libst; and a build of libst makes it "
               "where libcurl, OpenSSL and pugixml are installed");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/interrupt.h"
+
 namespace st::os {
 namespace {
 
@@ -47,7 +49,7 @@ std::string SourceEnv::why() {
 
 int SourceEnv::read(std::span<const Source::Range> ranges) {
   if (in_child()) return -EOPNOTSUPP;
-  reads_.acquire();
+  if (!reads_.acquire_unless([] { return InterruptCheck::stops(); })) return -ECANCELED;
   struct Return {
     Permits &to;
     ~Return() { to.release(); }

@@ -5,6 +5,7 @@
 #include "base/percent.h"
 #include "remote/credentials/jwt.h"
 #include "remote/error_body.h"
+#include "remote/one_asks.h"
 #include "remote/site.h"
 
 namespace st::remote {
@@ -12,19 +13,21 @@ namespace {
 
 class HttpSite final : public Site {
  public:
-  // `authorization` is "Bearer TOKEN", or of another kind; empty: it is asked anonymously.
+  struct Place {
+    std::string url;
+    Secret authorization;  // "Bearer TOKEN", or of another kind; empty: it is asked anonymously
+    std::string asked_as;
+  };
+  HttpSite(std::string shown, Place place, Ask ask)
+      : Site(std::move(shown)), place_(std::move(place)), ask_(std::move(ask)) {}
   HttpSite(std::string shown, std::string url, Secret authorization, std::string asked_as, Ask ask)
-      : Site(std::move(shown)),
-        url_(std::move(url)),
-        authorization_(std::move(authorization)),
-        asked_as_(std::move(asked_as)),
-        ask_(std::move(ask)) {}
+      : HttpSite(std::move(shown), {std::move(url), std::move(authorization), std::move(asked_as)}, std::move(ask)) {}
 
   Result<std::shared_ptr<const Site>> after(const Answer &answer) const override {
     ST_TRY(auto there, led_by(answer));
     return std::shared_ptr<const Site>(std::move(there));
   }
-  std::string asked_as() const override { return asked_as_; }
+  std::string asked_as() const override { return place().asked_as; }
   std::string commit() const override { return commit_; }
 
   uint64_t keys() const override {
@@ -33,46 +36,60 @@ class HttpSite final : public Site {
   }
   // A redirect leads to a URL that expires. The first URL leads to another one; of what version its answers are is
   // judged as ever.
-  bool renew(uint64_t keys, const Answer &refusal, int64_t unix_time) const override {
-    if (!first_ || (refusal.head.code != 401 && refusal.head.code != 403)) return false;
-    const std::lock_guard lock(mutex_);
-    if (keys != found_again_) return true;
-    auto there = first_;
-    for (uint32_t redirects = 0; redirects < 8; ++redirects) {
-      Question question;
-      question.request = there->request(0, 1, {}, unix_time);
-      const Answer answer = ask_(question);
-      auto next = there->led_by(answer);
-      if (!next || !*next) {
-        const bool found = next && answer.cut == Cut::none && (answer.head.code == 200 || answer.head.code == 206);
-        if (!found) return false;
-        url_ = there->url();
-        ++found_again_;
-        return true;
-      }
-      there = *std::move(next);
+  Renewal renew(uint64_t keys, const Answer &refusal, int64_t unix_time) const override {
+    if (!first_ || (refusal.head.code != 401 && refusal.head.code != 403)) return Renewal::none;
+    std::unique_lock lock(mutex_);
+    if (!asks_.wait_for_others(lock)) return Renewal::none;
+    if (keys != found_again_) return Renewal::done;
+    Place found;
+    const Renewal renewal = asks_.ask(lock, [&] { return find_again(unix_time, &found); });
+    if (renewal == Renewal::done) {
+      place_ = std::move(found);
+      ++found_again_;
     }
-    return false;
+    return renewal;
   }
 
  protected:
   void address(Request *request, std::map<std::string, std::string> fields, const Version & /*version*/,
                int64_t /*unix_time*/) const override {
-    request->url = url();
+    const Place there = place();
+    request->url = there.url;
     put(request, fields);
-    if (!authorization_.empty()) request->fields.push_back("authorization: " + authorization_.shown_to_the_store());
+    if (!there.authorization.empty())
+      request->fields.push_back("authorization: " + there.authorization.shown_to_the_store());
   }
 
  private:
-  std::string url() const {
+  Place place() const {
     const std::lock_guard lock(mutex_);
-    return url_;
+    return place_;
+  }
+  // Where the redirects of the first URL lead by now. It may be another host, which gets no token.
+  Renewal find_again(int64_t unix_time, Place *found) const {
+    auto there = first_;
+    for (uint32_t redirects = 0; redirects < 8; ++redirects) {
+      Question question;
+      question.request = there->request(0, 1, {}, unix_time);
+      const Answer answer = ask_(question);
+      const int code = answer.head.code;
+      if (answer.cut != Cut::none || code == 408 || code == 429 || code >= 500)
+        return answer.cut == Cut::hopeless ? Renewal::none : Renewal::later;
+      auto next = there->led_by(answer);
+      if (!next) return Renewal::none;
+      if (!*next) {
+        *found = there->place();
+        return code == 200 || code == 206 ? Renewal::done : Renewal::none;
+      }
+      there = *std::move(next);
+    }
+    return Renewal::none;
   }
   // Where a redirect leads; null: it is none.
   Result<std::shared_ptr<const HttpSite>> led_by(const Answer &answer) const {
     const int code = answer.head.code;
     if (code != 301 && code != 302 && code != 303 && code != 307 && code != 308) return nullptr;
-    const std::string url = this->url();
+    const auto [url, authorization, asked_as] = place();
     const std::string next = resolved(url, answer.head.field("location"));
     const std::string here = origin_of(url), origin = origin_of(next), scheme = origin.substr(0, origin.find(':'));
     if (scheme != "https" && scheme != here.substr(0, here.find(':')))
@@ -83,17 +100,21 @@ class HttpSite final : public Site {
       return fail(Status::unsupported, in_quotes(shown()), " redirects to ", in_quotes(without_secrets(next)),
                   ", which is not encrypted; use https://", request_id(answer.head));
     // A token is not sent to another host, and to none after that.
-    auto there = std::make_shared<HttpSite>(shown(), next, origin == here ? authorization_ : Secret(), asked_as_, ask_);
-    there->first_ = first_ ? first_ : std::make_shared<const HttpSite>(shown(), url, authorization_, asked_as_, ask_);
+    const bool is_told = authorization.empty() || origin == here;
+    auto there = std::make_shared<HttpSite>(
+        shown(), is_told ? Place{next, authorization, asked_as} : Place{next, {}, without_token}, ask_);
+    there->first_ = first_ ? first_ : std::make_shared<const HttpSite>(shown(), place(), ask_);
     there->commit_ = commit_of(answer.head).empty() ? commit_ : commit_of(answer.head);
     return there;
   }
 
-  mutable std::mutex mutex_;
-  mutable std::string url_;
+  static constexpr const char *without_token =
+      "; it was asked without a token or a password, as a redirect leads to another host";
+
+  mutable std::mutex mutex_;  // of all up to `found_again_`
+  mutable OneAsks asks_;
+  mutable Place place_;
   mutable uint64_t found_again_ = 0;
-  const Secret authorization_;
-  const std::string asked_as_;
   const Ask ask_;
   std::string commit_;
   std::shared_ptr<const HttpSite> first_;  // whose redirects led here; null: this is it

@@ -137,6 +137,13 @@ bool fits_first(const Head &head, uint64_t room) {
 }
 
 Verdict judge(const Answer &answer, const Asked &asked, const Site &site) {
+  // What is asked for lies inside of what was opened.
+  if (answer.head.code == 416 && answer.cut == Cut::none) {
+    const auto range = parse_content_range(answer.head.field("content-range"));
+    if (range && range->total && *range->total < asked.version.size)
+      return wrong(answer, Status::file_changed,
+                   text("the object was replaced since it was opened, by one of ", *range->total, " bytes"));
+  }
   if (auto refused = refusal(answer, site, true)) return std::move(*refused);
   if (auto encoded = wrong_encoding(answer)) return std::move(*encoded);
   if (!is_version(answer.head, asked.version)) {

@@ -3,15 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 
+#include "remote/stopping.h"
 #include "remote/surroundings.h"
 
 namespace st::remote {
-
-// Asked while a call waits, on its thread: true ends it. Empty: nobody is asked.
-using Stops = std::function<bool()>;
-constexpr uint64_t between_questions_ms = 100;
 
 struct Limits {
   uint32_t connections = 64;  // at most, of one object or checkpoint

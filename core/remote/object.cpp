@@ -1,9 +1,25 @@
 #include "remote/object.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 
 namespace st::remote {
 namespace {
+
+// Those whose memory no other has written, too: gaps between what is wanted are all read to one place.
+std::vector<Wanted> alone_in_memory(std::vector<Wanted> ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const Wanted &a, const Wanted &b) { return std::less<>()(a.to, b.to); });
+  std::vector<Wanted> out;
+  const std::byte *until = nullptr;  // of all before
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const std::byte *end = ranges[i].to + ranges[i].n;
+    const bool meets_next = i + 1 < ranges.size() && std::less<>()(ranges[i + 1].to, end);
+    if (!meets_next && !std::less<>()(ranges[i].to, until)) out.push_back(ranges[i]);
+    until = std::max(until, end, std::less<>());
+  }
+  return out;
+}
 
 Error stopped() {
   return error(Status::cancelled, "the call was stopped while it waited for a connection");
@@ -74,7 +90,8 @@ Result<void> Object::read(std::span<const Wanted> ranges, const Stops &stops) {
     ST_TRY(pull(*transport, *site_, version_, missing, store_->limits(), store_->pace(), stops));
   }
   if (!check_) return {};
-  for (const Wanted &range : missing) ST_TRY(about(check_->came(range.offset, {range.to, range.n})));
+  for (const Wanted &range : alone_in_memory(std::move(missing)))
+    ST_TRY(about(check_->came(range.offset, {range.to, range.n})));
   return {};
 }
 

@@ -110,7 +110,8 @@ void Pace::learn_connections(uint64_t bytes, uint64_t whole_ms, uint64_t now_ms)
   if (step_began_ == 0) step_began_ = now_ms - whole_ms;
   bytes_ += bytes;
   if (++answers_ < connections_) return;
-  const double rate = static_cast<double>(bytes_) / static_cast<double>(std::max<uint64_t>(now_ms - step_began_, 1));
+  const double rate =
+      static_cast<double>(bytes_) / static_cast<double>(now_ms > step_began_ ? now_ms - step_began_ : 1);
   answers_ = 0;
   bytes_ = 0;
   step_began_ = now_ms;
@@ -128,7 +129,8 @@ void Pace::learn_connections(uint64_t bytes, uint64_t whole_ms, uint64_t now_ms)
 }
 
 bool Pace::take_token(uint64_t now_ms) {
-  refill(static_cast<double>(now_ms - std::exchange(refilled_, now_ms)) / 1000);
+  // Another thread may have looked at the clock earlier, and come later.
+  if (now_ms > refilled_) refill(static_cast<double>(now_ms - std::exchange(refilled_, now_ms)) / 1000);
   if (tokens_ < 1) return false;
   tokens_ -= 1;
   return true;

@@ -142,7 +142,14 @@ class Pull {
     const Piece piece = flight.piece;
     const uint64_t id = ++last_id_;
     flight.sent = now;
-    flying_.emplace(id, std::move(flight));
+    const bool is_hedge = flight.hedge_of != 0;
+    try {
+      flying_.emplace(id, std::move(flight));
+    } catch (const std::bad_alloc &) {
+      give_back_place(is_hedge);
+      throw;
+    }
+    hedges_ += is_hedge;
     Request request = site_.request(piece.offset, piece.n, version_, transport_.unix_time());
     request.into = piece.to;
     request.fits = [this, piece](const Head &head) { return fits(head, {piece.offset, piece.n, version_}); };
@@ -156,11 +163,11 @@ class Pull {
       if (now < flight.late_at) continue;
       flight.late_at = never;
       const uint64_t have = transport_.received(id), n = flight.piece.n - have;
-      if (n == 0 || !pace_.begin_hedge(now)) continue;
-      ++hedges_;
+      if (n == 0) continue;
       InFlight second{.piece = {flight.piece.offset + have, n, nullptr}, .hedge_of = id};
       second.own = std::make_unique_for_overwrite<std::byte[]>(n);
       second.piece.to = second.own.get();
+      if (!pace_.begin_hedge(now)) continue;
       flight.hedge = send(std::move(second), now);
     }
   }
@@ -180,13 +187,17 @@ class Pull {
     const auto found = flying_.find(id);
     InFlight flight = std::move(found->second);
     flying_.erase(found);
-    if (flight.hedge_of) {
-      pace_.end_hedge();
-      --hedges_;
-    } else if (!own_place_is_free()) {
-      pace_.give_back();
-    }
+    hedges_ -= flight.hedge_of != 0;
+    give_back_place(flight.hedge_of != 0);
     return flight;
+  }
+
+  // Of a request that is none of `flying_`.
+  void give_back_place(bool is_hedge) {
+    if (is_hedge)
+      pace_.end_hedge();
+    else if (!own_place_is_free())
+      pace_.give_back();
   }
 
   void drop(uint64_t id) {
@@ -221,13 +232,15 @@ class Pull {
   // Newer keys may do: it is asked once more, if there are any.
   Result<void> renew(InFlight flight, const Answer &answer, Error refusal) {
     Piece &piece = flight.piece;
-    if (piece.renewed || !site_.renew(piece.keys, answer, transport_.unix_time()))
-      return Failure(about(site_, std::move(refusal)));
+    const Renewal renewal = piece.renewed ? Renewal::none : site_.renew(piece.keys, answer, transport_.unix_time());
+    if (renewal == Renewal::none) return Failure(about(site_, std::move(refusal)));
     if (flight.hedge_of) {
       flying_.at(flight.hedge_of).hedge = 0;
       return {};
     }
     if (flight.hedge) drop(flight.hedge);
+    if (renewal == Renewal::later)
+      return ask_again(piece, answer, {Next::again, std::move(refusal)}, transport_.now_ms());
     piece.renewed = true;
     waiting_.push_back(piece);
     return {};
@@ -310,7 +323,7 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     }
     if (verdict.next == Next::elsewhere) verdict.error.message += text("; that is the redirect number ", redirects);
     if (verdict.next != Next::again) {
-      if (renewed || !(*site)->renew(keys, *answer, transport.unix_time()))
+      if (renewed || (*site)->renew(keys, *answer, transport.unix_time()) != Renewal::done)
         return Failure(about(**site, std::move(verdict.error)));
       renewed = true;
       continue;

@@ -27,6 +27,12 @@ struct Version {
   bool known() const { return !etag.empty() || !modified.empty(); }
 };
 
+enum class Renewal {
+  none,
+  done,
+  later,  // what would tell cannot answer now
+};
+
 class Site {
  public:
   virtual ~Site() = default;
@@ -40,8 +46,8 @@ class Site {
   virtual std::string asked_as() const = 0;
   // How often that which request() signs with has changed.
   virtual uint64_t keys() const { return 0; }
-  // A request that was made when keys() was `keys` was refused. True: it is worth asking again, once.
-  virtual bool renew(uint64_t /*keys*/, const Answer &, int64_t /*unix_time*/) const { return false; }
+  // A request that was made when keys() was `keys` was refused. Is it worth asking again, once?
+  virtual Renewal renew(uint64_t /*keys*/, const Answer &, int64_t /*unix_time*/) const { return Renewal::none; }
   const std::string &shown() const { return shown_; }
 
  protected:
@@ -63,8 +69,8 @@ class SignedSite : public Site {
  public:
   std::string asked_as() const override { return credentials_->asked_as(anonymously_); }
   uint64_t keys() const override { return credentials_->number(); }
-  bool renew(uint64_t keys, const Answer &refusal, int64_t unix_time) const override {
-    return credentials_->renew(keys, refusal, unix_time);
+  Renewal renew(uint64_t keys, const Answer &refusal, int64_t unix_time) const override {
+    return credentials_->renew(keys, refusal, unix_time) ? Renewal::done : Renewal::none;
   }
 
  protected:

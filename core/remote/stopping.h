@@ -2,11 +2,15 @@
 // what outlives it, so nobody hands this down.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <utility>
 
-#include "remote/limits.h"
-
 namespace st::remote {
+
+// Asked while a call waits, on its thread: true ends it. Empty: nobody is asked.
+using Stops = std::function<bool()>;
+constexpr uint64_t between_questions_ms = 100;
 
 class Stopping {
  public:

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <fstream>
 
+#include "base/standard_streams.h"
 #include "remote/url.h"
 
 namespace st::remote {
@@ -31,7 +32,7 @@ std::optional<std::string> text_in(const std::string &path) {
 // Other processes read it at any moment: they find the old file, or the new one.
 bool replace_privately(const std::string &path, const std::string &text) {
   std::string beside = path + ".XXXXXX";
-  const int file = mkostemp(beside.data(), O_CLOEXEC);  // with mode 0600
+  const int file = above_standard_streams(mkostemp(beside.data(), O_CLOEXEC));  // with mode 0600
   if (file < 0) return false;
   size_t written = 0;
   while (written < text.size()) {
@@ -40,8 +41,9 @@ bool replace_privately(const std::string &path, const std::string &text) {
     if (n <= 0) break;
     written += static_cast<size_t>(n);
   }
+  const bool whole = written == text.size() && fsync(file) == 0;  // or a power cut leaves an empty one
   const bool closed = close(file) == 0;
-  if (closed && written == text.size() && rename(beside.c_str(), path.c_str()) == 0) return true;
+  if (closed && whole && rename(beside.c_str(), path.c_str()) == 0) return true;
   unlink(beside.c_str());
   return false;
 }

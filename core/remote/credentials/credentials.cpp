@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 #include <utility>
 
@@ -32,18 +31,16 @@ Failure stopped() {
 // The mutex is free while a service is asked. The caller is asked then whether to go on, and may open another URL
 // there. A question that was stopped says nothing of the keys: the next call asks anew.
 Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix_time) {
-  const std::thread::id outer = std::exchange(asker_, std::this_thread::get_id());
-  lock.unlock();
-  Result<Granted> granted = stopped();
-  try {
-    if (!stops()) granted = origin_.grant(unix_time);
-    if (stops()) granted = stopped();
-  } catch (const std::bad_alloc &) {
-    granted = Failure(Error{Status::nomem, {}});
-  }
-  lock.lock();
-  asker_ = outer;
-  answered_.notify_all();
+  auto granted = asks_.ask(lock, [&]() -> Result<Granted> {
+    try {
+      if (stops()) return stopped();
+      auto answer = origin_.grant(unix_time);
+      if (stops()) return stopped();
+      return answer;
+    } catch (const std::bad_alloc &) {
+      return Failure(Error{Status::nomem, {}});
+    }
+  });
   if (!granted) {
     if (was_stopped(granted.error())) return Failure(std::move(granted.error()));
     why_ = granted.error().message;
@@ -57,31 +54,19 @@ Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix
   return {};
 }
 
-// A thread that asks does not wait for itself, where its caller comes back to it.
-Result<void> Credentials::wait_for_others(std::unique_lock<std::mutex> &lock) {
-  while (asker_ != std::thread::id() && asker_ != std::this_thread::get_id()) {
-    answered_.wait_for(lock, std::chrono::milliseconds(between_questions_ms));
-    lock.unlock();
-    const bool wants_no_more = stops();
-    lock.lock();
-    if (wants_no_more) return stopped();
-  }
-  return {};
-}
-
 bool Credentials::stops() const {
   return !origin_.name.empty() && Stopping::is_wanted();
 }
 
 Result<void> Credentials::have(int64_t unix_time) {
   std::unique_lock lock(mutex_);
-  ST_TRY(wait_for_others(lock));
+  if (!asks_.wait_for_others(lock)) return stopped();
   return granted_ ? Result<void>() : grant(lock, unix_time + skew_);
 }
 
 Credentials::Now Credentials::now(int64_t unix_time) {
   std::unique_lock lock(mutex_);
-  const bool waited = wait_for_others(lock).has_value();
+  const bool waited = asks_.wait_for_others(lock);
   const int64_t there = unix_time + skew_;
   if (waited && there >= renew_at_) static_cast<void>(grant(lock, there));
   return {granted_, there};
@@ -94,7 +79,7 @@ uint64_t Credentials::number() const {
 
 bool Credentials::renew(uint64_t number, const Answer &refusal, int64_t unix_time) {
   std::unique_lock lock(mutex_);
-  if (!wait_for_others(lock)) return false;
+  if (!asks_.wait_for_others(lock)) return false;
   if (number != number_) return true;
   if (!granted_->keys) return false;
   const int64_t there = unix_time + skew_;

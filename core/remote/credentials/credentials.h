@@ -2,17 +2,16 @@
 // them. Any thread.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "base/error.h"
 #include "remote/credentials/secret.h"
+#include "remote/one_asks.h"
 #include "remote/transport.h"
 
 namespace st::remote {
@@ -68,13 +67,11 @@ class Credentials {
 
  private:
   Result<void> grant(std::unique_lock<std::mutex> &lock, int64_t unix_time);
-  Result<void> wait_for_others(std::unique_lock<std::mutex> &lock);
   bool stops() const;
 
   const Origin origin_;
   mutable std::mutex mutex_;  // of all below
-  std::condition_variable answered_;
-  std::thread::id asker_;  // the thread that asks a service, so that it is asked once; none
+  OneAsks asks_;
   std::shared_ptr<const Granted> granted_;
   int64_t renew_at_ = INT64_MAX;
   int64_t skew_ = 0;  // the store's clock less ours

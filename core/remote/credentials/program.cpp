@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/standard_streams.h"
 #include "remote/credentials/secret.h"
 #include "remote/stopping.h"
 
@@ -56,7 +57,13 @@ class Child {
       failed_ = errno;
       return;
     }
+    for (int &end : ends) end = above_standard_streams(end);
     output_ = ends[0];
+    if (std::min(ends[0], ends[1]) < 0) {
+      failed_ = -std::min(ends[0], ends[1]);
+      if (ends[1] >= 0) close(ends[1]);
+      return;
+    }
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);

@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 #include <cerrno>
 #include <cstring>
+#include <future>
+#include <thread>
+
+#include "base/interrupt.h"
 
 namespace st::os {
 namespace {
@@ -57,6 +61,37 @@ TEST_F(SourceEnvTest, IsAPlainFileOfItsSizeThatIsOnlyRead) {
   void *address = nullptr;
   EXPECT_EQ(env.mmap(26, PROT_READ, MAP_PRIVATE, fd, &address), -ENODEV);
   EXPECT_EQ(env.close(fd), 0);
+}
+
+// A source that takes one read at a time, and waits in it.
+TEST(SourceWaitTest, OneThatWaitsForItsTurnHearsItsCaller) {
+  std::promise<void> is_reading, goes_on;
+  class Slow final : public Source {
+   public:
+    Slow(std::promise<void> &begun, std::promise<void> &end) : Source("slow", 10, 1), begun_(begun), end_(end) {}
+    int read(std::span<const Range>) override {
+      begun_.set_value();
+      end_.get_future().wait();
+      return 0;
+    }
+
+   private:
+    std::promise<void> &begun_, &end_;
+  };
+  SourceEnv env(std::make_unique<Slow>(is_reading, goes_on));
+  const int fd = env.openat(AT_FDCWD, "any", O_RDONLY, 0);
+  std::thread first([&] {
+    char byte;
+    EXPECT_EQ(env.pread(fd, &byte, 1, 0), 1);
+  });
+  is_reading.get_future().wait();
+  {
+    const InterruptScope wants_no_more([]() -> Result<void> { return fail(Status::cancelled, "no more"); });
+    char byte;
+    EXPECT_EQ(env.pread(fd, &byte, 1, 0), -ECANCELED);
+  }
+  goes_on.set_value();
+  first.join();
 }
 
 // A descriptor of the kernel's that strays here is not the source.

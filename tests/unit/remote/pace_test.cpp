@@ -89,6 +89,16 @@ TEST(PaceTest, TokensComeBackWithBytesAnswersAndTime) {
   EXPECT_EQ(left(99000), 3) << "never more than at first";
 }
 
+TEST(PaceTest, AnEarlierClockOfAnotherThreadBringsNoTokens) {
+  Limits limits;
+  limits.tokens = 2;
+  Pace pace(limits);
+  EXPECT_TRUE(pace.may_repeat(5001));
+  EXPECT_TRUE(pace.may_repeat(5000));
+  EXPECT_FALSE(pace.may_repeat(5001));
+  EXPECT_FALSE(pace.begin_hedge(5000));
+}
+
 TEST(PaceTest, CallsWaitForAPlace) {
   Limits limits;
   limits.connections = 2;

@@ -163,7 +163,7 @@ TEST_F(PullTest, NoOrderOfAnswersBringsAWrongByte) {
   uint32_t seed = 1;
   const auto random = [&] { return seed = seed * 1664525 + 1013904223, seed >> 8; };
   uint64_t spoilt = 0;
-  for (int round = 0; round < (st::testing::full_bound() ? 1000000 : 2000); ++round) {
+  for (int round = 0; round < static_cast<int>(st::testing::bounded(500, 2000, 1'000'000)); ++round) {
     SimulatedStore store(3050);
     store.tells_checksum = true;
     const auto make = [&] {
@@ -299,6 +299,66 @@ TEST_F(PullTest, AFlippedBitIsSaidWhereAllWasRead) {
   EXPECT_EQ(read_and_check(**object, size - 50).error().status, Status::checksum);
 }
 
+// A bulk read passes by what is not wanted, and has one place for all of it.
+TEST_F(PullTest, GapsThatAreReadToOnePlaceSpoilNoChecksum) {
+  SimulatedStore store(size);
+  store.tells_checksum = true;
+  const auto object = open(store);
+  std::vector<std::byte> got(size), passed_by(500);
+  const Wanted ranges[] = {{100, 1000, got.data()},
+                           {1100, 300, passed_by.data()},
+                           {1400, 1600, got.data() + 1000},
+                           {3000, 500, passed_by.data()},
+                           {3500, 1500, got.data() + 2600}};
+  for (const Wanted &range : ranges) {
+    const auto done = (*object)->read({&range, 1});
+    ASSERT_TRUE(done) << done.error().message;
+  }
+  SimulatedStore again(size);
+  again.tells_checksum = true;
+  again.in_any_place = true;
+  const auto other = open(again);
+  const auto done = (*other)->read(ranges);
+  ASSERT_TRUE(done) << done.error().message;
+  for (size_t i = 0; i < 1000; ++i) ASSERT_EQ(got[i], SimulatedStore::byte_of(100 + i));
+  EXPECT_TRUE(read_and_check(**other, size - 50)) << "and a read of all is right";
+}
+
+// What leads to another place cannot answer for a while.
+TEST_F(PullTest, ARefusalIsAskedAgainWhileNobodyKnowsTheNextPlace) {
+  struct Led final : Site {
+    Led() : Site("https://host/a") {}
+    Result<std::shared_ptr<const Site>> after(const Answer &) const override { return nullptr; }
+    std::string asked_as() const override { return {}; }
+    Renewal renew(uint64_t, const Answer &, int64_t) const override { return ++asked < 4 ? Renewal::later : last; }
+    void address(Request *request, std::map<std::string, std::string> fields, const Version &, int64_t) const override {
+      put(request, fields);
+    }
+    mutable int asked = 0;
+    Renewal last = Renewal::done;
+  };
+  const auto led = std::make_shared<Led>();
+  SimulatedStore store(size);
+  const auto made = std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits());
+  const auto object = Object::open(made, led);
+  ASSERT_TRUE(object) << object.error().message;
+  store.script = {Fault::none, Fault::forbidden, Fault::forbidden, Fault::forbidden, Fault::forbidden};
+  const auto done = read_and_check(**object, 400);
+  EXPECT_TRUE(done) << done.error().message;
+  EXPECT_EQ(led->asked, 4);
+  led->asked = -100;
+  store.script.resize(1000, Fault::forbidden);
+  const auto refused = read_and_check(**object, 400);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().status, Status::permission);
+  EXPECT_THAT(refused.error().message, HasSubstr("it was tried 8 times"));
+  led->asked = 4;
+  led->last = Renewal::none;
+  const size_t before = store.requests;
+  EXPECT_FALSE(read_and_check(**object, 400));
+  EXPECT_EQ(store.requests, before + 1);
+}
+
 TEST_F(PullTest, AServerWithoutRangesIsReadWhereAllComesAtOnce) {
   SimulatedStore store(80);
   store.script = {Fault::whole};
@@ -370,6 +430,19 @@ TEST(JudgeTest, AServerSaysWhenToAskAgainBySecondsOrByAMoment) {
   EXPECT_EQ(wait("Sun, 06 Nov 1994 08:49:40 GMT", ""), 0u);
   EXPECT_EQ(wait("soon"), 0u);
   EXPECT_EQ(wait("-1"), 0u);
+}
+
+TEST(JudgeTest, ARangeBehindTheEndSaysThatTheObjectIsAnother) {
+  const auto site = site_of("https://host/a", with({}));
+  Version version;
+  version.etag = "W/\"first\"";
+  version.size = 500;
+  const auto status_of = [&](const char *range) {
+    return judge(says(416, "", {{"content-range", range}}), {100, 50, version}, **site).error.status;
+  };
+  EXPECT_EQ(status_of("bytes */100"), Status::file_changed);
+  EXPECT_EQ(status_of("bytes */500"), Status::io);
+  EXPECT_EQ(status_of("bytes */*"), Status::io);
 }
 
 TEST(JudgeTest, AContentRangeIsTakenAsItIsSpelled) {

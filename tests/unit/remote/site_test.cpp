@@ -3,10 +3,14 @@
 
 #include <gmock/gmock.h>
 
+#include <future>
+#include <thread>
+
 #include "base/percent.h"
 #include "remote/error_body.h"
 #include "remote/sigv4.h"
 #include "remote/simulated_store.h"
+#include "remote/stopping.h"
 #include "remote/surroundings_of_tests.h"
 
 namespace st::remote {
@@ -547,13 +551,74 @@ TEST(SiteTest, ALinkThatHasEndedIsAskedForAnew) {
   };
   const auto first = *site_of("hf://owner/model/a", from);
   const auto there = *first->after(redirect(302, "https://cdn.example.com/b?Signature=1"));
-  EXPECT_FALSE(there->renew(0, redirect(404, ""), 0));
-  EXPECT_FALSE(first->renew(0, redirect(403, ""), 0));
-  EXPECT_TRUE(there->renew(0, redirect(403, ""), 0));
+  EXPECT_EQ(there->renew(0, redirect(404, ""), 0), Renewal::none);
+  EXPECT_EQ(first->renew(0, redirect(403, ""), 0), Renewal::none);
+  EXPECT_EQ(there->renew(0, redirect(403, ""), 0), Renewal::done);
   EXPECT_EQ(there->request(0, 1, {}, 0).url, "https://cdn.example.com/b?Signature=2");
   EXPECT_EQ(asked.size(), 2u);
-  EXPECT_TRUE(there->renew(0, redirect(403, ""), 0)) << "another thread has asked";
+  EXPECT_EQ(there->renew(0, redirect(403, ""), 0), Renewal::done) << "another thread has asked";
   EXPECT_EQ(asked.size(), 2u);
+}
+
+TEST(SiteTest, ALinkThatLeadsToAnotherHostByNowGetsNoToken) {
+  auto from = with({{"HF_TOKEN", "hf_secret"}});
+  bool leads_away = true;
+  from.ask = [&](const Question &question) {
+    const bool is_away = question.request.url.starts_with("https://cdn.example.com/");
+    EXPECT_EQ(SimulatedStore::field(question.request, "authorization"), is_away ? "" : "Bearer hf_secret");
+    if (is_away || question.request.url.ends_with("/b")) return says(206, "");
+    return redirect(302, leads_away ? "https://cdn.example.com/b" : "https://huggingface.co/b");
+  };
+  const auto first = *site_of("hf://owner/model/a", from);
+  const auto there = *first->after(redirect(302, "/b"));
+  const auto authorization = [&] { return SimulatedStore::field(there->request(0, 1, {}, 0), "authorization"); };
+  EXPECT_EQ(authorization(), "Bearer hf_secret");
+  EXPECT_EQ(there->renew(0, redirect(403, ""), 0), Renewal::done);
+  EXPECT_EQ(there->request(0, 1, {}, 0).url, "https://cdn.example.com/b");
+  EXPECT_EQ(authorization(), "");
+  EXPECT_THAT(there->asked_as(), HasSubstr("without a token"));
+  leads_away = false;
+  EXPECT_EQ(there->renew(1, redirect(403, ""), 0), Renewal::done);
+  EXPECT_EQ(authorization(), "Bearer hf_secret");
+  EXPECT_THAT(there->asked_as(), HasSubstr("HF_TOKEN"));
+}
+
+TEST(SiteTest, ALinkIsAskedForLaterWhereItsServerCannotAnswer) {
+  auto from = with({});
+  Answer answer;
+  from.ask = [&](const Question &) { return answer; };
+  const auto there = *(*site_of("hf://owner/model/a", from))->after(redirect(302, "https://cdn.example.com/b"));
+  const auto renewed = [&](Answer said) {
+    answer = std::move(said);
+    return there->renew(0, redirect(403, ""), 0);
+  };
+  for (const int code : {408, 429, 500, 503}) EXPECT_EQ(renewed(says(code, "")), Renewal::later) << code;
+  for (const int code : {401, 403, 404}) EXPECT_EQ(renewed(says(code, "")), Renewal::none) << code;
+  EXPECT_EQ(renewed({.cut = Cut::stalled}), Renewal::later);
+  EXPECT_EQ(renewed({.cut = Cut::hopeless}), Renewal::none);
+}
+
+TEST(SiteTest, OthersReadOnWhileALinkIsAskedFor) {
+  auto from = with({});
+  std::promise<void> is_asked, goes_on;
+  from.ask = [&](const Question &) {
+    is_asked.set_value();
+    goes_on.get_future().wait();
+    return says(206, "");
+  };
+  const auto there = *(*site_of("hf://owner/model/a", from))->after(redirect(302, "https://cdn.example.com/b"));
+  std::thread asks([&] { EXPECT_EQ(there->renew(0, redirect(403, ""), 0), Renewal::done); });
+  is_asked.get_future().wait();
+  EXPECT_EQ(there->keys(), 0u);
+  EXPECT_EQ(there->request(0, 1, {}, 0).url, "https://cdn.example.com/b");
+  {
+    const Stops wants_no_more = [] { return true; };
+    const Stopping here(wants_no_more);
+    EXPECT_EQ(there->renew(0, redirect(403, ""), 0), Renewal::none);
+  }
+  goes_on.set_value();
+  asks.join();
+  EXPECT_EQ(there->renew(0, redirect(403, ""), 0), Renewal::done) << "another thread has asked";
 }
 
 TEST(SiteTest, ARequestIsPinnedToItsVersion) {

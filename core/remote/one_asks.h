@@ -1,0 +1,54 @@
+// Threads that want the same of a service: one asks it, and the others wait for what it is told. A thread that asks
+// does not wait for itself, where its caller comes back to it.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "remote/stopping.h"
+
+namespace st::remote {
+
+class OneAsks {
+ public:
+  // `lock` is of the mutex of what is asked for. It is free while the caller is asked. False: the caller wants no more.
+  bool wait_for_others(std::unique_lock<std::mutex> &lock) {
+    while (asker_ != std::thread::id() && asker_ != std::this_thread::get_id()) {
+      answered_.wait_for(lock, std::chrono::milliseconds(between_questions_ms));
+      lock.unlock();
+      const bool wants_no_more = Stopping::is_wanted();
+      lock.lock();
+      if (wants_no_more) return false;
+    }
+    return true;
+  }
+
+  // Answers `question`, which is asked while the lock is free.
+  template <class Question>
+  auto ask(std::unique_lock<std::mutex> &lock, Question question) {
+    const struct Asking {
+      Asking(OneAsks &all, std::unique_lock<std::mutex> &held)
+          : of(all), lock(held), outer(std::exchange(of.asker_, std::this_thread::get_id())) {
+        lock.unlock();
+      }
+      ~Asking() {
+        lock.lock();
+        of.asker_ = outer;
+        of.answered_.notify_all();
+      }
+      OneAsks &of;
+      std::unique_lock<std::mutex> &lock;
+      const std::thread::id outer;
+    } asking(*this, lock);
+    return question();
+  }
+
+ private:
+  std::thread::id asker_;  // none
+  std::condition_variable answered_;
+};
+
+}  // namespace st::remote
