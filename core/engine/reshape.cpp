@@ -174,13 +174,9 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   ST_TRY(auto made, write::TemporaryFile::create(folder.next(index_name), 0666));
   ST_TRY(made->file().write(spelled.data(), spelled.size(), 0));
   ST_TRY(folder.sync_name());
-  auto placed = made->rename_into_place({});
-  if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
-  folder.keep();
-  if (placed) return {};
-  Error e = std::move(placed.error().error);
-  e.status = Status::needs_recovery;
-  return Failure(std::move(e));
+  auto placed = write::replace_file(folder.next(index_name), *made, options.lock_timeout_ms, {}, options.log);
+  if (placed || placed.error().status == Status::needs_recovery) folder.keep();
+  return placed;
 }
 
 Result<void> join(os::Env &env, const std::string &from, const std::string &to, const write::SaveOptions &options) {

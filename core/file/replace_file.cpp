@@ -4,6 +4,7 @@
 
 #include "journal/journal_folder.h"
 #include "journal/lock_settled.h"
+#include "journal/move_aside.h"
 #include "journal/recover.h"
 #include "newfile/copy_attributes.h"
 #include "os/turnstile.h"
@@ -104,9 +105,13 @@ Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32
   const bool stands = r == 0 && !S_ISLNK(s.st_mode);  // see find_destination
   Fence fence(target);
   ReplacedFile old;
+  const os::LockWait wait{lock_timeout_ms, &control, nullptr};
   if (stands) {
     ST_TRY(fence.raise(s));
-    ST_TRY(old, lock_replaced(target, {lock_timeout_ms, &control, nullptr}, log));
+    ST_TRY(old, lock_replaced(target, wait, log));
+  } else {
+    ST_TRY(auto fresh, made.file().stat());
+    ST_TRY(move_all_aside(target, fresh, wait, log));
   }
   if (const os::File *from = old.get()) ST_TRY(copy_attributes(*from, made.file(), log));
   auto placed = made.rename_into_place(control, [&] { return old.locked ? fence.stands() : Result<void>(); });

@@ -6,11 +6,14 @@
 #include <cstdio>
 
 #include "cuts.h"
+#include "engine/recover_all.h"
 #include "engine/reshape.h"
 #include "failing_call.h"
+#include "file/transaction.h"
 #include "file/writer.h"
 #include "journal/recover.h"
 #include "located.h"
+#include "mortal_env.h"
 
 namespace st::testing {
 namespace {
@@ -114,6 +117,55 @@ TEST_F(Saving, EveryCutLeavesTheOldFileOrTheNew) {
     cut(env.disk(), false);
   }
   std::printf("saving: %zu distinct disks after a cut\n", points);
+}
+
+// A writer dies, its file is removed, and one that has the header and some of its bytes is saved under the name.
+TEST_F(Saving, EveryCutIsSafeFromTheJournalOfAFileThatIsGone) {
+  const Case c{"a new file", false, Way::at_once, write::Layout::keep};
+  const std::string a(bytes.rbegin(), bytes.rbegin() + 200), b(bytes.rbegin(), bytes.rbegin() + 2600);
+  const std::string half = a + bytes.substr(200), fresh = [&] {
+    SimEnv env = fresh_disk(c, old);
+    EXPECT_TRUE(run(env, c, half));
+    return env.contents(path);
+  }();
+  const auto removed_at = [&](size_t call, bool *died) {
+    SimEnv env = fresh_disk(c, old);
+    EXPECT_TRUE(run(env, c, bytes));
+    {
+      MortalEnv mortal(env);
+      auto file = store::DataFile::open(mortal, path, {.writable = true});
+      auto t = store::Transaction::begin(**file, {});
+      const uint64_t n = 200, shape[] = {5, 130};
+      mortal.die_at(call, Death::killed);
+      if ((*t)->update("a", {static_cast<uint32_t>(Dtype::U8), {&n, 1}, a.data(), a.size()}) &&
+          (*t)->update("b", {static_cast<uint32_t>(Dtype::F32), shape, b.data(), b.size()}))
+        static_cast<void>((*t)->commit());
+      *died = mortal.died();
+    }
+    const int folder = env.openat(AT_FDCWD, "/models", O_RDONLY, 0);
+    env.unlinkat(folder, "m.safetensors", 0);
+    env.fsync(folder);
+    env.close(folder);
+    return env;
+  };
+  size_t points = 0;
+  bool died = true;
+  for (size_t call = 0; died; ++call) {
+    Cuts cuts(8, 256);
+    const auto cut = [&](const SimDisk &disk, bool may_be_none) {
+      for (const SimDisk &left : cuts.of(disk, may_be_none)) {
+        ++points;
+        SimEnv env(left);
+        if (may_be_none && env.contents(path).empty()) continue;
+        ASSERT_TRUE(store::recover_all(env, path, {}, {})) << call;
+        ASSERT_TRUE(env.contents(path) == fresh) << call;
+      }
+    };
+    SimEnv env = removed_at(call, &died);
+    for (const SimDisk &disk : moments_of(env, [&] { ASSERT_TRUE(run(env, c, half)); })) cut(disk, true);
+    cut(env.disk(), false);
+  }
+  std::printf("saving where a file is gone: %zu distinct disks after a cut\n", points);
 }
 
 // Syncing what is in a folder does not sync the folder's name.

@@ -8,8 +8,10 @@
 #include <new>
 #include <thread>
 
+#include "engine/reshape.h"
 #include "engine/verify.h"
 #include "fault_env.h"
+#include "file/replace_file.h"
 #include "file/transaction.h"
 #include "newfile/names.h"
 #include "os/range_lock.h"
@@ -501,6 +503,60 @@ TEST_F(ShardTransactionTest, FinishesFirstWhatAnotherWriterLeft) {
   EXPECT_EQ(bytes(*mine, "a"), new_a);
   EXPECT_EQ(bytes(*mine, "c"), new_c);
   expect_sound();
+}
+
+// The shard with its new bytes is removed, and the same is saved anew.
+TEST_F(ShardTransactionTest, AShardThatIsSavedAnewIsLeftAloneByWhatAnotherWriterLeft) {
+  const std::string half = bytes_of(shard(1)).replace(bytes_of(shard(1)).size() - 4100, 2000, new_a, 0, 2000);
+  FaultEnv env(os::Env::posix());
+  auto other = open(env);
+  ASSERT_NO_FATAL_FAILURE(die_half_way(*other, env));
+  other.reset();
+  fs::remove(shard(1));
+  const auto target = write::find_destination(os::Env::posix(), shard(1)).value();
+  auto made = write::TemporaryFile::create(target.at, 0666).value();
+  ASSERT_TRUE(is_ok(made->file().write(half.data(), half.size(), 0)));
+  ASSERT_TRUE(is_ok(write::replace_file(target.at, *made, 0, {}, {})));
+  made.reset();
+  EXPECT_TRUE(testing::names_in(index + ".st-journal").at(0).ends_with(".bad")) << "its shard was gone";
+  EXPECT_TRUE(open());
+  EXPECT_TRUE(same_bytes(bytes_of(shard(1)), half));
+}
+
+// All of a checkpoint is removed but for its journals, and one of the same names is made.
+TEST_F(ShardTransactionTest, AReshardMeetsNoJournalOfTheCheckpointBefore) {
+  const std::string one = dir / "one.safetensors", folder = dir / "out",
+                    made = folder + "/model.safetensors.index.json";
+  put_bytes(one, file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("c", 5000, 3)}));
+  const auto reshard = [&] { return store::reshard(os::Env::posix(), one, folder, 5000, {}); };
+  ASSERT_TRUE(is_ok(reshard()));
+  const auto files = [&] {
+    return std::vector{made, folder + "/model-00001-of-00002.safetensors",
+                       folder + "/model-00002-of-00002.safetensors"};
+  };
+  {
+    FaultEnv env(os::Env::posix());
+    auto shards = Shards::open(env, made, writable()).value();
+    auto t = begin(*shards);
+    ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+    ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+    env.before = [&](Call call) {
+      return call == Call::pwrite && bytes_of(files()[1]).find(new_a) != std::string::npos ? -EIO : 0;
+    };
+    EXPECT_TRUE(fails_with(Status::needs_recovery, t->commit()));
+  }
+  for (const std::string &name : files()) {
+    EXPECT_TRUE(fs::exists(name + ".st-journal"));
+    fs::remove(name);
+  }
+  ASSERT_TRUE(is_ok(reshard()));
+  for (const std::string &name : files())
+    for (const std::string &journal : testing::names_in(name + ".st-journal"))
+      EXPECT_TRUE(journal.ends_with(".bad")) << name << ": " << journal;
+  auto shards = Shards::open(os::Env::posix(), made, writable());
+  ASSERT_TRUE(is_ok(shards));
+  EXPECT_TRUE(same_bytes(bytes(**shards, "a"), pattern(4000, 1)));
+  EXPECT_TRUE(same_bytes(bytes(**shards, "c"), pattern(5000, 3)));
 }
 
 // The kernel takes a dying writer's locks one after the other: those of his journals may be the last.

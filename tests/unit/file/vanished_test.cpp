@@ -1,0 +1,81 @@
+// A new file under a name whose file was removed, while the journals of that one stayed.
+#include <filesystem>
+
+#include "crash_scene.h"
+#include "file/replace_file.h"
+
+namespace st::write {
+namespace {
+
+using namespace testing;
+namespace fs = std::filesystem;
+
+class Vanished : public testing::CrashScene {
+ protected:
+  // Gives the name to a new file of these bytes.
+  Result<void> save(const std::string &bytes, int32_t lock_timeout_ms = 0) {
+    const os::Location at = located(env, path);
+    auto made = TemporaryFile::create(at, 0666);
+    EXPECT_TRUE(is_ok(made));
+    EXPECT_TRUE(is_ok((*made)->file().write(bytes.data(), bytes.size(), 0)));
+    return replace_file(at, **made, lock_timeout_ms, {}, [this](LogLevel, const std::string &m) { logged += m; });
+  }
+  // No journal changes what was saved.
+  void expect_saved(const std::string &bytes) {
+    auto r = recover();
+    ASSERT_TRUE(is_ok(r));
+    EXPECT_EQ(r->applied + r->undone + r->aside, 0u);
+    EXPECT_TRUE(same_bytes(bytes_of(path), bytes));
+  }
+
+  const std::vector<Change> changes = {{a_at, pattern(4000, 11)}, {c_at, pattern(3000, 13)}};
+  // As recovery would take it for its own, whatever its inode.
+  const std::string half = with({changes[0]});
+  std::string logged;
+};
+
+TEST_F(Vanished, ItsJournalIsMovedAside) {
+  for (const uint64_t kind : {uint64_t{0}, undo_record}) {
+    put_bytes(path, old);
+    flags = kind;
+    const std::string journal = leave(changes, true);
+    fs::remove(path);
+    ASSERT_TRUE(is_ok(save(half)));
+    EXPECT_TRUE(fs::exists(journal + ".bad"));
+    EXPECT_NE(logged.find("its file is gone; it was moved aside to"), std::string::npos) << logged;
+    expect_saved(half);
+  }
+}
+
+TEST_F(Vanished, WhatWasNotCommittedIsDropped) {
+  ASSERT_NE(leave(changes, false), "");
+  fs::remove(path);
+  ASSERT_TRUE(is_ok(save(half)));
+  EXPECT_FALSE(fs::exists(folder()));
+  EXPECT_EQ(logged, "");
+  expect_saved(half);
+}
+
+TEST_F(Vanished, AJournalThatIsKeptForLaterStays) {
+  const auto kept = make_journal(changes, false);
+  fs::remove(path);
+  ASSERT_TRUE(is_ok(save(half)));
+  EXPECT_TRUE(fs::exists(folder() + "/" + kept->name()));
+  expect_saved(half);
+}
+
+TEST_F(Vanished, AWriterThatIsAtItIsWaitedFor) {
+  auto alive = make_journal(changes, true);
+  const std::string journal = folder() + "/" + alive->name();
+  fs::rename(path, dir / "moved");
+  EXPECT_TRUE(fails_with(Status::busy, save(half)));
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_TRUE(fs::exists(journal));
+  alive.reset();
+  ASSERT_TRUE(is_ok(save(half)));
+  EXPECT_TRUE(fs::exists(journal + ".bad"));
+  expect_saved(half);
+}
+
+}  // namespace
+}  // namespace st::write
