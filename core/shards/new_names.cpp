@@ -33,7 +33,8 @@ Result<void> ShardCommit::choose_names() {
       struct stat s;
       const int r = at.stat(&s);
       if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", at.path()));
-      is_free &= r < 0;
+      const os::Location journals = at.beside(write::journal_folder_name(at.name()));
+      is_free &= r < 0 && journals.stat(&s) == -ENOENT;  // those of a file that was removed
     }
     if (is_free) return {};
   }

@@ -437,6 +437,7 @@ MUTANTS = [
     Mutant("what another save has moved aside may come back", MOVE_ASIDE, "    ST_TRY(folder->dir().sync());", "    ;"),
     Mutant("a save leaves what a dead writer of a file that is gone had emptied", MOVE_ASIDE, "    ST_TRY(auto settled, settle_idle(folder, name, *found, held, false));", "    const bool settled = held <= Holder::writer;"),
     Mutant("shards: a save leaves the super-journal of a shard that is gone", MOVE_ASIDE, "  if (found->verdict.is_good() && found->record.is_part()) {", "  if (false) {"),
+    Mutant("shards: a new name is one of a file that is gone", NEW_NAMES, "r < 0 && journals.stat(&s) == -ENOENT;", "r < 0;"),
     Mutant("the name of a file that was replaced is not synced", PATCH_COMMIT,
            "  ST_TRY(staged.file.journals().make_name_durable(lock.identity.inode));\n", ""),
     Mutant("the name of a file is taken for durable by an inode of old", "core/journal/journal_folder.h", "    if (named_ != inode) named_ = 0;\n", "    static_cast<void>(inode);\n"),

@@ -464,6 +464,14 @@ TEST_F(NewNames, WhatADeadWriterLeftOfAShardThatIsNoLongerNamedGoesWithRecovery)
   for (const std::string &name : {alive, other}) fs::remove(ckpt + "/" + name);
 }
 
+// They could be taken for the new shard's.
+TEST_F(NewNames, ANameBesideWhichTheJournalsOfARemovedFileLieIsLeft) {
+  fs::create_directory(ckpt + "/m-1.g1.safetensors.st-journal");
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  EXPECT_TRUE(fs::exists(ckpt + "/m-1.g2.safetensors"));
+  EXPECT_FALSE(fs::exists(ckpt + "/m-1.g1.safetensors"));
+}
+
 // As one that only others may write to.
 TEST_F(NewNames, AFolderThatTakesNoNewFileLeavesAllAsItWas) {
   auto c = open();
