@@ -25,13 +25,13 @@ store::NewBytes u8(const std::string &bytes, const uint64_t &n) {
 }
 
 enum class How { patch, later, publish, save, recovery };
-enum class Second { was_open, had_staged, was_open_and_another_comes_between, opens };
+enum class Second { was_open, had_staged, was_open_and_another_comes_between, opens, finds_the_file_gone };
 std::string_view name_of(How how) {
   return std::array{"patch", "patch that is synced later", "publish", "save", "recovery"}[static_cast<size_t>(how)];
 }
 std::string_view name_of(Second second) {
-  return std::array{"was open", "had staged", "was open, and another comes between",
-                    "opens"}[static_cast<size_t>(second)];
+  return std::array{"was open", "had staged", "was open, and another comes between", "opens",
+                    "finds the file gone"}[static_cast<size_t>(second)];
 }
 class SecondWriter : public ::testing::TestWithParam<Patches> {
  protected:
@@ -73,6 +73,12 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
     for (const auto &[name, bytes] : {std::pair("a", &a), std::pair("ab", &between), std::pair("b", &b)})
       if (auto put = (*writer)->put({name, Dtype::U8, {bytes->size()}, bytes->size(), bytes->data()}); !put) return put;
     return (*writer)->finish();
+  }
+
+  void remove_file(SimEnv &env) const {
+    const int folder = env.openat(AT_FDCWD, "/models", O_RDONLY, 0);
+    env.unlinkat(folder, "m.safetensors", 0);
+    env.close(folder);
   }
 
   // At which call to kill a patch, so that it has written one tensor and not yet the other.
@@ -126,7 +132,7 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
     AskingEnv second_env(env);
     std::unique_ptr<store::DataFile> file;
     std::unique_ptr<store::Transaction> transaction;
-    if (second != Second::opens) {
+    if (second < Second::opens) {
       file = open(second_env, path);
       auto parks = store::Transaction::begin(*file, {});
       EXPECT_TRUE(is_ok((*parks)->update("b", u8(old_b, n))));
@@ -138,11 +144,18 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
     *ended = !first(mortal, one, at, death);
 
     if (second == Second::was_open_and_another_comes_between) open(env, path).reset();
-    if (!file) file = open(second_env, path);
+    if (second == Second::finds_the_file_gone)
+      remove_file(env);
+    else if (!file)
+      file = open(second_env, path);
     if (two != How::save && !transaction) transaction = staged(*file, two, a);
     if (death == Death::killed_and_its_lock_goes_meanwhile) second_env.asked = [&] { mortal.lose_locks(); };
-    const auto answer = two == How::save ? save(second_env, a, old_b) : transaction->commit();
+    auto answer = two == How::save ? save(second_env, a, old_b) : transaction->commit();
     second_env.asked = nullptr;
+    if (second == Second::finds_the_file_gone && !answer && answer.error().status == Status::busy) {
+      mortal.lose_locks();  // until then nobody can tell that it is dead
+      answer = save(second_env, a, old_b);
+    }
     if (!answer) return "the second writer fails: " + answer.error().message;
     const std::string acknowledged = env.contents(path);
     if (acknowledged != this->file(a, old_b) && acknowledged != this->file(a, first_b)) return "it is neither of both";
@@ -163,7 +176,7 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
         for (const Second second :
              {Second::was_open, Second::had_staged, Second::was_open_and_another_comes_between, Second::opens})
           for (const auto &[which, a] : values) {
-            if (two == How::save && second != Second::opens) continue;
+            if (two == How::save ? second < Second::opens : second == Second::finds_the_file_gone) continue;
             bool ended = false;
             for (size_t at = call.first(); !ended; at += call.step)
               EXPECT_EQ(trial(one, death, at, two, second, a, &ended), "")
