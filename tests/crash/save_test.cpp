@@ -119,20 +119,23 @@ TEST_F(Saving, EveryCutLeavesTheOldFileOrTheNew) {
   std::printf("saving: %zu distinct disks after a cut\n", points);
 }
 
-// A writer dies, its file is removed, and one that has the header and some of its bytes is saved under the name.
-TEST_F(Saving, EveryCutIsSafeFromTheJournalOfAFileThatIsGone) {
+// A writer has died, its file was removed, and one that has the header and some of its bytes is saved under the name.
+class SavingWhereAFileIsGone : public Saving {
+ protected:
   const Case c{"a new file", false, Way::at_once, write::Layout::keep};
-  const std::string a(bytes.rbegin(), bytes.rbegin() + 200), b(bytes.rbegin(), bytes.rbegin() + 2600);
-  const std::string half = a + bytes.substr(200), fresh = [&] {
-    SimEnv env = fresh_disk(c, old);
-    EXPECT_TRUE(run(env, c, half));
-    return env.contents(path);
-  }();
-  const auto removed_at = [&](size_t call, bool *died) {
-    SimEnv env = fresh_disk(c, old);
+  const std::string a{bytes.rbegin(), bytes.rbegin() + 200}, b{bytes.rbegin(), bytes.rbegin() + 2600},
+      half = a + bytes.substr(200), fresh = [&] {
+        SimEnv env = fresh_disk(c, old);
+        EXPECT_TRUE(run(env, c, half));
+        return env.contents(path);
+      }();
+  size_t points = 0;
+
+  // It died at that call. False: it lived to its end.
+  bool leave(SimEnv &env, size_t call) const {
     EXPECT_TRUE(run(env, c, bytes));
+    MortalEnv mortal(env);
     {
-      MortalEnv mortal(env);
       auto file = store::DataFile::open(mortal, path, {.writable = true});
       auto t = store::Transaction::begin(**file, {});
       const uint64_t n = 200, shape[] = {5, 130};
@@ -140,32 +143,56 @@ TEST_F(Saving, EveryCutIsSafeFromTheJournalOfAFileThatIsGone) {
       if ((*t)->update("a", {static_cast<uint32_t>(Dtype::U8), {&n, 1}, a.data(), a.size()}) &&
           (*t)->update("b", {static_cast<uint32_t>(Dtype::F32), shape, b.data(), b.size()}))
         static_cast<void>((*t)->commit());
-      *died = mortal.died();
     }
     const int folder = env.openat(AT_FDCWD, "/models", O_RDONLY, 0);
     env.unlinkat(folder, "m.safetensors", 0);
     env.fsync(folder);
     env.close(folder);
-    return env;
-  };
-  size_t points = 0;
+    return mortal.died();
+  }
+  void cut(const SimDisk &disk, bool may_be_none) {
+    for (const SimDisk &left : Cuts(8, 256).of(disk, may_be_none)) {
+      ++points;
+      SimEnv env(left);
+      if (may_be_none && env.contents(path).empty()) continue;
+      ASSERT_TRUE(store::recover_all(env, path, {}, {}));
+      ASSERT_TRUE(env.contents(path) == fresh);
+    }
+  }
+};
+
+TEST_F(SavingWhereAFileIsGone, EveryCutIsSafeFromItsJournal) {
   bool died = true;
-  for (size_t call = 0; died; ++call) {
-    Cuts cuts(8, 256);
-    const auto cut = [&](const SimDisk &disk, bool may_be_none) {
-      for (const SimDisk &left : cuts.of(disk, may_be_none)) {
-        ++points;
-        SimEnv env(left);
-        if (may_be_none && env.contents(path).empty()) continue;
-        ASSERT_TRUE(store::recover_all(env, path, {}, {})) << call;
-        ASSERT_TRUE(env.contents(path) == fresh) << call;
-      }
-    };
-    SimEnv env = removed_at(call, &died);
+  for (size_t call = 0; died && !HasFailure(); ++call) {
+    SCOPED_TRACE(call);
+    SimEnv env = fresh_disk(c, old);
+    died = leave(env, call);
     for (const SimDisk &disk : moments_of(env, [&] { ASSERT_TRUE(run(env, c, half)); })) cut(disk, true);
     cut(env.disk(), false);
   }
-  std::printf("saving where a file is gone: %zu distinct disks after a cut\n", points);
+  std::printf("saving where a file is gone: %zu disks after a cut\n", points);
+}
+
+// The second goes on from what the first has left in memory alone.
+TEST_F(SavingWhereAFileIsGone, SoIsASecondSaveWhenTheFirstDied) {
+  bool died = true, first_died = true;
+  for (size_t call = 0; died && !HasFailure(); ++call) {
+    first_died = true;
+    for (size_t at = 0; first_died && !HasFailure(); ++at) {
+      SCOPED_TRACE(text(call, ", ", at));
+      SimEnv env = fresh_disk(c, old);
+      died = leave(env, call);
+      {
+        MortalEnv mortal(env);
+        mortal.die_at(at, Death::killed);
+        static_cast<void>(run(mortal, c, half));
+        first_died = mortal.died();
+      }
+      ASSERT_TRUE(run(env, c, half));
+      cut(env.disk(), false);
+    }
+  }
+  std::printf("saving after a save where a file is gone: %zu disks after a cut\n", points);
 }
 
 // Syncing what is in a folder does not sync the folder's name.

@@ -173,8 +173,8 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
     EveryNth call(13, 5);
     for (const Death death : every_death)
       for (const How two : {How::patch, How::later, How::publish, How::save})
-        for (const Second second :
-             {Second::was_open, Second::had_staged, Second::was_open_and_another_comes_between, Second::opens})
+        for (const Second second : {Second::was_open, Second::had_staged, Second::was_open_and_another_comes_between,
+                                    Second::opens, Second::finds_the_file_gone})
           for (const auto &[which, a] : values) {
             if (two == How::save ? second < Second::opens : second == Second::finds_the_file_gone) continue;
             bool ended = false;
