@@ -3,6 +3,7 @@
 #include "delta/merge.h"
 #include "engine/open.h"
 #include "format/shard_index.h"
+#include "model/held_still.h"
 
 namespace st::store {
 namespace {
@@ -59,12 +60,24 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
                 " is the name of an index, but deltas are merged into one file; give the path of a .safetensors file, "
                 "and cut that into shards");
   const OpenOptions reading = for_reading(options);
-  ST_TRY(auto below, open_path(env, base, reading));
+  const Control control(options.progress, nullptr);
+  const os::LockWait wait{options.lock_timeout_ms, &control, nullptr};
+  std::unique_ptr<Model> below;
   std::vector<DeltaFile> layers;
-  for (const std::string &path : deltas) {
-    ST_TRY(auto delta, open_delta(env, path, reading));
-    layers.push_back(std::move(delta));
-  }
+  HeldStill still;
+  ST_TRY(HeldStill::repeat(base, [&]() -> Result<bool> {
+    still.let_go();  // a recovery wants the file for itself
+    layers.clear();
+    ST_TRY(below, open_path(env, base, reading));
+    ST_TRY(auto whole, ModelView::of(*below));
+    ST_TRY(auto all_held, still.hold(env, whole, wait));
+    for (size_t i = 0; all_held && i < deltas.size(); ++i) {
+      ST_TRY(auto delta, open_delta(env, deltas[i], reading));
+      layers.push_back(std::move(delta));
+      ST_TRY(all_held, still.hold(env, ModelView(*layers.back().file), wait));
+    }
+    return all_held;
+  }));
   return merge(env, *below, layers, to, options);
 }
 

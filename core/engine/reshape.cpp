@@ -8,6 +8,7 @@
 #include "engine/open.h"
 #include "format/shard_index.h"
 #include "model/copy_out.h"
+#include "model/held_still.h"
 #include "model/model_view.h"
 #include "newfile/temporary_file.h"
 #include "os/path.h"
@@ -17,7 +18,7 @@ namespace {
 
 constexpr const char *index_name = "model.safetensors.index.json";
 
-// The source, opened, and how far the copying has come.
+// The source, opened and held as it is until all of it is read, and how far the copying has come.
 class Source {
  public:
   static Result<Source> open(os::Env &env, const std::string &path, const write::SaveOptions &options);
@@ -32,8 +33,11 @@ class Source {
                           const write::SaveOptions &options);
 
  private:
+  Result<void> tell(const Control &control, uint64_t more);
+
   std::unique_ptr<Model> model_;
   std::optional<ModelView> whole_;
+  HeldStill still_;
   write::NewMetadata header_metadata_;
   uint64_t total_ = 0, done_ = 0;
   Progress progress_;
@@ -46,9 +50,15 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   reading.progress = options.progress;
   Source source;
   source.progress_ = options.progress;
-  ST_TRY(source.model_, open_path(env, path, std::move(reading)));
-  ST_TRY(auto whole, ModelView::of(*source.model_));
-  source.whole_.emplace(std::move(whole));
+  const Control control(options.progress, nullptr);
+  ST_TRY(HeldStill::repeat(path, [&]() -> Result<bool> {
+    source.still_.let_go();  // a recovery wants the file for itself
+    source.whole_.reset();
+    ST_TRY(source.model_, open_path(env, path, reading));
+    ST_TRY(auto whole, ModelView::of(*source.model_));
+    source.whole_.emplace(std::move(whole));
+    return source.still_.hold(env, *source.whole_, {options.lock_timeout_ms, &control, nullptr});
+  }));
   source.total_ = source.whole_->data_bytes();
   if (!source.whole_->files().empty()) {
     const Index &first = source.whole_->files().front().snapshot->header.index;
@@ -57,12 +67,19 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   return source;
 }
 
+// What comes after the last byte needs the source no more: it may be the file that is replaced.
+Result<void> Source::tell(const Control &control, uint64_t more) {
+  done_ += more;
+  if (done_ == total_) still_.let_go();
+  return control.check(done_, total_);
+}
+
 Result<void> Source::write_file(write::Destination to, std::span<const Place> places,
                                 const write::NewMetadata &metadata, const write::SaveOptions &options) {
   const Control control(progress_, nullptr);
   const InterruptScope waits([&] { return control.check(done_, total_); });
-  return copy_out(std::move(to), places, metadata, options,
-                  [&](uint64_t more) { return control.check(done_ += more, total_); });
+  if (total_ == 0) still_.let_go();
+  return copy_out(std::move(to), places, metadata, options, [&](uint64_t more) { return tell(control, more); });
 }
 
 std::string shard_name(size_t number, size_t count) {

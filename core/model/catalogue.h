@@ -48,6 +48,8 @@ class Merged {
   virtual Result<Opened> member(size_t i) const = 0;         // opened, if it is not yet; i < members()
   virtual std::vector<Opened> opened() const = 0;
   virtual size_t index_bytes() const = 0;  // of memory, besides those of the members
+  // Status file_changed if the index that names the members was replaced since it was read.
+  virtual Result<void> check_unchanged() const { return {}; }
 };
 
 class Catalogue {

@@ -36,6 +36,11 @@ class ModelView {
   TensorList listing() const;                                              // as layer 0
 
   const std::string &path() const { return path_; }  // of the file, or of the index
+  bool has_index() const { return catalogue_.several(); }
+  // Status file_changed if the index was replaced since it was read.
+  Result<void> check_unchanged() const {
+    return has_index() ? catalogue_.several()->check_unchanged() : Result<void>();
+  }
   // Status invalid_argument if `path`, which is to be written, leads to a file of it.
   Result<void> must_not_be(os::Env &env, const std::string &path) const;
 

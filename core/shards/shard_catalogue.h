@@ -56,8 +56,7 @@ class ShardCatalogue final : public Merged {
   // the shard as the commit handed it over. Statuses shard_missing, shard_tensor, shard_duplicate; file_changed; those
   // of opening.
   Result<Pinned> pin(uint32_t i) const;
-  // Status file_changed if the index was replaced since.
-  Result<void> check_unchanged() const;
+  Result<void> check_unchanged() const override;
   // Is this the index file that was read?
   bool is_of(const struct stat &index) const;
   // Does that state of the shard have the tensors that the index has in it, no more and no fewer?

@@ -56,6 +56,9 @@ def load(
     The arrays are the caller's and do not depend on the file any more; they share one block
     of memory, which lives as long as any of them.
 
+    Bytes are read without a lock. What a writer patches in place meanwhile may come half old, half new; a change that
+    readers are to see as a whole is committed with `publish=True`. `libst.join` and `libst.reshard` copy one state.
+
     Args:
         path: as of `open`; or a binary file object, as of `open_source`.
         names: which tensors; None: all.

@@ -98,7 +98,8 @@ def merge(
     progress: Optional[Progress] = None,
 ) -> None:
     """Fold deltas, the oldest first, and their base into a new file, which shares blocks with them where it can. The
-    base may be sharded; what is made of it is one file all the same (see `libst.reshard`).
+    base may be sharded; what is made of it is one file all the same (see `libst.reshard`). It is of one state of them,
+    as there.
 
     Arguments and exceptions as `libst.save`; DeltaError (`Status.DELTA_BASE`) if a delta was not made for what lies
     below it.

@@ -28,6 +28,9 @@ def reshard(
     The source (anything that `libst.open` takes) is not changed; its bytes do not pass through memory. The index
     comes last; on failure what was written is removed. Other arguments as `libst.save`.
 
+    The copy is of one state of the source: whoever changes it meanwhile waits, and raises `BusyError` after its
+    `lock_timeout`; so does this call, for a change that is under way. Readers go on.
+
     Raises what `libst.open` and `libst.save` raise; `ValueError` (`Status.INVALID_ARGUMENT`) if the folder holds a
     checkpoint already.
     """
@@ -49,8 +52,8 @@ def join(
     lock_timeout: Optional[float] = 10.0,
     progress: Optional[Progress] = None,
 ) -> None:
-    """Write a checkpoint, sharded or not, as one file. Arguments and errors as `libst.save`; `ValueError`
-    (`Status.INVALID_ARGUMENT`) if `path` is a shard or the index of the source."""
+    """Write a checkpoint, sharded or not, as one file, of one state as `libst.reshard`. Arguments and errors as
+    `libst.save`; `ValueError` (`Status.INVALID_ARGUMENT`) if `path` is a shard or the index of the source."""
     callbacks = callbacks_for(progress)
     options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     raw, to = fs_path(source), fs_path(path)

@@ -59,6 +59,12 @@
  *            file's first change on overlayfs, as containers have it. Each call
  *            sees one state, also beside commits in other threads; st_snapshot
  *            gives several calls the same state.
+ *            A state is which tensors there are, and where. Their bytes are
+ *            read without a lock: of what is patched meanwhile any call may
+ *            answer old bytes, new bytes, or a mix, also through st_snapshot. A
+ *            change that readers are to see as a whole is committed with
+ *            ST_TXN_PUBLISH. What writes a durable copy does hold a lock, and
+ *            copies one state, bytes too: st_join, st_reshard, st_delta_merge.
  *  Hosts     On storage that several hosts share, a handle shows every commit
  *            of another host that came before its last st_refresh. A handle
  *            for writing also shows those before its st_open, and each
@@ -836,7 +842,8 @@ typedef struct st_save_options {
                               2^20 (4096 suits O_DIRECT and devices); 0: 64, or
                               with ST_LAYOUT_STOCK 8 */
   uint64_t header_reserve; /* spare bytes in the header, for later growth */
-  int32_t lock_timeout_ms; /* where a file is replaced */
+  int32_t lock_timeout_ms; /* where a file is replaced; of a copy also until
+                              nobody changes its source */
   uint32_t reserved0;      /* zero */
   st_progress_fn progress; /* may be NULL */
   void *progress_user;
@@ -1050,7 +1057,9 @@ typedef struct st_read_request {
  * neighbours with one request, small gaps read through, by as many threads as
  * the storage likes, each on a descriptor of its own. With pread, so a file
  * truncated meanwhile is ST_E_FILE_CHANGED, never a signal. Progress is told on
- * this thread only. On failure the destinations hold any bytes.
+ * this thread only. On failure the destinations hold any bytes. No lock is
+ * taken: what is patched meanwhile may be read half old, half new (see "State"
+ * above).
  *   opts  NULL for the defaults; flags: ST_BULK_FRESH_MEMORY.
  * Statuses: as st_read and st_read_slice. Any thread. */
 st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n,
@@ -1072,6 +1081,7 @@ st_status st_prefetch(st_file *file, const size_t *indices, size_t n,
  * 4096-aligned, each tensor aligned in it as it is in the file. st_get then
  * answers views into it, which no truncation of the file can turn into a
  * signal. Tensors that already are in the handle's memory are not read again.
+ * No lock is taken: see st_read_many.
  *   indices  n of them, as st_at; NULL, 0: all tensors.
  *   opts     NULL for the defaults.
  * Statuses: as st_prefetch. Any thread. */
@@ -1145,21 +1155,27 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
  * their order. Bytes do not pass through the process: the kernel copies them,
  * or shares their blocks. The index comes last: until it is there the folder
  * holds no checkpoint.
+ * The copy is of one state. Until the last byte is read the whole of `from`,
+ * all of its files, is locked for others that change it: as beside a publish,
+ * they wait, and answer ST_E_BUSY after their lock_timeout_ms. Readers go on.
+ * This call waits, by opts, for a change that is under way. Each file takes a
+ * descriptor meanwhile. What a URL names is read in one version.
  *   from            anything that st_open takes; it is not changed.
  *   to_folder       made if it is not there; a checkpoint in it is
  *                   ST_E_INVALID_ARGUMENT.
  *   max_shard_size  not 0.
  *   opts            NULL for the defaults; a layout other than ST_LAYOUT_KEEP
  *                   holds within each shard.
- * Statuses: as st_open and st_save. Any thread. */
+ * Statuses: as st_open and st_save; ST_E_FILE_CHANGED (`from` is replaced again
+ * and again). Any thread. */
 st_status st_reshard(const char *from, const char *to_folder,
                      uint64_t max_shard_size, const st_save_options *opts);
 
 /* Write a checkpoint as one file, in the same way: with the metadata of the
  * index but its totals, and those of the first shard that the index does not
- * have.
- * Statuses: as st_open and st_save; ST_E_INVALID_ARGUMENT (`to` is a shard of
- * `from`, or its index). Any thread. */
+ * have. It is of one state, and locks `from`, as st_reshard.
+ * Statuses: as st_reshard; ST_E_INVALID_ARGUMENT (`to` is a shard of `from`, or
+ * its index). Any thread. */
 st_status st_join(const char *from, const char *to,
                   const st_save_options *opts);
 
@@ -1264,12 +1280,13 @@ st_status st_apply_delta(st_file *file, const char *delta,
  * st_save writes it, also where the base is sharded (st_reshard cuts it up
  * again). Bytes are shared with base and deltas where the filesystem can and
  * offsets allow, else copied by the kernel. All is checked as by
- * st_delta_apply.
+ * st_delta_apply. It is of one state of base and deltas: all of them are locked
+ * as by st_reshard, until the new file stands.
  *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that applying would
  *         give; alignment 0: what shares most with a base of one file, else 64.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of
  * the sources, or is named as an index of shards); ST_E_NOT_REGULAR (it is a
- * folder); as st_open and st_save. Any thread. */
+ * folder); as st_reshard. Any thread. */
 st_status st_delta_merge(const char *base, const char *const *deltas, size_t n,
                          const char *to, const st_save_options *opts);
 

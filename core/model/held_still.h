@@ -1,0 +1,35 @@
+// Files that are being copied, held as they are. A patch writes in place, so a copy of a file that somebody patches
+// meanwhile would be a mix of two states, and a copy of shards one of shards old and new. So whoever writes a durable
+// copy holds a shared lock on the whole of each file that it reads: changes wait, as they wait for a publish, and other
+// readers do not. To notice a change instead, and to refuse, would not do: the times of a file tell of no two writes
+// that lie close together, a second reading finds no patch that stands still, and of a file that is patched again and
+// again nobody would ever get a copy.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "model/model_view.h"
+#include "os/named_lock.h"
+
+namespace st::store {
+
+class HeldStill {
+ public:
+  // All of what `view` shows, and its index. What lies in no folder does not change, and where nothing can be locked
+  // nobody changes anything. False: it is no longer what it was when it was opened, or a dead writer's change waits.
+  // Status busy.
+  Result<bool> hold(os::Env &env, const ModelView &view, const os::LockWait &wait);
+  void let_go() noexcept { locked_.clear(); }
+
+  // Opens and holds, and does so again while the answer is false or the status is file_changed, so many times.
+  static Result<void> repeat(const std::string &path, const std::function<Result<bool>()> &open_and_hold);
+
+ private:
+  Result<bool> hold(const os::Location &at, const Snapshot *known, const os::LockWait &wait);
+
+  std::vector<std::unique_ptr<os::LockedFile>> locked_;
+};
+
+}  // namespace st::store

@@ -1,0 +1,167 @@
+// Copies of a checkpoint that others change meanwhile: join, reshard and merge see one state of it.
+#include <gtest/gtest.h>
+
+#include "delta_scene.h"
+#include "engine/reshape.h"
+#include "fault_env.h"
+
+namespace st::store {
+namespace {
+
+using namespace testing;
+
+const std::string to = "/d/joined.safetensors", to_folder = "/d/out";
+
+struct Case {
+  std::string name, source, copy;
+};
+const Case cases[] = {
+    {"file, join", "/d/m.safetensors", to},           {"file, reshard", "/d/m.safetensors", to_folder},
+    {"file, merge", "/d/m.safetensors", to},          {"shards, join", index_in("/d/s"), to},
+    {"shards, reshard", index_in("/d/s"), to_folder}, {"shards, merge", index_in("/d/s"), to}};
+
+class CopyTest : public ::testing::Test {
+ protected:
+  static constexpr size_t n = 5000;
+  const std::string delta = "/d/delta.safetensors";
+
+  // Tensors a to c, and d, of which the delta has other bytes.
+  SimEnv fresh_disk() {
+    SimEnv disk;
+    disk.make_folder("/d");
+    disk.make_folder("/d/s");
+    const auto tensor = [](const char *name, char value) {
+      return TestTensor{name, Dtype::U8, {n}, std::string(n, value)};
+    };
+    const TestTensor a = tensor("a", '0'), b = tensor("b", '0'), c = tensor("c", '0'), d = tensor("d", 'd');
+    disk.add_file("/d/m.safetensors", file_of({a, b, c, d}));
+    disk.add_file("/d/s/1.safetensors", file_of({a, b}));
+    disk.add_file("/d/s/2.safetensors", file_of({c, d}));
+    ShardIndex index = ShardIndex::of({"1.safetensors", "2.safetensors"});
+    for (const char *name : {"a", "b", "c", "d"}) index.assign(name, name[0] < 'c' ? "1.safetensors" : "2.safetensors");
+    disk.add_file(index_in("/d/s"), index.spell());
+    disk.add_file("/d/other", file_of({a, b, c, tensor("d", 'e')}));
+    EXPECT_TRUE(is_ok(diff(disk, std::string("/d/m.safetensors"), std::string("/d/other"), delta, {})));
+    return disk;
+  }
+
+  Result<void> copy(os::Env &env, const Case &c) const {
+    if (c.name.ends_with("join")) return join(env, c.source, c.copy, {});
+    if (c.name.ends_with("reshard")) return reshard(env, c.source, c.copy, n, {});
+    return merge(env, c.source, {delta}, c.copy, {});
+  }
+
+  // One transaction, of somebody who has no time to wait.
+  static Result<void> change(os::Env &env, const std::string &source, char value, TransactionOptions how) {
+    OpenOptions writing;
+    writing.writable = true;
+    writing.lock_timeout_ms = how.lock_timeout_ms = 0;
+    ST_TRY(auto model, open_path(env, source, writing));
+    ST_TRY(auto txn, model->begin(how));
+    const std::string bytes(n, value);
+    const uint64_t shape[] = {n};
+    for (const char *name : {"a", "b", "c"})
+      ST_TRY(txn->update(name, {static_cast<uint32_t>(Dtype::U8), shape, bytes.data(), n}));
+    return txn->commit();
+  }
+
+  // The value that all of a to c has; '?' if they are not of one state.
+  static char state_of(SimEnv &disk, const std::string &path) {
+    std::string all;
+    const auto add = [&](const std::string &file) {
+      for (const TestTensor &t : holdings_of(disk.contents(file)).tensors)
+        if (t.name != "d") all += t.bytes;
+    };
+    if (path != to_folder) add(path);
+    for (const std::string &name : path == to_folder ? disk.names(path) : std::vector<std::string>())
+      if (name.ends_with(".safetensors")) add(path + "/" + name);
+    return all.size() == 3 * n && all.find_first_not_of(all[0]) == all.npos ? all[0] : '?';
+  }
+};
+
+TEST_F(CopyTest, AChangeBeforeAnyCallIsInTheCopyAsAWholeOrNotAtAll) {
+  for (const bool publish : {false, true})
+    for (const Case &c : cases) {
+      size_t old = 0, fresh = 0, refused = 0;
+      for (size_t at = 0;; ++at) {
+        SimEnv disk = fresh_disk();
+        FaultEnv env(disk);
+        size_t calls = 0;
+        std::optional<Result<void>> changed;
+        env.before = [&](Call) {
+          if (calls++ == at) changed = change(disk, c.source, '1', {.publish = publish});
+          return 0;
+        };
+        ASSERT_TRUE(is_ok(copy(env, c))) << c.name << ", call " << at;
+        if (!changed) break;
+        const char state = state_of(disk, c.copy);
+        ASSERT_NE(state, '?') << c.name << (publish ? ", published" : ", patched") << " before call " << at << ", "
+                              << call_name(env.calls.at(at));
+        (state == '0' ? old : fresh) += 1;
+        if (*changed) continue;
+        ASSERT_TRUE(fails_with(Status::busy, *changed)) << c.name << ", call " << at;
+        ASSERT_EQ(state, '0');
+        ++refused;
+      }
+      EXPECT_GT(old, 0u) << c.name;
+      EXPECT_GT(fresh, 0u) << c.name;
+      EXPECT_GT(refused, 0u) << c.name;
+    }
+}
+
+// Who is copying is said, and what is written out needs the source no more.
+TEST_F(CopyTest, AWriterIsToldOfTheCopyAndGoesOnWhenAllIsRead) {
+  for (const Case &c : cases) {
+    SimEnv disk = fresh_disk();
+    FaultEnv env(disk);
+    std::vector<std::pair<Call, Result<void>>> answers;
+    bool reads = false;
+    env.before = [&](Call call) {
+      reads |= call == Call::copy_range;
+      if (reads) answers.emplace_back(call, change(disk, c.source, '1', {}));
+      return 0;
+    };
+    ASSERT_TRUE(is_ok(copy(env, c))) << c.name;
+    EXPECT_EQ(state_of(disk, c.copy), '0') << c.name;
+    ASSERT_FALSE(answers.empty());
+    ASSERT_TRUE(fails_with(Status::busy, answers.front().second)) << c.name;
+    EXPECT_NE(answers.front().second.error().message.find("is reading tensor"), std::string::npos)
+        << answers.front().second.error().message;
+    EXPECT_TRUE(is_ok(answers.back().second)) << c.name;
+  }
+}
+
+// A change under way is waited for, within the time that the caller has.
+TEST_F(CopyTest, ACopyWaitsForAChangeThatIsUnderWay) {
+  for (const Case &c : cases) {
+    SimEnv disk = fresh_disk();
+    const std::string file = c.source == "/d/m.safetensors" ? c.source : "/d/s/2.safetensors";
+    auto held = os::File::open(disk, AT_FDCWD, file, O_RDWR, 0, file);
+    ASSERT_TRUE(held);
+    auto lock = os::RangeLock::acquire(*held, {{500, 1, true}}, {});
+    ASSERT_TRUE(lock);
+    EXPECT_TRUE(fails_with(Status::busy, copy(disk, c))) << c.name;
+    EXPECT_FALSE(disk.exists(c.copy)) << c.name;
+    lock->release();
+    EXPECT_TRUE(is_ok(copy(disk, c))) << c.name;
+  }
+}
+
+// Where it never stays as it is, a copy is not tried for ever.
+TEST_F(CopyTest, AFileThatIsReplacedAllTheTimeIsNotCopied) {
+  for (const Case &c : cases) {
+    SimEnv disk = fresh_disk();
+    FaultEnv env(disk);
+    char value = '1';
+    env.before = [&](Call call) {
+      if (call == Call::pread) static_cast<void>(change(disk, c.source, value ^= 1, {.publish = true}));
+      return 0;
+    };
+    const auto done = copy(env, c);
+    EXPECT_TRUE(fails_with(Status::file_changed, done)) << c.name;
+    EXPECT_FALSE(disk.exists(c.copy)) << c.name;
+  }
+}
+
+}  // namespace
+}  // namespace st::store
