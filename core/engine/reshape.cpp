@@ -6,6 +6,7 @@
 
 #include "base/interrupt.h"
 #include "engine/open.h"
+#include "engine/shard_folder.h"
 #include "format/shard_index.h"
 #include "model/copy_out.h"
 #include "model/held_still.h"
@@ -15,8 +16,6 @@
 
 namespace st::store {
 namespace {
-
-constexpr const char *index_name = "model.safetensors.index.json";
 
 // The source, opened and held as it is until all of it is read, and how far the copying has come.
 class Source {
@@ -106,72 +105,19 @@ std::vector<std::span<const Place>> cut_up(std::span<const Place> places, uint64
   return shards;
 }
 
-// The folder that is to hold the shards: what was written into it goes again
-// unless it is kept.
-class Folder {
- public:
-  static Result<Folder> make(os::Env &env, const std::string &path);
-  Folder(Folder &&other) noexcept
-      : at_(std::move(other.at_)),
-        inside_(std::move(other.inside_)),
-        made_(std::exchange(other.made_, false)),
-        written_(std::move(other.written_)) {}
-  ~Folder() {
-    for (const std::string &name : written_) inside_->env().unlinkat(inside_->fd(), name.c_str(), 0);
-    if (made_) at_.env().unlinkat(at_.dir(), at_.name().c_str(), AT_REMOVEDIR);
-  }
-  os::Location next(const std::string &name) const { return {inside_, name}; }
-  void has(std::string name) { written_.push_back(std::move(name)); }
-  // What is in it is durable under a name that is.
-  Result<void> sync_name() const { return made_ ? at_.folder()->sync() : Result<void>(); }
-  void keep() {
-    written_.clear();
-    made_ = false;
-  }
-
- private:
-  Folder() = default;
-  os::Location at_;
-  std::shared_ptr<const os::Directory> inside_;
-  bool made_ = false;
-  std::vector<std::string> written_;
-};
-
-Result<Folder> Folder::make(os::Env &env, const std::string &path) {
-  Folder folder;
-  std::string plain = os::plain_path(path);  // a slash at the end is of what is there
-  while (plain.size() > os::root_of(plain).size() && plain.ends_with('/')) plain.pop_back();
-  auto at = os::Location::find_new(env, plain);
-  if (!at && at.error().os_errno == 0) return Failure(std::move(at.error()));
-  if (!at) return Failure(os_error(at.error().os_errno, "create the folder", path));
-  folder.at_ = std::move(*at);
-  const int made =
-      os::repeat_interrupted([&] { return env.mkdirat(folder.at_.dir(), folder.at_.name().c_str(), 0777); });
-  if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the folder", path));
-  folder.made_ = made == 0;
-  ST_TRY(folder.inside_, folder.at_.folder()->inside(folder.at_.name()));
-  const auto names = folder.inside_->list();
-  if (!names) return Failure(Error(names.error()));
-  for (const std::string &name : *names)
-    if (name.ends_with(".safetensors") || is_index_name(name))
-      return fail(Status::invalid_argument, "the folder ", in_quotes(path), " holds ", in_quotes(name),
-                  " already; give an empty one, so that no two checkpoints are mixed");
-  return folder;
-}
-
 }  // namespace
 
 Result<void> reshard(os::Env &env, const std::string &from, const std::string &to_folder, uint64_t max_shard_size,
                      const write::SaveOptions &options) {
   if (max_shard_size == 0) return fail(Status::invalid_argument, "shards of at most 0 bytes could hold nothing");
   ST_TRY(auto source, Source::open(env, from, options));
-  ST_TRY(auto folder, Folder::make(env, to_folder));
+  ST_TRY(auto folder, ShardFolder::make(env, to_folder));
   const auto shards = cut_up(source.whole().places(), max_shard_size);
   std::vector<std::string> names;
   for (size_t i = 0; i < shards.size(); ++i) names.push_back(shard_name(i + 1, shards.size()));
   ShardIndex index = ShardIndex::of(names);
   for (size_t i = 0; i < shards.size(); ++i) {
-    ST_TRY(auto to, write::destination_at(folder.next(names[i])));
+    ST_TRY(auto to, write::destination_at(folder.place_of(names[i])));
     auto written = source.write_file(std::move(to), shards[i], source.header_metadata(), options);
     if (written || written.error().status == Status::needs_recovery) folder.has(names[i]);
     if (!written) return written;
@@ -188,8 +134,9 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   index.set_total(total_size_key, source.bytes());
 
   ST_TRY(const std::string spelled, index.spell_readable());
-  ST_TRY(auto made, write::TemporaryFile::create(folder.next(index_name), 0666));
+  ST_TRY(auto made, write::TemporaryFile::create(folder.index(), 0666));
   ST_TRY(made->file().write(spelled.data(), spelled.size(), 0));
+  ST_TRY(folder.name_all());
   ST_TRY(folder.sync_name());
   auto placed = write::replace_file(folder.next(index_name), *made, options.lock_timeout_ms, {}, options.log);
   if (placed || placed.error().status == Status::needs_recovery) folder.keep();

@@ -95,7 +95,9 @@ void add_shard(CommandLine &line, Session &session) {
       line.command("shard",
                    "Write a checkpoint as shards with an index\n\n"
                    "Into FOLDER, which may not hold a checkpoint yet, named as Hugging Face names them.\n"
-                   "Tensors keep their order; one that is larger than SIZE gets a shard to itself.",
+                   "Tensors keep their order; one that is larger than SIZE gets a shard to itself.\n\n"
+                   "MODEL is copied in one state: whoever changes it meanwhile waits. If this process is\n"
+                   "killed, the next stctl shard into FOLDER removes what it left there.",
                    "  stctl shard model.safetensors sharded --max-size 5GB\n");
   command.argument("MODEL", options->from, "A file, an index of shards, or a folder with one").required();
   command.argument("FOLDER", options->to, "Made if it is not there").required();
@@ -111,7 +113,8 @@ void add_join(CommandLine &line, Session &session) {
       line.command("join",
                    "Write a sharded checkpoint as one file\n\n"
                    "FILE is replaced whole if it is there, as by any save. Where it is standard output, a\n"
-                   "pipe or a device, the model is first made under $TMPDIR.",
+                   "pipe or a device, the model is first made under $TMPDIR.\n\n"
+                   "MODEL is copied in one state: whoever changes it meanwhile waits.",
                    "  stctl join sharded model.safetensors\n"
                    "  stctl join sharded/model.safetensors.index.json model.safetensors\n"
                    "  stctl join sharded - | ssh host 'cat > model.safetensors'\n");

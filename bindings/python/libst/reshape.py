@@ -26,13 +26,14 @@ def reshard(
     Hugging Face names them: `model-00001-of-00003.safetensors`, `model.safetensors.index.json`.
 
     The source (anything that `libst.open` takes) is not changed; its bytes do not pass through memory. The index
-    comes last; on failure what was written is removed. Other arguments as `libst.save`.
+    comes last; on failure what was written is removed, and by the next call for the same folder if this process
+    dies. Other arguments as `libst.save`.
 
     The copy is of one state of the source: whoever changes it meanwhile waits, and raises `BusyError` after its
     `lock_timeout`; so does this call, for a change that is under way. Readers go on.
 
     Raises what `libst.open` and `libst.save` raise; `ValueError` (`Status.INVALID_ARGUMENT`) if the folder holds a
-    checkpoint already.
+    checkpoint already, or a shard; BusyError while another process writes shards into it.
     """
     callbacks = callbacks_for(progress)
     options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)

@@ -1154,15 +1154,20 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
  * model-00001-of-00003.safetensors, model.safetensors.index.json. Tensors keep
  * their order. Bytes do not pass through the process: the kernel copies them,
  * or shares their blocks. The index comes last: until it is there the folder
- * holds no checkpoint.
+ * holds no checkpoint. Shards have temporary names until all are written
+ * (.<name>.st-tmp-<digits>). On failure all goes again. If this process dies,
+ * the next st_reshard into the folder removes what it left; also shards that
+ * have their names, if they are as .<index>.st-new-<digits> lists them. It
+ * removes no other *.safetensors: they are somebody else's.
  * The copy is of one state. Until the last byte is read the whole of `from`,
  * all of its files, is locked for others that change it: as beside a publish,
  * they wait, and answer ST_E_BUSY after their lock_timeout_ms. Readers go on.
  * This call waits, by opts, for a change that is under way. Each file takes a
  * descriptor meanwhile. What a URL names is read in one version.
  *   from            anything that st_open takes; it is not changed.
- *   to_folder       made if it is not there; a checkpoint in it is
- *                   ST_E_INVALID_ARGUMENT.
+ *   to_folder       made if it is not there; a checkpoint in it, or a shard, is
+ *                   ST_E_INVALID_ARGUMENT; another st_reshard into it that is
+ *                   under way is ST_E_BUSY.
  *   max_shard_size  not 0.
  *   opts            NULL for the defaults; a layout other than ST_LAYOUT_KEEP
  *                   holds within each shard.

@@ -1,0 +1,131 @@
+#include "engine/shard_folder.h"
+
+#include <cerrno>
+
+#include "format/shard_index.h"
+#include "newfile/names.h"
+#include "os/path.h"
+#include "shards/old_shards.h"
+
+namespace st::store {
+namespace {
+
+bool is_shard_name(std::string_view name) {
+  return name.starts_with("model-") && name.ends_with(".safetensors");
+}
+
+// Also of a shard that was only being written there: then it is a temporary of a temporary.
+bool is_shard_place(std::string_view name) {
+  const std::string_view target = write::target_of_temporary(name, write::temporary_infix);
+  return is_shard_name(target) || is_shard_name(write::target_of_temporary(target, write::temporary_infix));
+}
+
+}  // namespace
+
+os::Location ShardFolder::place_of(const std::string &shard) const {
+  return {inside_, write::temporary_prefix(shard, write::temporary_infix) + std::string(write::temporary_digits, '0')};
+}
+
+ShardFolder::~ShardFolder() {
+  for (const Written &w : written_) inside_->env().unlinkat(inside_->fd(), w.now.c_str(), 0);
+  list_.reset();
+  if (made_) at_.env().unlinkat(at_.dir(), at_.name().c_str(), AT_REMOVEDIR);
+}
+
+Result<ShardFolder> ShardFolder::make(os::Env &env, const std::string &path) {
+  ShardFolder folder;
+  folder.path_ = path;
+  std::string plain = os::plain_path(path);  // a slash at the end is of what is there
+  while (plain.size() > os::root_of(plain).size() && plain.ends_with('/')) plain.pop_back();
+  auto at = os::Location::find_new(env, plain);
+  if (!at && at.error().os_errno == 0) return Failure(std::move(at.error()));
+  if (!at) return Failure(os_error(at.error().os_errno, "create the folder", path));
+  folder.at_ = std::move(*at);
+  const int made =
+      os::repeat_interrupted([&] { return env.mkdirat(folder.at_.dir(), folder.at_.name().c_str(), 0777); });
+  if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the folder", path));
+  folder.made_ = made == 0;
+  ST_TRY(folder.inside_, folder.at_.folder()->inside(folder.at_.name()));
+  ST_TRY(folder.remove_left());
+  ST_TRY(folder.check_empty());
+  return folder;
+}
+
+// Where an index lies, nothing is left: all that it may name is a checkpoint's.
+Result<void> ShardFolder::remove_left() {
+  ST_TRY(auto before, inside_->list());
+  for (const std::string &name : before)
+    if (is_index_name(name)) return {};
+  ST_TRY(list_, write::TemporaryFile::create(index(), 0666, write::undecided_infix));
+  ST_TRY(auto names, inside_->list());
+  for (const std::string &name : names)
+    if (name != list_->temporary() && write::is_temporary_of(name, index_name, write::undecided_infix))
+      ST_TRY(remove_listed({inside_, name}));
+  for (const std::string &name : names)
+    if (is_shard_place(name)) write::remove_unlocked({inside_, name});
+  return {};
+}
+
+Result<void> ShardFolder::remove_listed(const os::Location &list) {
+  ST_TRY(auto file, open_regular(list, O_RDWR));
+  auto lock = os::RangeLock::acquire(file, {os::whole_file(true)}, {});
+  if (!lock)
+    return fail(Status::busy, "another process is writing shards into the folder ", in_quotes(path_),
+                "; wait for it, or give another folder");
+  ST_TRY(auto s, file.stat());
+  std::optional<std::vector<write::OldShard>> listed;
+  // Nobody else says what is removed for this user.
+  if (s.st_uid == list.env().geteuid() && static_cast<uint64_t>(s.st_size) <= write::longest_old_list) {
+    std::string text(static_cast<size_t>(s.st_size), '\0');
+    ST_TRY(file.read(text.data(), text.size(), 0));
+    listed = write::parse_old_list(text);
+  }
+  for (const write::OldShard &shard : listed.value_or(std::vector<write::OldShard>())) {
+    const os::Location at{inside_, shard.name};
+    const auto now = OldShards::shard_at(at, 0);
+    if (is_shard_name(shard.name) && now && *now == shard) list.env().unlinkat(at.dir(), at.name().c_str(), 0);
+  }
+  list.env().unlinkat(list.dir(), list.name().c_str(), 0);
+  return {};
+}
+
+Result<void> ShardFolder::check_empty() const {
+  ST_TRY(auto names, inside_->list());
+  for (const std::string &name : names)
+    if (name.ends_with(".safetensors") || is_index_name(name))
+      return fail(Status::invalid_argument, "the folder ", in_quotes(path_), " holds ", in_quotes(name),
+                  " already; give an empty one, so that no two checkpoints are mixed");
+  return {};
+}
+
+// Whose they are is on the disk before the first of them has its name.
+Result<void> ShardFolder::name_all() {
+  std::vector<write::OldShard> listed;
+  for (const Written &w : written_) {
+    ST_TRY(auto shard, OldShards::shard_at({inside_, w.now}, 0));
+    shard.name = w.shard;
+    listed.push_back(std::move(shard));
+  }
+  const std::string text = write::spell(listed);
+  ST_TRY(list_->file().write(text.data(), text.size(), 0));
+  ST_TRY(list_->file().sync());
+  ST_TRY(inside_->sync());
+  ST_TRY(check_empty());
+  for (Written &w : written_) {
+    os::Env &env = inside_->env();
+    const int r = os::repeat_interrupted(
+        [&] { return env.renameat(inside_->fd(), w.now.c_str(), inside_->fd(), w.shard.c_str()); });
+    if (r < 0) return Failure(os_error(-r, "rename into place", inside_->path_of(w.shard)));
+    w.now = w.shard;
+  }
+  return inside_->sync();
+}
+
+void ShardFolder::keep() {
+  written_.clear();
+  made_ = false;
+  list_.reset();
+  static_cast<void>(inside_->sync());  // a list that comes back says nothing beside an index
+}
+
+}  // namespace st::store

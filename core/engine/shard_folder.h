@@ -1,0 +1,65 @@
+// The folder that st_reshard fills. Until the index is in it, it holds no checkpoint, and what a writer has put there
+// and died over is known as its own by the next one, which removes it:
+//
+//   .model-00001-of-00003.safetensors.st-tmp-<16 digits>   a shard; it gets its name when all are written
+//   .model.safetensors.index.json.st-new-<16 digits>       locked while its writer lives; before shards get their
+//                                                          names it lists them, as `<index>.st-old` lists (old_list.h)
+//
+// A shard that is not as the list says, and whatever no list names, is somebody else's, and stays.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "newfile/temporary_file.h"
+
+namespace st::store {
+
+// What was written into it goes again unless it is kept.
+class ShardFolder {
+ public:
+  static constexpr const char *index_name = "model.safetensors.index.json";
+
+  // Made if it is not there. Status invalid_argument if it holds a checkpoint, or shards; busy if somebody is writing
+  // some.
+  static Result<ShardFolder> make(os::Env &env, const std::string &path);
+  ShardFolder(ShardFolder &&other) noexcept
+      : at_(std::move(other.at_)),
+        path_(std::move(other.path_)),
+        inside_(std::move(other.inside_)),
+        made_(std::exchange(other.made_, false)),
+        list_(std::move(other.list_)),
+        written_(std::move(other.written_)) {}
+  ~ShardFolder();
+
+  // Where a shard is to be written, before it has its name.
+  os::Location place_of(const std::string &shard) const;
+  // It was, or may have been.
+  void has(const std::string &shard) { written_.push_back({shard, place_of(shard).name()}); }
+  // All get their names, durably.
+  Result<void> name_all();
+  os::Location index() const { return {inside_, index_name}; }
+  // What is in it is durable under a name that is.
+  Result<void> sync_name() const { return made_ ? at_.folder()->sync() : Result<void>(); }
+  // The index names them.
+  void keep();
+
+ private:
+  ShardFolder() = default;
+  Result<void> remove_left();
+  Result<void> remove_listed(const os::Location &list);
+  Result<void> check_empty() const;
+
+  os::Location at_;
+  std::string path_;  // as it was given
+  std::shared_ptr<const os::Directory> inside_;
+  bool made_ = false;
+  std::unique_ptr<write::TemporaryFile> list_;
+  struct Written {
+    std::string shard, now;  // the name that it has
+  };
+  std::vector<Written> written_;
+};
+
+}  // namespace st::store

@@ -1,0 +1,118 @@
+// A reshard that dies leaves what the next one into the folder knows as its own, and removes. What is a user's stays.
+#include <gtest/gtest.h>
+
+#include "delta_scene.h"
+#include "engine/reshape.h"
+#include "fault_env.h"
+
+namespace st::store {
+namespace {
+
+using namespace testing;
+
+const std::string source = "/models/m.safetensors", folder = "/models/out", index_path = index_in(folder);
+
+class ShardFolderTest : public ::testing::Test {
+ protected:
+  SimEnv fresh_disk() const {
+    SimEnv made;
+    made.make_folder("/models");
+    SimEnv durable(after_cut(made.disk(), true));
+    durable.add_file(source, file.file());
+    return durable;
+  }
+  static Result<void> cut(os::Env &env, uint64_t most = 1000) { return reshard(env, source, folder, most, {}); }
+  static size_t shards_in(const SimEnv &disk) {
+    const auto names = disk.exists(folder) ? disk.names(folder) : std::vector<std::string>();
+    return static_cast<size_t>(
+        std::count_if(names.begin(), names.end(), [](auto &name) { return name.ends_with(".safetensors"); }));
+  }
+  // What a process that dies before each call leaves.
+  std::vector<SimDisk> left_at_each_call() {
+    std::vector<SimDisk> left;
+    FaultEnv env(disk);
+    env.before = [&](Call) {
+      left.push_back(disk.disk());
+      return 0;
+    };
+    EXPECT_TRUE(is_ok(cut(env)));
+    return left;
+  }
+
+  const Holdings file{{u8_tensor("a", 1000, 1), u8_tensor("b", 1000, 2), u8_tensor("c", 1000, 3)}, {}};
+  SimEnv disk = fresh_disk();
+};
+
+TEST_F(ShardFolderTest, WhatADeadWriterLeftIsRemovedByTheNext) {
+  disk.make_folder(folder);
+  disk.add_file(folder + "/notes.txt", "mine");
+  disk.add_file(folder + "/.model-notes.txt", "mine");
+  size_t named = 0, whole = 0;
+  const auto states = left_at_each_call();
+  for (size_t n = 0; n < states.size(); ++n)
+    for (const SimDisk &state : {states[n], after_cut(states[n], false), after_cut(states[n], true)}) {
+      SimEnv left(state);
+      const bool is_whole = left.exists(index_path);
+      const size_t notes = left.exists(folder + "/notes.txt") ? 2 : 0;  // a folder may be lost by a cut
+      if (!is_whole && shards_in(left) > 0) ++named;
+      whole += is_whole;
+      for (const uint64_t most : {1000, 2000}) {  // other names, too
+        SimEnv next(state);
+        const auto again = cut(next, most);
+        if (is_whole) {
+          ASSERT_TRUE(fails_with(Status::invalid_argument, again)) << "call " << n;
+          ASSERT_EQ(shards_in(next), 3u);
+          continue;
+        }
+        ASSERT_TRUE(is_ok(again)) << "call " << n;
+        ASSERT_EQ(next.names(folder).size(), notes + (most == 1000 ? 4 : 3)) << "call " << n;
+        ASSERT_EQ(shards_in(next), most == 1000 ? 3u : 2u);
+      }
+    }
+  EXPECT_GT(named, 0u) << "some have their names before the index is there";
+  EXPECT_GT(whole, 0u);
+}
+
+TEST_F(ShardFolderTest, AShardThatIsNotAsItWasWrittenStays) {
+  size_t seen = 0;
+  for (const SimDisk &state : left_at_each_call()) {
+    SimEnv left(state);
+    const std::string shard = folder + "/model-00001-of-00003.safetensors";
+    if (left.exists(index_path) || !left.exists(shard)) continue;
+    ++seen;
+    ASSERT_EQ(left.remove(shard), 0);
+    left.add_file(shard, file.file());
+    ASSERT_TRUE(fails_with(Status::invalid_argument, cut(left)));
+    ASSERT_EQ(left.contents(shard), file.file());
+    ASSERT_EQ(shards_in(left), 1u) << "the others are as they were written";
+  }
+  EXPECT_GT(seen, 0u);
+}
+
+TEST_F(ShardFolderTest, ShardsThatNoListNamesAreSomebodyElses) {
+  const std::string shard = folder + "/model-00001-of-00003.safetensors";
+  disk.make_folder(folder);
+  disk.add_file(shard, file.file());
+  disk.add_file(folder + "/.model.safetensors.index.json.st-new-0123456789abcdef", "no list");
+  EXPECT_TRUE(fails_with(Status::invalid_argument, cut(disk)));
+  EXPECT_EQ(disk.contents(shard), file.file());
+}
+
+TEST_F(ShardFolderTest, OfTwoWritersInOneFolderTheSecondIsRefused) {
+  FaultEnv env(disk);
+  size_t refused = 0;
+  env.before = [&](Call call) {
+    if ((call != Call::copy_range && call != Call::renameat) || disk.exists(index_path)) return 0;
+    const auto second = cut(disk, 2000);
+    EXPECT_FALSE(second);
+    refused += !second && second.error().status == Status::busy;
+    return 0;
+  };
+  EXPECT_TRUE(is_ok(cut(env)));
+  EXPECT_GT(refused, 0u);
+  EXPECT_EQ(disk.names(folder).size(), 4u);
+  EXPECT_EQ(shards_in(disk), 3u);
+}
+
+}  // namespace
+}  // namespace st::store
