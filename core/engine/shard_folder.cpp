@@ -67,8 +67,14 @@ Result<void> ShardFolder::remove_left() {
 }
 
 Result<void> ShardFolder::remove_listed(const os::Location &list) {
-  ST_TRY(auto file, open_regular(list, O_RDWR));
+  auto opened = open_regular(list, O_RDWR);
+  if (!opened && opened.error().os_errno == ENOENT) return {};  // its writer is done
+  ST_TRY(auto file, std::move(opened));
   auto lock = os::RangeLock::acquire(file, {os::whole_file(true)}, {});
+  if (!lock && lock.error().status == Status::lock_unsupported)
+    return fail(Status::busy, "another process has begun to write shards into the folder ", in_quotes(path_),
+                ", and without locks nobody can tell whether it still does; if not, remove ", in_quotes(list.path()));
+  if (!lock && lock.error().status != Status::busy) return Failure(std::move(lock.error()));
   if (!lock)
     return fail(Status::busy, "another process is writing shards into the folder ", in_quotes(path_),
                 "; wait for it, or give another folder");

@@ -98,6 +98,24 @@ TEST_F(ShardFolderTest, ShardsThatNoListNamesAreSomebodyElses) {
   EXPECT_EQ(disk.contents(shard), file.file());
 }
 
+TEST_F(ShardFolderTest, AListOfAnotherUserIsNotBelieved) {
+  struct Stranger : FaultEnv {
+    using FaultEnv::FaultEnv;
+    uid_t geteuid() override { return 1000; }
+  };
+  size_t seen = 0;
+  for (const SimDisk &state : left_at_each_call()) {
+    SimEnv left(state);
+    const size_t shards = shards_in(left);
+    if (left.exists(index_path) || shards == 0) continue;
+    ++seen;
+    Stranger env(left);
+    ASSERT_TRUE(fails_with(Status::invalid_argument, cut(env)));
+    ASSERT_EQ(shards_in(left), shards);
+  }
+  EXPECT_GT(seen, 0u);
+}
+
 TEST_F(ShardFolderTest, OfTwoWritersInOneFolderTheSecondIsRefused) {
   FaultEnv env(disk);
   size_t refused = 0;
