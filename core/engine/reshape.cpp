@@ -136,9 +136,9 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   ST_TRY(const std::string spelled, index.spell_readable());
   ST_TRY(auto made, write::TemporaryFile::create(folder.index(), 0666));
   ST_TRY(made->file().write(spelled.data(), spelled.size(), 0));
-  ST_TRY(folder.name_all());
+  ST_TRY(folder.name_all({options.lock_timeout_ms}, options.log));
   ST_TRY(folder.sync_name());
-  auto placed = write::replace_file(folder.next(index_name), *made, options.lock_timeout_ms, {}, options.log);
+  auto placed = write::replace_file(folder.index(), *made, options.lock_timeout_ms, {}, options.log);
   if (placed || placed.error().status == Status::needs_recovery) folder.keep();
   return placed;
 }

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "format/shard_index.h"
+#include "journal/move_aside.h"
 #include "newfile/names.h"
 #include "os/path.h"
 #include "shards/old_shards.h"
@@ -105,7 +106,7 @@ Result<void> ShardFolder::check_empty() const {
 }
 
 // Whose they are is on the disk before the first of them has its name.
-Result<void> ShardFolder::name_all() {
+Result<void> ShardFolder::name_all(const os::LockWait &wait, const Log &log) {
   std::vector<write::OldShard> listed;
   for (const Written &w : written_) {
     ST_TRY(auto shard, OldShards::shard_at({inside_, w.now}, 0));
@@ -119,6 +120,10 @@ Result<void> ShardFolder::name_all() {
   ST_TRY(check_empty());
   for (Written &w : written_) {
     os::Env &env = inside_->env();
+    struct stat fresh;
+    if (const int r = os::Location(inside_, w.now).stat(&fresh); r < 0)
+      return Failure(os_error(-r, "look at", inside_->path_of(w.now)));
+    ST_TRY(write::move_all_aside({inside_, w.shard}, fresh, wait, log));
     const int r = os::repeat_interrupted(
         [&] { return env.renameat(inside_->fd(), w.now.c_str(), inside_->fd(), w.shard.c_str()); });
     if (r < 0) return Failure(os_error(-r, "rename into place", inside_->path_of(w.shard)));

@@ -37,8 +37,8 @@ class ShardFolder {
   os::Location place_of(const std::string &shard) const;
   // It was, or may have been.
   void has(const std::string &shard) { written_.push_back({shard, place_of(shard).name()}); }
-  // All get their names, durably.
-  Result<void> name_all();
+  // All get their names, durably. No journal of a file that had such a name meets them. Status busy: its writer lives.
+  Result<void> name_all(const os::LockWait &wait, const Log &log);
   os::Location index() const { return {inside_, index_name}; }
   // What is in it is durable under a name that is.
   Result<void> sync_name() const { return made_ ? at_.folder()->sync() : Result<void>(); }
