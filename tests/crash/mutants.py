@@ -320,7 +320,7 @@ MUTANTS = [
     Mutant("whatever begins like a temporary is one", NAMES, " || name.size() != prefix.size() + digits) return false;\n",
            ") return false;\n  return true;\n"),
     Mutant("long names are cut and not told apart", NAMES, "hexadecimal(hash64(file.data(), file.size()))", "hexadecimal(0)"),
-    Mutant("shards: what is no file is taken for a shard", "core/os/location.cpp", "if (!S_ISREG(s.st_mode)) return fail(", "if (false) return fail("),
+    Mutant("shards: what is no file is taken for a shard", "core/os/location.cpp", "if (!S_ISREG(s.st_mode)) return Failure(", "if (false) return Failure("),
     Mutant("shards: a list that names a file twice is believed", "core/journal/super_journal.cpp",
            "if (names_one_twice(list))", "if (names_one_twice(list) && false)"),
     # locks
