@@ -28,7 +28,7 @@ func (f *File) Shards() []string {
 
 // Reshard writes a checkpoint into a folder as shards of at most maxShardSize bytes of tensors, with their index, named as
 // Hugging Face names them. from is anything that Open takes; it is not changed. The index comes last; on failure what was
-// written is removed. from is copied in one state: whoever changes it meanwhile waits. A folder that holds a checkpoint
+// written is removed. from is copied in one state: a writer that changes it meanwhile waits. A folder that holds a checkpoint
 // already is ErrInvalidArgument. SaveOptions.Metadata is not used.
 func Reshard(from, toFolder string, maxShardSize uint64, opts *SaveOptions) error {
 	return reshape("reshard", from, toFolder, opts, func(f, t *C.char, c *C.st_save_options) C.st_status {

@@ -1,5 +1,5 @@
-// The folder that st_reshard fills. Until the index is in it, it holds no checkpoint, and what a writer has put there
-// and died over is known as its own by the next one, which removes it:
+// The folder that st_reshard fills. Until the index is in it, it holds no checkpoint. What a writer that died has put
+// there, the next one knows and removes:
 //
 //   .model-00001-of-00003.safetensors.st-tmp-<16 digits>   a shard; it gets its name when all are written
 //   .model.safetensors.index.json.st-new-<16 digits>       locked while its writer lives; before shards get their

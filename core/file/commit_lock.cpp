@@ -34,7 +34,7 @@ Error name_blocked(const Staged &staged, Error busy, const os::File &file) {
                               : staged.publishes() ? os::whole_file(true)
                                                    : os::LockRange{0, staged.snapshot->header.data_offset(), false};
   busy.holder_pid = os::find_lock_holder(file, range);
-  // Who shares it copies the file (model/held_still.h).
+  // A copy of the file shares its lock (model/held_still.h).
   const bool is_read = range.exclusive && !os::is_locked(file, {range.begin, range.length, false}).value_or(true);
   busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
                       is_tensor            ? is_read ? " is reading tensor " : " is changing tensor "

@@ -1,9 +1,10 @@
-// Files that are being copied, held as they are. A patch writes in place, so a copy of a file that somebody patches
-// meanwhile would be a mix of two states, and a copy of shards one of shards old and new. So whoever writes a durable
-// copy holds a shared lock on the whole of each file that it reads: changes wait, as they wait for a publish, and other
-// readers do not. To notice a change instead, and to refuse, would not do: the times of a file tell of no two writes
-// that lie close together, a second reading finds no patch that stands still, and of a file that is patched again and
-// again nobody would ever get a copy.
+// Files that are being copied, held as they are. A patch writes in place: a copy made meanwhile would be a mix of two
+// states, or of shards old and new. So a durable copy holds a shared lock on the whole of each file that it reads.
+// Changes wait for it, as they wait for a publish; other readers do not.
+//
+// Why it does not notice a change instead, and refuse: the times of a file do not tell two writes apart that lie close
+// together. A second reading misses a patch that stands still. And of a file that is patched all the time nobody would
+// ever get a copy.
 #pragma once
 
 #include <functional>

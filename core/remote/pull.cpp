@@ -192,7 +192,7 @@ class Pull {
     return flight;
   }
 
-  // Of a request that is none of `flying_`.
+  // The request is none of `flying_`, or none any more.
   void give_back_place(bool is_hedge) {
     if (is_hedge)
       pace_.end_hedge();

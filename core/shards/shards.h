@@ -38,7 +38,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   bool poisoned() const { return poisoned_; }
   // Anew, for others may have changed it. Recovers first what a crashed writer left.
   static Result<ReadIndex> read_index(const os::Location &index);
-  // Of a shard that the index at `path` names, and nobody finds.
+  // The index at `path` names the shard, and nobody finds it.
   static Error missing(const std::string &path, uint32_t number, const std::string &shard);
   // It is in no folder: others may change nothing of what it shows.
   bool is_of_sources() const { return static_cast<bool>(sources_); }

@@ -51,7 +51,7 @@ class CopyTest : public ::testing::Test {
     return merge(env, c.source, {delta}, c.copy, {});
   }
 
-  // One transaction, of somebody who has no time to wait.
+  // One transaction, which waits for nobody.
   static Result<void> change(os::Env &env, const std::string &source, char value, TransactionOptions how) {
     OpenOptions writing;
     writing.writable = true;
@@ -145,7 +145,7 @@ TEST_F(CopyTest, AChangeWhoseWriterDiesBeforeAnyCallIsInTheCopyAsAWholeOrNotAtAl
   }
 }
 
-// Who is copying is said, and what is written out needs the source no more.
+// The refusal says that it is being copied. What is written out needs the source no more.
 TEST_F(CopyTest, AWriterIsToldOfTheCopyAndGoesOnWhenAllIsRead) {
   for (const Case &c : cases) {
     SimEnv disk = fresh_disk();

@@ -8,7 +8,7 @@ use crate::{callback, sys, Result, SaveOptions};
 
 /// Write a checkpoint into a folder as shards of at most `max_shard_size` bytes of tensors, with their index, named as
 /// Hugging Face names them. The source (anything that [`File::open`](crate::File::open) takes) is not changed, and its
-/// bytes do not pass through memory. It is copied in one state: whoever changes it meanwhile waits.
+/// bytes do not pass through memory. It is copied in one state: a writer that changes it meanwhile waits.
 /// [`SaveOptions::reshard`] has choices.
 ///
 /// # Errors
