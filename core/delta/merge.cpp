@@ -53,7 +53,8 @@ Result<void> write_steps(const os::File &made, const write::PublishPlan &planned
 
 // Planned as a publish of the base, so that as much as can be of its blocks is shared.
 Result<void> build(os::Env &env, const ModelView &whole, std::span<const DeltaFile> layers, const TensorList &listing,
-                   const std::string &to, const write::SaveOptions &options, const Control &control, const Tell &tell) {
+                   const std::string &to, const write::SaveOptions &options, const Control &control, const Tell &tell,
+                   const std::function<void()> &all_read) {
   const Snapshot &base = *whole.files().front().snapshot;
   ST_TRY(auto target, write::find_destination(env, to));
   ST_TRY(auto made, write::TemporaryFile::create(target.at, target.mode()));
@@ -74,6 +75,7 @@ Result<void> build(os::Env &env, const ModelView &whole, std::span<const DeltaFi
   }
   ST_TRY(write::build(file, planned.header, segments, block, control));
   ST_TRY(write_steps(file, planned, whole, layers, listing, tell));
+  all_read();
   return write::replace_file(target.at, *made, options.lock_timeout_ms, control, options.log);
 }
 
@@ -95,7 +97,7 @@ std::vector<Place> places_of(const ModelView &base, std::span<const DeltaFile> l
 }  // namespace
 
 Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> layers, const std::string &to,
-                   const write::SaveOptions &options) {
+                   const write::SaveOptions &options, const std::function<void()> &all_read) {
   ST_TRY(auto whole, ModelView::of(base));
   ST_TRY(auto chained, chain(whole, layers));
   const TensorList &listing = chained.listing;
@@ -128,14 +130,15 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
       ST_TRY(step_to_the_end(stepped_tensor(whole, layers, t), add));
       return true;
     };
-    return copy_out(std::move(target), places_of(whole, layers, listing), metadata, options, tell, give_stepped);
+    return copy_out(std::move(target), places_of(whole, layers, listing), metadata, options, tell, give_stepped,
+                    all_read);
   }
   const uint64_t checked = done;
   const Progress built_so_far = [&](uint64_t now, uint64_t) {
     done = std::max(done, std::min(checked + now, total));  // the last of it comes after the steps
     return !options.progress || options.progress(done, total);
   };
-  return build(env, whole, layers, listing, to, options, Control(built_so_far, nullptr), tell);
+  return build(env, whole, layers, listing, to, options, Control(built_so_far, nullptr), tell, all_read);
 }
 
 }  // namespace st::store

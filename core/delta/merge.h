@@ -2,6 +2,7 @@
 // kernel, shared where the filesystem can; none of the sources is changed.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 
@@ -9,8 +10,9 @@
 
 namespace st::store {
 
-// Each delta keeps its file. Statuses: delta, delta_base, those of saving.
+// Each delta keeps its file. `all_read` is called when nothing more is read of the sources. Statuses: delta,
+// delta_base, those of saving.
 Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> layers, const std::string &to,
-                   const write::SaveOptions &options);
+                   const write::SaveOptions &options, const std::function<void()> &all_read);
 
 }  // namespace st::store

@@ -78,7 +78,7 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
     }
     return all_held;
   }));
-  return merge(env, *below, layers, to, options);
+  return merge(env, *below, layers, to, options, [&] { still.let_go(); });
 }
 
 }  // namespace st::store

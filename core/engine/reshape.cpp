@@ -66,7 +66,7 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   return source;
 }
 
-// What comes after the last byte needs the source no more: it may be the file that is replaced.
+// What comes after the last byte, as the syncs, needs the source no more.
 Result<void> Source::tell(const Control &control, uint64_t more) {
   done_ += more;
   if (done_ == total_) still_.let_go();
@@ -145,9 +145,7 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
 
 Result<void> join(os::Env &env, const std::string &from, const std::string &to, const write::SaveOptions &options) {
   ST_TRY(auto source, Source::open(env, from, options));
-  if (!source.model().file()) {  // which may be made anew; shards would be left without one of them
-    ST_TRY(source.whole().must_not_be(env, to));
-  }
+  ST_TRY(source.whole().must_not_be(env, to));  // a change that waits for the copy would be lost
   const auto &metadata = source.whole().metadata();
   ST_TRY(auto target, write::find_destination(env, to));
   return source.write_file(std::move(target), source.whole().places(), {metadata.begin(), metadata.end()}, options);

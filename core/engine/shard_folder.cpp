@@ -72,7 +72,9 @@ Result<void> ShardFolder::remove_listed(const os::Location &list) {
   if (!opened && opened.error().os_errno == ENOENT) return {};  // its writer is done
   ST_TRY(auto file, std::move(opened));
   auto lock = os::RangeLock::acquire(file, {os::whole_file(true)}, {});
-  if (!lock && lock.error().status == Status::lock_unsupported)
+  ST_TRY(auto second, list.open(O_RDWR));
+  const auto excludes = lock ? os::locks_exclude(file, second, os::whole_file(true)) : Result<bool>(true);
+  if ((!lock && lock.error().status == Status::lock_unsupported) || !excludes || !*excludes)
     return fail(Status::busy, "another process has begun to write shards into the folder ", in_quotes(path_),
                 ", and without locks nobody can tell whether it still does; if not, remove ", in_quotes(list.path()));
   if (!lock && lock.error().status != Status::busy) return Failure(std::move(lock.error()));

@@ -4,7 +4,7 @@ namespace st::store {
 
 Result<void> copy_out(write::Destination to, std::span<const Place> places, const write::NewMetadata &metadata,
                       write::SaveOptions options, const std::function<Result<void>(uint64_t more)> &tell,
-                      const GiveBytes &give) {
+                      const GiveBytes &give, const std::function<void()> &all_read) {
   std::vector<write::NewTensor> declared;
   declared.reserve(places.size());
   for (const Place &p : places) declared.push_back(write::declaration(p.tensor()));
@@ -20,6 +20,7 @@ Result<void> copy_out(write::Destination to, std::span<const Place> places, cons
     ST_TRY(auto here, p.snapshot->here());
     ST_TRY(writer->copy(t.name, here.file, p.snapshot->file_offset(t), tell));
   }
+  if (all_read) all_read();
   return writer->finish();
 }
 

@@ -16,9 +16,10 @@ namespace st::store {
 using GiveBytes = std::function<Result<bool>(write::Writer &to, size_t i)>;
 
 // In that order, but see options.layout. `tell` is asked now and then, after so many more bytes, whether to go on, and
-// after none while this waits for a lock; options.progress is not. Statuses: those of saving.
+// after none while this waits for a lock; options.progress is not. `all_read`: nothing more is read. Statuses: those of
+// saving.
 Result<void> copy_out(write::Destination to, std::span<const Place> places, const write::NewMetadata &metadata,
                       write::SaveOptions options, const std::function<Result<void>(uint64_t more)> &tell,
-                      const GiveBytes &give = {});
+                      const GiveBytes &give = {}, const std::function<void()> &all_read = {});
 
 }  // namespace st::store

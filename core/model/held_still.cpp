@@ -1,6 +1,8 @@
 #include "model/held_still.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <span>
 
 #include "journal/recover.h"
 #include "os/remote_source.h"
@@ -9,14 +11,21 @@
 namespace st::store {
 namespace {
 
-// A dead writer's change that is to be finished first: the next open sees to it.
-Result<bool> is_any_hot(const os::Location &at, const struct stat &now) {
+// A dead writer's change that is to be finished first. Of one that is dying the kernel may have freed the file before
+// its journal; nobody but a recovery can tell, and that wants the file for writing.
+Result<bool> is_any_hot(const os::Location &at, const struct stat &now, bool is_dying_too) {
   auto folder = write::Folder::open(at, now, {});
   if (!folder && folder.error().status == Status::journal && write::all_rest(at)) return false;
   ST_TRY(auto opened, std::move(folder));
   if (!opened) return false;
-  ST_TRY(auto journals, write::find_hot_journals(*opened, now));
+  const write::Piece all{0, {0, static_cast<uint64_t>(now.st_size), 0}, nullptr};
+  const auto locked = is_dying_too ? std::span(&all, 1) : std::span<const write::Piece>();
+  ST_TRY(auto journals, write::find_hot_journals(*opened, now, {{}, locked}));
   return journals.committed;
+}
+
+bool is_for_reading_only(const Error &e) {
+  return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY;
 }
 
 // On an overlay: the file of the lower layer was opened, and changes since go to a copy in the upper one.
@@ -30,7 +39,16 @@ bool is_left_behind(const Snapshot &known, const struct stat &now) {
 
 Result<bool> HeldStill::hold(const os::Location &at, const Snapshot *known, const os::LockWait &wait) {
   constexpr os::LockRange whole = os::whole_file(false);
-  auto locked = os::lock_named(at, {whole}, wait, os::holder_of(whole), O_RDONLY);
+  // Open for writing, the file has its turn among patches. On an overlay that would copy all of it.
+  bool may_write = known && !os::maps_what_was_opened(known->filesystem.type);
+  const auto lock = [&](int flags, os::Turnstile::As as) {
+    return os::lock_named(at, {whole}, wait, os::holder_of(whole), flags, as);
+  };
+  auto locked = may_write ? lock(O_RDWR, os::Turnstile::As::writer) : lock(O_RDONLY, os::Turnstile::As::its_ranges);
+  if (!locked && may_write && is_for_reading_only(locked.error())) {
+    may_write = false;
+    locked = lock(O_RDONLY, os::Turnstile::As::its_ranges);
+  }
   if (!locked) {
     const Error &e = locked.error();
     if (e.os_errno == ENOENT || e.os_errno == ESTALE) return false;
@@ -40,23 +58,34 @@ Result<bool> HeldStill::hold(const os::Location &at, const Snapshot *known, cons
   }
   ST_TRY(auto now, (*locked)->file.stat());
   if (known && (!os::same_inode(now, known->identity) || is_left_behind(*known, now))) return false;
-  ST_TRY(auto hot, is_any_hot(at, now));
-  locked_.push_back(std::move(*locked));
-  return !hot;
+  ST_TRY(auto hot, is_any_hot(at, now, may_write));
+  if (!hot) {
+    locked_.push_back(std::move(*locked));
+    return true;
+  }
+  locked->reset();
+  let_go();  // a recovery wants the file for itself, and may want others
+  if (may_write) {
+    ST_TRY(write::recover(at, wait, {}));
+  }
+  return false;
 }
 
-// In the order of commits: the index, then the files.
+// In the order of commits: the index, then the files by their paths.
 Result<bool> HeldStill::hold(os::Env &env, const ModelView &view, const os::LockWait &wait) {
-  const auto &files = view.files();
-  if (files.empty() || files.front().data_file->path().empty()) return true;
+  if (view.files().empty() || view.files().front().data_file->path().empty()) return true;
   if (view.has_index()) {
     ST_TRY(auto index, os::Location::find(env, view.path()));
     ST_TRY(auto held, hold(index, nullptr, wait));
     if (!held) return false;
   }
-  for (const Opened &f : files) {
-    const auto held = os::Descriptors::with_room(f.data_file->options().descriptors, os::Descriptors::GiveUp::all,
-                                                 [&] { return hold(f.data_file->location(), f.snapshot, wait); });
+  std::vector<const Opened *> files;
+  for (const Opened &f : view.files()) files.push_back(&f);
+  std::sort(files.begin(), files.end(),
+            [](const Opened *a, const Opened *b) { return a->data_file->path() < b->data_file->path(); });
+  for (const Opened *f : files) {
+    const auto held = os::Descriptors::with_room(f->data_file->options().descriptors, os::Descriptors::GiveUp::all,
+                                                 [&] { return hold(f->data_file->location(), f->snapshot, wait); });
     if (!held || !*held) return held;
   }
   ST_TRY(view.check_unchanged());
@@ -66,10 +95,10 @@ Result<bool> HeldStill::hold(os::Env &env, const ModelView &view, const os::Lock
 Result<void> HeldStill::repeat(const std::string &path, const std::function<Result<bool>()> &open_and_hold) {
   constexpr int most = 100;
   const os::WaitedByCall call(os::WaitedByCall::if_outside);
-  for (int i = 0; i < most; ++i) {
+  for (int i = 1; i <= most; ++i) {
     auto held = open_and_hold();
     const bool again = held || (held.error().status == Status::file_changed && !os::is_url(path));
-    if (!again) return Failure(std::move(held.error()));
+    if (!again || (!held && i == most)) return Failure(std::move(held.error()));
     if (held && *held) return {};
   }
   return fail(Status::file_changed, in_quotes(path), " is replaced all the time; try again");

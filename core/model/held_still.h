@@ -19,8 +19,8 @@ namespace st::store {
 class HeldStill {
  public:
   // All of what `view` shows, and its index. What lies in no folder does not change, and where nothing can be locked
-  // nobody changes anything. False: it is no longer what it was when it was opened, or a dead writer's change waits.
-  // Status busy.
+  // nobody changes anything. False: it is no longer what it was when it was opened, or a dead writer's change was
+  // finished, or is to be. Statuses: busy; those of recovery.
   Result<bool> hold(os::Env &env, const ModelView &view, const os::LockWait &wait);
   void let_go() noexcept { locked_.clear(); }
 

@@ -3,7 +3,6 @@
 #include <cerrno>
 
 #include "os/lock_holder.h"
-#include "os/turnstile.h"
 #include "os/waited.h"
 
 namespace st::os {
@@ -27,9 +26,10 @@ Error replaced_for_ever(const Location &at) {
 }  // namespace
 
 Result<std::unique_ptr<LockedFile>> lock_named(const os::Location &at, const std::vector<LockRange> &ranges,
-                                               const os::LockWait &wait, const TellBlocked &tell, int flags) {
+                                               const os::LockWait &wait, const TellBlocked &tell, int flags,
+                                               Turnstile::As as) {
   const WaitedByCall call(WaitedByCall::if_outside);
-  os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); });
+  os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); }, as);
   for (int i = 0; i < most_lock_attempts; ++i) {
     auto locked = std::make_unique<LockedFile>();
     ST_TRY(locked->file, open_regular(at, flags));

@@ -8,6 +8,7 @@
 
 #include "os/location.h"
 #include "os/range_lock.h"
+#include "os/turnstile.h"
 
 namespace st::os {
 
@@ -25,7 +26,8 @@ using TellBlocked = std::function<Error(Error blocked, const os::File &file)>;
 TellBlocked holder_of(const LockRange &wanted);
 // `flags`: how to open it. Statuses busy; not_regular; those of opening and locking.
 Result<std::unique_ptr<LockedFile>> lock_named(const os::Location &at, const std::vector<LockRange> &ranges,
-                                               const os::LockWait &wait, const TellBlocked &tell, int flags = O_RDWR);
+                                               const os::LockWait &wait, const TellBlocked &tell, int flags = O_RDWR,
+                                               Turnstile::As as = Turnstile::As::its_ranges);
 // Alone with it. Also of a link the status is not_regular.
 Result<std::unique_ptr<LockedFile>> lock_whole_file(const os::Location &at, const os::LockWait &wait);
 

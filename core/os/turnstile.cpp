@@ -198,7 +198,7 @@ Result<bool> Pass::as_writer(const LockRange &whole) {
 
 Result<bool> Turnstile::lock(const File &file, std::vector<LockRange> ranges, const LockWait &wait, RangeLock *lock) {
   std::sort(ranges.begin(), ranges.end(), [](const LockRange &a, const LockRange &b) { return a.begin < b.begin; });
-  const bool writes = ranges.front().exclusive;
+  const bool writes = ranges.front().exclusive || as_ == As::writer;
   Pass pass(file, writes ? waiting_writers : waiting_patches, wait, moved_);
   if (kept_) {
     ST_TRY(pass.come_over());

@@ -40,7 +40,10 @@ class Turnstile {
  public:
   // Does the name of this file lead to another by now?
   using Moved = std::function<bool(const File &)>;
-  explicit Turnstile(Moved moved) : moved_(std::move(moved)) {}
+  // Of what takes all of the file, but not for itself alone, patches would leave no moment: it may go as a writer, if
+  // the files are open for writing.
+  enum class As { its_ranges, writer };
+  explicit Turnstile(Moved moved, As as = As::its_ranges) : moved_(std::move(moved)), as_(as) {}
 
   // The ranges of a writer (the whole file, exclusive) or of a patch (the first of them shared). True: `lock` holds
   // them. False: the file was replaced while this waited. Then keep() it, open the one that has its name, and call
@@ -50,6 +53,7 @@ class Turnstile {
 
  private:
   const Moved moved_;
+  const As as_;
   File kept_;  // where the place is, until there is one at the next file
 };
 

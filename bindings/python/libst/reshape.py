@@ -54,7 +54,7 @@ def join(
     progress: Optional[Progress] = None,
 ) -> None:
     """Write a checkpoint, sharded or not, as one file, of one state as `libst.reshard`. Arguments and errors as
-    `libst.save`; `ValueError` (`Status.INVALID_ARGUMENT`) if `path` is a shard or the index of the source."""
+    `libst.save`; `ValueError` (`Status.INVALID_ARGUMENT`) if `path` is the source, a shard of it or its index."""
     callbacks = callbacks_for(progress)
     options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     raw, to = fs_path(source), fs_path(path)

@@ -1179,8 +1179,8 @@ st_status st_reshard(const char *from, const char *to_folder,
 /* Write a checkpoint as one file, in the same way: with the metadata of the
  * index but its totals, and those of the first shard that the index does not
  * have. It is of one state, and locks `from`, as st_reshard.
- * Statuses: as st_reshard; ST_E_INVALID_ARGUMENT (`to` is a shard of `from`, or
- * its index). Any thread. */
+ * Statuses: as st_reshard; ST_E_INVALID_ARGUMENT (`to` is `from`, a shard of
+ * it, or its index; st_compact writes a file anew). Any thread. */
 st_status st_join(const char *from, const char *to,
                   const st_save_options *opts);
 

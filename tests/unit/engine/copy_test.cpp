@@ -145,6 +145,26 @@ TEST_F(CopyTest, AChangeWhoseWriterDiesBeforeAnyCallIsInTheCopyAsAWholeOrNotAtAl
   }
 }
 
+// The kernel frees the locks of a killed process file by file: the journal's may go last.
+TEST_F(CopyTest, AWriterThatIsDyingIsNotTakenForOneThatLives) {
+  SimEnv disk = fresh_disk();
+  for (size_t n = 0;; ++n) {  // up to the last write of tensors
+    SimEnv now = fresh_disk();
+    FaultEnv dying(now);
+    dying.before = nth_call_fails(n, -EIO, true, [](Call call) { return call == Call::pwrite; });
+    const auto done = change(dying, cases[0].source, '1', {});
+    if (done) break;
+    if (done.error().status == Status::needs_recovery && state_of(now, cases[0].source) != '1') disk = now;
+  }
+  const std::string journals = cases[0].source + ".st-journal", journal = journals + "/" + disk.names(journals).at(0);
+  auto held = os::File::open(disk, AT_FDCWD, journal, O_RDWR, 0, journal);
+  ASSERT_TRUE(held);
+  const auto lock = os::RangeLock::acquire(*held, {os::whole_file(true)}, {});
+  ASSERT_TRUE(lock);
+  ASSERT_TRUE(is_ok(copy(disk, cases[0])));
+  EXPECT_EQ(state_of(disk, to), '1');
+}
+
 // The refusal says that it is being copied. What is written out needs the source no more.
 TEST_F(CopyTest, AWriterIsToldOfTheCopyAndGoesOnWhenAllIsRead) {
   for (const Case &c : cases) {

@@ -140,6 +140,24 @@ TEST_F(TurnstileSteps, NoPatchBeginsWhileAWriterWaitsForThoseUnderWay) {
   EXPECT_TRUE(is_ok(patch(c, 300)));
 }
 
+// It takes all of the file, and not for itself alone.
+TEST_F(TurnstileSteps, NoPatchBeginsWhileACopyWaitsForThoseUnderWay) {
+  auto under_way = std::make_unique<RangeLock>(hold(c, {200, 50, true}));
+  RangeLock lock;
+  bool met = false;
+  env.on_sleep = [&] {
+    if (!is_held(gate_byte) || std::exchange(met, true)) return;
+    EXPECT_TRUE(fails_with(Status::busy, patch(a, 400)));
+    under_way.reset();
+  };
+  Turnstile here([this](const File &file) { return was_replaced(file, path).value_or(false); }, Turnstile::As::writer);
+  const File d = open();
+  const auto had = here.lock(d, {whole_file(false)}, {patient, nullptr, nullptr}, &lock);
+  ASSERT_TRUE(is_ok(had));
+  EXPECT_TRUE(*had && met);
+  EXPECT_FALSE(is_held(turnstile_bytes));
+}
+
 TEST_F(TurnstileSteps, AWriterThatHasTheFileHoldsNothingHere) {
   auto under_way = patch(a, 200);
   env.on_sleep = [&] { under_way->release(); };
