@@ -5,6 +5,7 @@ set -euo pipefail
 source "$ROOT/tests/trees.sh"
 bash "$ROOT/core/subprojects/fetch.sh" gtest
 tree=$BUILD/dist/macos-tests
+cd "$BUILD" # zig leaves an a.o where it is asked what it is
 configure "$tree" --cross-file "$ROOT/core/platforms/macosx_11_0_arm64.ini" --wrap-mode=forcefallback -Doptimization=1 \
   -Dtests=true -Dcli=false -D{c,cpp}_args=-fno-sanitize=undefined # which zig adds below -O2
 build "$tree" build.ninja # so that it lists what there is

@@ -239,7 +239,9 @@ TEST_F(ForkTest, AWorkerKeepsNoLockWhateverItCannotOpen) {
         if (env.lock(held[i], F_OFD_SETLK, &whole) != 0) return 1;
       }
       if (want == without_null) {
+#ifdef CLONE_NEWUSER
         static_cast<void>(::unshare(CLONE_NEWUSER));
+#endif
         if (::chroot(dir.path().c_str()) != 0) return 77;
       } else {
         const struct rlimit few = {want == full ? 100u : 3u, 4096};

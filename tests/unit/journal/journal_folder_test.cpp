@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#ifdef __linux__
 #include <sys/xattr.h>
+#endif
 
 #include <array>
 #include <cstring>
@@ -133,6 +135,8 @@ TEST_F(FolderTest, APlantedOneInAPublicPlaceIsPassedOverWithAWarning) {
                          Folder::create(testing::located(env, path), data())));  // but nothing is written into it
 }
 
+#ifdef __linux__  // Darwin has ACLs of another kind
+
 std::string acl_of(std::initializer_list<std::array<uint32_t, 3>> entries) {
   std::string out("\2\0\0\0", 4);
   const auto put = [&](uint32_t value, int bytes) {
@@ -206,6 +210,8 @@ TEST_F(WithAnAcl, OfItsOwnAJournalIsReadByAGroupThatItCannotBeGivenTo) {
   ASSERT_TRUE(is_ok(Folder::create(testing::located(faulty, path), data())));
   EXPECT_EQ(acl_on(folder()), acl_of({{1, 7, none}, {4, 0, none}, {8, 5, 5151}, {16, 5, none}, {32, 0, none}}));
 }
+
+#endif
 
 class JournalFolderTest : public FolderTest {
  protected:

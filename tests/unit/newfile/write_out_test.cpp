@@ -36,7 +36,7 @@ TEST(WriteOutTest, SlicesGrowWhileTheDiskIsQuickAndShrinkWhenItIsSlow) {
   const std::string path = dir / "new";
   testing::put_bytes(path, "");
   auto file = os::File::open(disk, AT_FDCWD, path, O_RDWR, 0, path);
-  ASSERT_TRUE(is_ok(file));
+  ASSERT_TRUE(testing::is_ok(file));
   WriteOut out(*file, 0);
   uint64_t end = 0;
   const auto slices_of = [&](uint64_t ms, size_t n) {
