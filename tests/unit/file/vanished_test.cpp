@@ -1,4 +1,6 @@
 // A new file under a name whose file was removed, while the journals of that one stayed.
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "crash_scene.h"
@@ -62,6 +64,22 @@ TEST_F(Vanished, AJournalThatIsKeptForLaterStays) {
   ASSERT_TRUE(is_ok(save(half)));
   EXPECT_TRUE(fs::exists(folder() + "/" + kept->name()));
   expect_saved(half);
+}
+
+TEST_F(Vanished, AFolderOfAnotherUserInWhichNothingWaitsKeepsNobodyOut) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  for (const bool waits : {false, true}) {
+    put_bytes(path, old);
+    const std::string journal = leave(changes, waits);
+    fs::remove(path);
+    ASSERT_EQ(::chown(folder().c_str(), 4242, 4242), 0);
+    const auto saved = save(half);
+    EXPECT_TRUE(waits ? fails_with(Status::journal, saved) : is_ok(saved));
+    EXPECT_EQ(fs::exists(path), !waits);
+    EXPECT_TRUE(fs::exists(journal));
+    ASSERT_EQ(::chown(folder().c_str(), 0, 0), 0);
+    fs::remove_all(folder());
+  }
 }
 
 TEST_F(Vanished, AWriterThatIsAtItIsWaitedFor) {
