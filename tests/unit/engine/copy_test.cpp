@@ -1,6 +1,8 @@
 // Copies of a checkpoint that others change meanwhile: join, reshard and merge see one state of it.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "delta_scene.h"
 #include "engine/reshape.h"
 #include "fault_env.h"
@@ -201,6 +203,38 @@ TEST_F(CopyTest, ACopyWaitsForAChangeThatIsUnderWay) {
     lock->release();
     EXPECT_TRUE(is_ok(copy(disk, c))) << c.name;
   }
+}
+
+// Shards may be links to files in another order, as in the Hub's cache. Commits lock those by their own paths.
+TEST(CopyOfLinks, LocksFilesInTheOrderOfCommits) {
+  const TempDir dir;
+  const auto tensor = [](const char *name) { return TestTensor{name, Dtype::U8, {4}, "0000"}; };
+  ShardIndex index = ShardIndex::of({"1.safetensors", "2.safetensors"});
+  put_bytes(dir / "z", file_of({tensor("a")}));
+  put_bytes(dir / "y", file_of({tensor("b")}));
+  std::error_code no_links;
+  std::filesystem::create_symlink("z", dir / "1.safetensors", no_links);
+  std::filesystem::create_symlink("y", dir / "2.safetensors", no_links);
+  if (no_links) GTEST_SKIP() << "there are no links here";
+  index.assign("a", "1.safetensors");
+  index.assign("b", "2.safetensors");
+  put_bytes(index_in(dir.path()), index.spell());
+  const auto open = [&](const char *name) {
+    return std::move(*os::File::open(os::Env::posix(), AT_FDCWD, dir / name, O_RDWR, 0, name));
+  };
+  const os::File first = open("y"), second = open("z");
+  const auto changes = os::RangeLock::acquire(first, {os::whole_file(true)}, {});
+  ASSERT_TRUE(changes);
+  FaultEnv env(os::Env::posix());
+  bool has_second = false;
+  env.before = [&](Call call) {
+    if (call == Call::lock) has_second |= os::is_locked(second, os::whole_file(true)).value();
+    return 0;
+  };
+  write::SaveOptions at_once;
+  at_once.lock_timeout_ms = 0;
+  EXPECT_TRUE(fails_with(Status::busy, join(env, dir.path(), dir / "out.safetensors", at_once)));
+  EXPECT_FALSE(has_second);
 }
 
 // Where it never stays as it is, a copy is not tried for ever.
