@@ -442,8 +442,9 @@ TEST_F(ShardedDeltas, StopWhenToldTo) {
 
 TEST(RandomShardedDeltas, LeadForthAndBack) {
   std::mt19937 random(20261122);
+  const size_t trials = bounded(30, 100, 100);
   size_t in_place = 0, published = 0;
-  for (size_t trial = 0; trial < bounded(30, 100, 100) && !::testing::Test::HasFailure(); ++trial) {
+  for (size_t trial = 0; trial < trials && !::testing::Test::HasFailure(); ++trial) {
     SCOPED_TRACE(trial);
     SimEnv disk;
     const Holdings from = holdings_of(random_holdings(random).file()), to = random_change(from, random),
@@ -479,8 +480,8 @@ TEST(RandomShardedDeltas, LeadForthAndBack) {
     ASSERT_TRUE(is_ok(apply("/a", "/ab again", "")));  // in one file
     ASSERT_EQ(by_name(holdings_of(disk.contents("/a"))), by_name(to));
   }
-  EXPECT_GT(in_place, 10u);
-  EXPECT_GT(published, 40u);
+  EXPECT_GT(in_place, trials / 10);
+  EXPECT_GT(published, trials * 2 / 5);
 }
 
 // Names, forms and metadata are the same, and so the identity: the delta made of the one form fits the other.

@@ -143,7 +143,8 @@ TEST_F(TurnstileSteps, NoPatchBeginsWhileAWriterWaitsForThoseUnderWay) {
 // It takes all of the file, and not for itself alone.
 TEST_F(TurnstileSteps, NoPatchBeginsWhileACopyWaitsForThoseUnderWay) {
   auto under_way = std::make_unique<RangeLock>(hold(c, {200, 50, true}));
-  RangeLock lock;
+  const File d = open();
+  RangeLock lock;  // of d: dies first
   bool met = false;
   env.on_sleep = [&] {
     if (!is_held(gate_byte) || std::exchange(met, true)) return;
@@ -151,7 +152,6 @@ TEST_F(TurnstileSteps, NoPatchBeginsWhileACopyWaitsForThoseUnderWay) {
     under_way.reset();
   };
   Turnstile here([this](const File &file) { return was_replaced(file, path).value_or(false); }, Turnstile::As::writer);
-  const File d = open();
   const auto had = here.lock(d, {whole_file(false)}, {patient, nullptr, nullptr}, &lock);
   ASSERT_TRUE(is_ok(had));
   EXPECT_TRUE(*had && met);
