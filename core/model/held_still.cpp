@@ -84,8 +84,8 @@ Result<bool> HeldStill::hold(os::Env &env, const ModelView &view, const os::Lock
   std::sort(files.begin(), files.end(),
             [](const Opened *a, const Opened *b) { return a->data_file->path() < b->data_file->path(); });
   for (const Opened *f : files) {
-    const auto held = os::Descriptors::with_room(f->data_file->options().descriptors, os::Descriptors::GiveUp::all,
-                                                 [&] { return hold(f->data_file->location(), f->snapshot, wait); });
+    auto held = os::Descriptors::with_room(f->data_file->options().descriptors, os::Descriptors::GiveUp::all,
+                                           [&] { return hold(f->data_file->location(), f->snapshot, wait); });
     if (!held || !*held) return held;
   }
   ST_TRY(view.check_unchanged());
