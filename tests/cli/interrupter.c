@@ -24,7 +24,8 @@ static void interrupt_at(const char *point) {
 
 static int renamed(int result, const char *to) {
   const char *slash = strrchr(to, '/'), *name = slash ? slash + 1 : to;
-  if (result == 0 && !strstr(name, "-of-")) interrupt_at("change");
+  const int is_for_a_while = name[0] == '.' || strstr(name, ".part");
+  if (result == 0 && !is_for_a_while && !strstr(name, "-of-")) interrupt_at("change");
   return result;
 }
 
@@ -37,6 +38,10 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to) {
 }
 int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
   int (*next)(int, const char *, int, const char *, unsigned) = dlsym(RTLD_NEXT, "renameat2");
+  return renamed(next(from_dir, from, to_dir, to, flags), to);
+}
+int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags) {
+  int (*next)(int, const char *, int, const char *, int) = dlsym(RTLD_NEXT, "linkat");
   return renamed(next(from_dir, from, to_dir, to, flags), to);
 }
 int unlinkat(int folder, const char *path, int flags) {
