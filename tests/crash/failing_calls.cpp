@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Journals, FailingCalls, ::testing::ValuesIn(every_patch
 TEST_P(FailingCalls, EveryCallOfEveryOperationFailsCleanly) {
   size_t trials = 0;
   const uint64_t seeds = bounded(1, 1, 3);
-  EveryNth call(11, 2);
+  EveryNth call(5, 2);
   for (int kind = 0; kind < operation_kinds; ++kind)
     for (const Fault &fault : faults)
       for (size_t n = call.first();; n += call.step) {
@@ -164,7 +164,7 @@ class FailingRecovery {
 
   const State decided_;
   Cuts cuts_{5, 32};
-  EveryNth second_{11, 2};
+  EveryNth second_{5, 2};
 };
 
 TEST_P(FailingCalls, EveryCallOfRecoveryFailsCleanlyAndRunsAgainAfterAPowerCutToo) {

@@ -164,7 +164,7 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
                               {FaultEnv::short_io, false},
                               {FaultEnv::short_io, true}};
   size_t trials = 0;
-  EveryNth call(29, 4);
+  EveryNth call(11, 4);
   for (const Disk &kind : disks)
     for (const LayoutOperation &operation : layout_operations())
       for (const Fault &fault : faults)

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "crash_scene.h"
+#include "fault_env.h"
 #include "file/replace_file.h"
 
 namespace st::write {
@@ -15,12 +16,12 @@ namespace fs = std::filesystem;
 class Vanished : public testing::CrashScene {
  protected:
   // Gives the name to a new file of these bytes.
-  Result<void> save(const std::string &bytes, int32_t lock_timeout_ms = 0) {
-    const os::Location at = located(env, path);
-    auto made = TemporaryFile::create(at, 0666);
-    EXPECT_TRUE(is_ok(made));
-    EXPECT_TRUE(is_ok((*made)->file().write(bytes.data(), bytes.size(), 0)));
-    return replace_file(at, **made, lock_timeout_ms, {}, [this](LogLevel, const std::string &m) { logged += m; });
+  Result<void> save(const std::string &bytes) { return save(env, bytes); }
+  Result<void> save(os::Env &by, const std::string &bytes) {
+    ST_TRY(const auto at, os::Location::find(by, path));
+    ST_TRY(auto made, TemporaryFile::create(at, 0666));
+    ST_TRY(made->file().write(bytes.data(), bytes.size(), 0));
+    return replace_file(at, *made, 0, {}, [this](LogLevel, const std::string &m) { logged += m; });
   }
   // No journal changes what was saved.
   void expect_saved(const std::string &bytes) {
@@ -93,6 +94,32 @@ TEST_F(Vanished, AWriterThatIsAtItIsWaitedFor) {
   ASSERT_TRUE(is_ok(save(half)));
   EXPECT_TRUE(fs::exists(journal + ".bad"));
   expect_saved(half);
+}
+
+// The next save goes on from there.
+TEST_F(Vanished, WhateverCallFailsNoJournalMeetsANewFile) {
+  for (const bool committed : {false, true}) {
+    bool fails = true;
+    for (size_t n = 0; fails; ++n) {
+      SCOPED_TRACE(text(committed ? "committed" : "staged", ", call ", n));
+      put_bytes(path, old);
+      leave(changes, committed);
+      fs::remove(path);
+      FaultEnv faulty(env);
+      size_t calls = 0;
+      faulty.before = [&](Call call) { return call != Call::close && calls++ == n ? -EIO : 0; };
+      const auto first = save(faulty, half);
+      fails = calls > n;
+      ASSERT_TRUE(first || fails);
+      if (fs::exists(path)) {
+        ASSERT_NO_FATAL_FAILURE(expect_saved(half));
+        fs::remove(path);
+      }
+      ASSERT_TRUE(is_ok(save(half)));
+      ASSERT_NO_FATAL_FAILURE(expect_saved(half));
+      fs::remove_all(folder());
+    }
+  }
 }
 
 }  // namespace
