@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Operations, ClusterFencing,
                          [](const auto &first) { return name_of(first.param); });
 
 TEST_P(ClusterFencing, WhoeverLosesItsLocksSpoilsNothing) {
-  const size_t step = full_bound() ? 1 : small_bound() ? 53 : 7;
+  const size_t step = full_bound() ? 1 : small_bound() ? 29 : 7;
   size_t tried = 0, exempt = 0, turn = 0;
   for (const Other second : {Other::patch, Other::patch_of_the_same_page, Other::publish, Other::recovery}) {
     Awakening undisturbed(GetParam(), second, {never, never, never});

@@ -149,7 +149,7 @@ TEST_F(FewDescriptorsTest, WhatTheHandleHasIsForAPlanAndAChangeOfSomeShards) {
 TEST_F(FewDescriptorsTest, AChangeOfAllShardsIsMadeOrRefused) {
   const std::string fresh = pattern(shape, 77);
   enum Change { patch, publish, new_names };
-  EveryNth limit(11, 3);
+  EveryNth limit(3, 3);
   for (const Change change : {patch, publish, new_names}) {
     bool before = false;
     for (size_t most = 4 + limit.first(); most < 8 * n; most += limit.step) {
