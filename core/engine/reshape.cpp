@@ -27,13 +27,11 @@ class Source {
   uint64_t bytes() const { return total_; }
   // The pairs of the first file's header.
   const write::NewMetadata &header_metadata() const { return header_metadata_; }
-  // Those tensors, as a file of its own.
+  // Those tensors, as a file of its own. After the last one's bytes, syncs and names need the source no more.
   Result<void> write_file(write::Destination to, std::span<const Place> places, const write::NewMetadata &metadata,
-                          const write::SaveOptions &options);
+                          const write::SaveOptions &options, bool is_last);
 
  private:
-  Result<void> tell(const Control &control, uint64_t more);
-
   std::unique_ptr<Model> model_;
   std::optional<ModelView> whole_;
   HeldStill still_;
@@ -66,19 +64,15 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   return source;
 }
 
-// What comes after the last byte, as the syncs, needs the source no more.
-Result<void> Source::tell(const Control &control, uint64_t more) {
-  done_ += more;
-  if (done_ == total_) still_.let_go();
-  return control.check(done_, total_);
-}
-
 Result<void> Source::write_file(write::Destination to, std::span<const Place> places,
-                                const write::NewMetadata &metadata, const write::SaveOptions &options) {
+                                const write::NewMetadata &metadata, const write::SaveOptions &options, bool is_last) {
   const Control control(progress_, nullptr);
   const InterruptScope waits([&] { return control.check(done_, total_); });
-  if (total_ == 0) still_.let_go();
-  return copy_out(std::move(to), places, metadata, options, [&](uint64_t more) { return tell(control, more); });
+  const auto tell = [&](uint64_t more) { return control.check(done_ += more, total_); };
+  const auto all_read = [&] {
+    if (is_last) still_.let_go();
+  };
+  return copy_out(std::move(to), places, metadata, options, tell, {}, all_read);
 }
 
 std::string shard_name(size_t number, size_t count) {
@@ -118,7 +112,8 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   ShardIndex index = ShardIndex::of(names);
   for (size_t i = 0; i < shards.size(); ++i) {
     ST_TRY(auto to, write::destination_at(folder.place_of(names[i])));
-    auto written = source.write_file(std::move(to), shards[i], source.header_metadata(), options);
+    auto written =
+        source.write_file(std::move(to), shards[i], source.header_metadata(), options, i + 1 == shards.size());
     if (written || written.error().status == Status::needs_recovery) folder.has(names[i]);
     if (!written) return written;
     for (const Place &p : shards[i]) index.assign(p.tensor().name, names[i]);
@@ -148,7 +143,8 @@ Result<void> join(os::Env &env, const std::string &from, const std::string &to, 
   ST_TRY(source.whole().must_not_be(env, to));  // a change that waits for the copy would be lost
   const auto &metadata = source.whole().metadata();
   ST_TRY(auto target, write::find_destination(env, to));
-  return source.write_file(std::move(target), source.whole().places(), {metadata.begin(), metadata.end()}, options);
+  return source.write_file(std::move(target), source.whole().places(), {metadata.begin(), metadata.end()}, options,
+                           true);
 }
 
 }  // namespace st::store

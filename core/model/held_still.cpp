@@ -11,8 +11,8 @@
 namespace st::store {
 namespace {
 
-// A dead writer's change that is to be finished first. Of one that is dying the kernel may have freed the file before
-// its journal; nobody but a recovery can tell, and that wants the file for writing.
+// A dead writer's change that is to be finished first. The kernel may free the file of a dying one before its journal:
+// only a recovery can tell, and that wants the file for writing.
 Result<bool> is_any_hot(const os::Location &at, const struct stat &now, bool is_dying_too) {
   auto folder = write::Folder::open(at, now, {});
   if (!folder && folder.error().status == Status::journal && write::all_rest(at)) return false;

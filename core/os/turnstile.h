@@ -40,8 +40,8 @@ class Turnstile {
  public:
   // Does the name of this file lead to another by now?
   using Moved = std::function<bool(const File &)>;
-  // Of what takes all of the file, but not for itself alone, patches would leave no moment: it may go as a writer, if
-  // the files are open for writing.
+  // A shared lock on all of the file would find no moment without a patch. It may go as a writer, if the files are open
+  // for writing.
   enum class As { its_ranges, writer };
   explicit Turnstile(Moved moved, As as = As::its_ranges) : moved_(std::move(moved)), as_(as) {}
 

@@ -68,6 +68,27 @@ class CopyTest : public ::testing::Test {
     return txn->commit();
   }
 
+  // One whose writer dies after so many writes.
+  static Result<void> die(SimEnv &disk, const std::string &source, size_t after) {
+    FaultEnv dying(disk);
+    dying.before = nth_call_fails(after, -EIO, true, [](Call call) { return call == Call::pwrite; });
+    return change(dying, source, '1', {});
+  }
+
+  // A copy succeeds, with `act` before its call number `at`. What that answered; nothing: there is no such call.
+  std::optional<Result<void>> copy_amid(FaultEnv &env, const Case &c, size_t at,
+                                        const std::function<Result<void>()> &act) const {
+    size_t calls = 0;
+    std::optional<Result<void>> answer;
+    env.before = [&](Call) {
+      if (calls++ == at) answer = act();
+      return 0;
+    };
+    [&] { ASSERT_TRUE(is_ok(copy(env, c))) << c.name << ", call " << at; }();
+    env.before = nullptr;
+    return answer;
+  }
+
   // The value that all of a to c has; '?' if they are not of one state.
   static char state_of(SimEnv &disk, const std::string &path) {
     std::string all;
@@ -90,13 +111,8 @@ TEST_F(CopyTest, AChangeBeforeAnyCallIsInTheCopyAsAWholeOrNotAtAll) {
       for (size_t at = call.first();; at += call.step) {
         SimEnv disk = fresh_disk();
         FaultEnv env(disk);
-        size_t calls = 0;
-        std::optional<Result<void>> changed;
-        env.before = [&](Call) {
-          if (calls++ == at) changed = change(disk, c.source, '1', {.publish = publish});
-          return 0;
-        };
-        ASSERT_TRUE(is_ok(copy(env, c))) << c.name << ", call " << at;
+        const auto changed = copy_amid(env, c, at, [&] { return change(disk, c.source, '1', {.publish = publish}); });
+        ASSERT_FALSE(HasFatalFailure());
         if (!changed) break;
         const char state = state_of(disk, c.copy);
         ASSERT_NE(state, '?') << c.name << (publish ? ", published" : ", patched") << " before call " << at << ", "
@@ -115,11 +131,6 @@ TEST_F(CopyTest, AChangeBeforeAnyCallIsInTheCopyAsAWholeOrNotAtAll) {
 
 // Such a change is finished first, wherever between the open and the lock it was left.
 TEST_F(CopyTest, AChangeWhoseWriterDiesBeforeAnyCallIsInTheCopyAsAWholeOrNotAtAll) {
-  const auto die = [](SimEnv &disk, const std::string &source, size_t after) {
-    FaultEnv dying(disk);
-    dying.before = nth_call_fails(after, -EIO, true, [](Call call) { return call == Call::pwrite; });
-    return change(dying, source, '1', {});
-  };
   EveryNth call(5, 1);
   for (const Case &c : cases) {
     std::vector<size_t> amid;  // of the writes after which the outcome is open
@@ -134,13 +145,8 @@ TEST_F(CopyTest, AChangeWhoseWriterDiesBeforeAnyCallIsInTheCopyAsAWholeOrNotAtAl
     for (size_t at = call.first();; at += call.step) {
       SimEnv disk = fresh_disk();
       FaultEnv env(disk);
-      size_t calls = 0;
-      std::optional<Result<void>> changed;
-      env.before = [&](Call) {
-        if (calls++ == at) changed = die(disk, c.source, amid[at % amid.size()]);
-        return 0;
-      };
-      ASSERT_TRUE(is_ok(copy(env, c))) << c.name << ", call " << at;
+      const auto changed = copy_amid(env, c, at, [&] { return die(disk, c.source, amid[at % amid.size()]); });
+      ASSERT_FALSE(HasFatalFailure());
       if (!changed) break;
       const char state = state_of(disk, c.copy);
       ASSERT_NE(state, '?') << c.name << ", call " << at << ", " << call_name(env.calls.at(at));
@@ -155,9 +161,7 @@ TEST_F(CopyTest, AWriterThatIsDyingIsNotTakenForOneThatLives) {
   SimEnv disk = fresh_disk();
   for (size_t n = 0;; ++n) {  // up to the last write of tensors
     SimEnv now = fresh_disk();
-    FaultEnv dying(now);
-    dying.before = nth_call_fails(n, -EIO, true, [](Call call) { return call == Call::pwrite; });
-    const auto done = change(dying, cases[0].source, '1', {});
+    const auto done = die(now, cases[0].source, n);
     if (done) break;
     if (done.error().status == Status::needs_recovery && state_of(now, cases[0].source) != '1') disk = now;
   }
