@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const FOR_URLS: [&str; 3] = ["libcurl", "libcrypto", "pugixml"];
 
 /// As many sources in one file as Meson takes: most of the time goes into the headers that they share.
-const TOGETHER: usize = 8;
+const TOGETHER: usize = 24;
 
 /// Where `st/st.h` lies; nothing if the crate carries no sources.
 pub fn compile() -> Option<PathBuf> {
