@@ -12,7 +12,8 @@ import (
 )
 
 // CreateDelta writes the delta that makes `to` of `from`: a safetensors file of the tensors that differ. Its metadata says
-// what else there is to do, and to which base. Either may be sharded. Both are read in large requests and little memory.
+// what else there is to do, and to which base. Either may be sharded. Both are read in large requests and little memory,
+// and others that change them wait until they are read.
 func CreateDelta(from, to, delta string, opts *CreateDeltaOptions) error {
 	o := given(opts)
 	c := o.c()

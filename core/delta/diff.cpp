@@ -67,7 +67,7 @@ class Comparison {
         total_(to.data_bytes()) {}
 
   Result<void> compare();
-  Result<void> write();
+  Result<void> write(const std::function<void()> &all_read);
 
  private:
   // A tensor that differs, and what the delta is to hold of it.
@@ -200,7 +200,7 @@ Result<void> Comparison::compare() {
   return {};
 }
 
-Result<void> Comparison::write() {
+Result<void> Comparison::write(const std::function<void()> &all_read) {
   const InterruptScope waits([this] { return tell(0); });
   std::vector<HeldTensor> held;
   held.reserve(changed_.size());
@@ -234,13 +234,14 @@ Result<void> Comparison::write() {
                            in_quotes(place.member->place()), " was changed while it was compared; compare again")
                          .about_tensor(view.name));
   }
+  all_read();
   return writer->finish();
 }
 
 }  // namespace
 
 Result<void> diff(os::Env &env, const Model &from, const Model &to, const std::string &delta,
-                  const DiffOptions &options) {
+                  const DiffOptions &options, const std::function<void()> &all_read) {
   auto a = ModelView::of(from), b = ModelView::of(to);
   for (const auto *whole : {&a, &b}) {
     if (!*whole) return Failure(Error(whole->error()));
@@ -248,7 +249,7 @@ Result<void> diff(os::Env &env, const Model &from, const Model &to, const std::s
   }
   Comparison comparison(env, *a, *b, delta, options);
   ST_TRY(comparison.compare());
-  return comparison.write();
+  return comparison.write(all_read);
 }
 
 }  // namespace st::store

@@ -3,6 +3,7 @@
 // few blocks and the catalogues. Changes neither.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/control.h"
@@ -16,9 +17,10 @@ struct DiffOptions {
   Progress progress = {};
 };
 
-// Writes the delta that makes `to` of `from`, durably, under the path `delta`.
-// Status file_changed: `to` was changed meanwhile; what else those of opening and saving are.
+// Writes the delta that makes `to` of `from`, durably, under the path `delta`. `all_read` is called when nothing more
+// is read of the two. Status file_changed: `to` was changed meanwhile, by somebody whom no lock keeps out; what else
+// those of opening and saving are.
 Result<void> diff(os::Env &env, const Model &from, const Model &to, const std::string &delta,
-                  const DiffOptions &options);
+                  const DiffOptions &options, const std::function<void()> &all_read);
 
 }  // namespace st::store

@@ -34,9 +34,19 @@ Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions 
 Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
                   const DiffOptions &options) {
   const OpenOptions reading = for_reading(options);
-  ST_TRY(auto before, open_path(env, from, reading));
-  ST_TRY(auto after, open_path(env, to, reading));
-  return diff(env, *before, *after, delta, options);
+  const Control control(options.progress, nullptr);
+  std::unique_ptr<Model> before, after;
+  HeldStill still;
+  ST_TRY(HeldStill::repeat(to, [&]() -> Result<bool> {
+    still.let_go();  // a recovery wants the file for itself
+    ST_TRY(before, open_path(env, from, reading));
+    ST_TRY(after, open_path(env, to, reading));
+    ST_TRY(auto a, ModelView::of(*before));
+    ST_TRY(auto b, ModelView::of(*after));
+    const ModelView *const both[] = {&a, &b};
+    return still.hold(env, both, {options.lock_timeout_ms, &control, nullptr});
+  }));
+  return diff(env, *before, *after, delta, options, [&] { still.let_go(); });
 }
 
 Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options) {

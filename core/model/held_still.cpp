@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <span>
+#include <map>
 
 #include "journal/recover.h"
 #include "os/remote_source.h"
@@ -37,17 +37,25 @@ bool is_left_behind(const Snapshot &known, const struct stat &now) {
 
 }  // namespace
 
-Result<bool> HeldStill::hold(const os::Location &at, const Snapshot *known, const os::LockWait &wait) {
+const HeldStill::Held *HeldStill::find(const struct stat &file) const {
+  const auto found =
+      std::find_if(held_.begin(), held_.end(), [&](const Held &held) { return os::same_inode(held.identity, file); });
+  return found == held_.end() ? nullptr : &*found;
+}
+
+// False: it is no longer there. Adds nothing to what is held where nothing can be locked.
+Result<bool> HeldStill::lock(const os::Location &at, const Snapshot *known, const os::LockWait &wait) {
   constexpr os::LockRange whole = os::whole_file(false);
   // Open for writing, the file has its turn among patches. On an overlay that would copy all of it.
   bool may_write = known && !os::maps_what_was_opened(known->filesystem.type);
-  const auto lock = [&](int flags, os::Turnstile::As as) {
+  const auto lock_as = [&](int flags, os::Turnstile::As as) {
     return os::lock_named(at, {whole}, wait, os::holder_of(whole), flags, as);
   };
-  auto locked = may_write ? lock(O_RDWR, os::Turnstile::As::writer) : lock(O_RDONLY, os::Turnstile::As::its_ranges);
+  auto locked =
+      may_write ? lock_as(O_RDWR, os::Turnstile::As::writer) : lock_as(O_RDONLY, os::Turnstile::As::its_ranges);
   if (!locked && may_write && is_for_reading_only(locked.error())) {
     may_write = false;
-    locked = lock(O_RDONLY, os::Turnstile::As::its_ranges);
+    locked = lock_as(O_RDONLY, os::Turnstile::As::its_ranges);
   }
   if (!locked) {
     const Error &e = locked.error();
@@ -57,13 +65,25 @@ Result<bool> HeldStill::hold(const os::Location &at, const Snapshot *known, cons
     return Failure(std::move(locked.error()));
   }
   ST_TRY(auto now, (*locked)->file.stat());
+  held_.push_back({std::move(*locked), now, may_write});
+  return true;
+}
+
+Result<bool> HeldStill::hold(const os::Location &at, const Snapshot *known, const os::LockWait &wait) {
+  // By another name it may be held already. A second lock would wait for those that wait for the first.
+  struct stat named;
+  const Held *held = !held_.empty() && at.stat(&named) == 0 ? find(named) : nullptr;
+  if (!held) {
+    const size_t before = held_.size();
+    ST_TRY(auto is_there, lock(at, known, wait));
+    if (!is_there || held_.size() == before) return is_there;
+    held = &held_.back();
+  }
+  const struct stat now = held->identity;
+  const bool may_write = held->may_write;
   if (known && (!os::same_inode(now, known->identity) || is_left_behind(*known, now))) return false;
   ST_TRY(auto hot, is_any_hot(at, now, may_write));
-  if (!hot) {
-    locked_.push_back(std::move(*locked));
-    return true;
-  }
-  locked->reset();
+  if (!hot) return true;
   let_go();  // a recovery wants the file for itself, and may want others
   if (may_write) {
     ST_TRY(write::recover(at, wait, {}));
@@ -71,16 +91,22 @@ Result<bool> HeldStill::hold(const os::Location &at, const Snapshot *known, cons
   return false;
 }
 
-// In the order of commits: the index, then the files by their paths.
-Result<bool> HeldStill::hold(os::Env &env, const ModelView &view, const os::LockWait &wait) {
-  if (view.files().empty() || view.files().front().data_file->path().empty()) return true;
-  if (view.has_index()) {
-    ST_TRY(auto index, os::Location::find(env, view.path()));
+// In the order of commits: indexes, then the files by their paths.
+Result<bool> HeldStill::hold(os::Env &env, std::span<const ModelView *const> views, const os::LockWait &wait) {
+  std::map<std::string_view, os::Location> indexes;
+  std::vector<const Opened *> files;
+  for (const ModelView *view : views) {
+    if (view->files().empty() || view->files().front().data_file->path().empty()) continue;
+    if (view->has_index()) {
+      ST_TRY(auto index, os::Location::find(env, view->path()));
+      indexes.emplace(view->path(), std::move(index));
+    }
+    for (const Opened &f : view->files()) files.push_back(&f);
+  }
+  for (const auto &[path, index] : indexes) {
     ST_TRY(auto held, hold(index, nullptr, wait));
     if (!held) return false;
   }
-  std::vector<const Opened *> files;
-  for (const Opened &f : view.files()) files.push_back(&f);
   std::sort(files.begin(), files.end(),
             [](const Opened *a, const Opened *b) { return a->data_file->path() < b->data_file->path(); });
   for (const Opened *f : files) {
@@ -88,7 +114,7 @@ Result<bool> HeldStill::hold(os::Env &env, const ModelView &view, const os::Lock
                                            [&] { return hold(f->data_file->location(), f->snapshot, wait); });
     if (!held || !*held) return held;
   }
-  ST_TRY(view.check_unchanged());
+  for (const ModelView *view : views) ST_TRY(view->check_unchanged());
   return true;
 }
 

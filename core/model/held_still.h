@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "model/model_view.h"
@@ -18,19 +19,30 @@ namespace st::store {
 
 class HeldStill {
  public:
-  // All of what `view` shows, and its index. What lies in no folder does not change, and where nothing can be locked
-  // nobody changes anything. False: it is no longer what it was when it was opened, or a dead writer's change was
-  // finished, or is to be. Statuses: busy; those of recovery.
-  Result<bool> hold(os::Env &env, const ModelView &view, const os::LockWait &wait);
-  void let_go() noexcept { locked_.clear(); }
+  // All of what these show, and their indexes; views may share files. What lies in no folder does not change, and where
+  // nothing can be locked nobody changes anything. False: it is no longer what it was when it was opened, or a dead
+  // writer's change was finished, or is to be. Statuses: busy; those of recovery.
+  Result<bool> hold(os::Env &env, std::span<const ModelView *const> views, const os::LockWait &wait);
+  Result<bool> hold(os::Env &env, const ModelView &view, const os::LockWait &wait) {
+    const ModelView *const one = &view;
+    return hold(env, {&one, 1}, wait);
+  }
+  void let_go() noexcept { held_.clear(); }
 
   // Opens and holds, and does so again while the answer is false or the status is file_changed, so many times.
   static Result<void> repeat(const std::string &path, const std::function<Result<bool>()> &open_and_hold);
 
  private:
+  struct Held {
+    std::unique_ptr<os::LockedFile> locked;
+    struct stat identity;
+    bool may_write;
+  };
   Result<bool> hold(const os::Location &at, const Snapshot *known, const os::LockWait &wait);
+  Result<bool> lock(const os::Location &at, const Snapshot *known, const os::LockWait &wait);
+  const Held *find(const struct stat &file) const;
 
-  std::vector<std::unique_ptr<os::LockedFile>> locked_;
+  std::vector<Held> held_;
 };
 
 }  // namespace st::store

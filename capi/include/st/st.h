@@ -65,6 +65,7 @@
  *            change that readers are to see as a whole is committed with
  *            ST_TXN_PUBLISH. What writes a durable copy does hold a lock, and
  *            copies one state, bytes too: st_join, st_reshard, st_delta_merge.
+ *            So does st_delta_create.
  *  Hosts     On storage that several hosts share, a handle shows every commit
  *            of another host that came before its last st_refresh. A handle
  *            for writing also shows those before its st_open, and each
@@ -1215,7 +1216,8 @@ typedef struct st_delta_create_options {
   uint32_t struct_size;
   uint32_t alignment;      /* of the delta's first data byte, as in
                               st_save_options */
-  int32_t lock_timeout_ms; /* where a delta of that name is replaced */
+  int32_t lock_timeout_ms; /* for a change of the two that is under way; where
+                              a delta of that name is replaced */
   uint32_t reserved0;      /* zero */
   st_progress_fn progress; /* over the bytes of `to`; may be NULL */
   void *progress_user;
@@ -1223,14 +1225,17 @@ typedef struct st_delta_create_options {
 
 /* Write the delta that makes `to` of `from`, each a file or shards, by any path
  * that st_open takes. Both are read once, and what differs and stays whole once
- * more, with pread and in a few megabytes of memory; they should not be changed
- * meanwhile. The elements that changed lie in a temporary file beside `delta`
- * until all is compared.
+ * more, with pread and in a few megabytes of memory. The elements that changed
+ * lie in a temporary file beside `delta` until all is compared.
+ * The delta is of one state of both. Until the last byte is read, all of their
+ * files are locked as by st_reshard; each takes a descriptor meanwhile. Where
+ * the storage has no locks, the two should not be changed meanwhile.
  * The delta is durable, and its path leads to the old file, or none, or to the
  * whole new one at every instant.
- * Statuses: as st_open and st_save; ST_E_FILE_CHANGED (`to` was changed
- * meanwhile); ST_E_INVALID_ARGUMENT (`delta` is one of the two, or a shard or
- * the index of one). Any thread. */
+ * Statuses: as st_open and st_save; ST_E_FILE_CHANGED (one of the two is
+ * replaced again and again, or was changed without a lock);
+ * ST_E_INVALID_ARGUMENT (`delta` is one of the two, or a shard or the index of
+ * one). Any thread. */
 st_status st_delta_create(const char *from, const char *to, const char *delta,
                           const st_delta_create_options *opts);
 

@@ -4,7 +4,9 @@
 #include "base/little_endian.h"
 #include "delta_scene.h"
 #include "engine/verify.h"
+#include "fault_env.h"
 #include "os/range_lock.h"
+#include "os/turnstile.h"
 #include "store_scene.h"
 
 namespace st::testing {
@@ -28,6 +30,26 @@ class Deltas : public ::testing::Test {
   }
   Result<void> merge(const std::vector<std::string> &deltas, write::SaveOptions options = {}) {
     return store::merge(env, base, deltas, merged, options);
+  }
+  // A transaction of somebody else, who does not wait.
+  Result<void> change(const std::string &path, const std::vector<TestTensor> &to) {
+    store::OpenOptions writing;
+    writing.writable = true;
+    writing.lock_timeout_ms = 0;
+    ST_TRY(auto model, store::open_path(env, path, writing));
+    store::TransactionOptions how;
+    how.lock_timeout_ms = 0;
+    ST_TRY(auto txn, model->begin(how));
+    for (const TestTensor &t : to)
+      ST_TRY(txn->update(t.name, {static_cast<uint32_t>(t.dtype), t.shape, t.bytes.data(), t.bytes.size()}));
+    return txn->commit();
+  }
+  // A progress that acts when it is asked for the at-th time.
+  static Progress acts(int at, int *asked, std::function<void()> act) {
+    return [=, act = std::move(act)](uint64_t, uint64_t) {
+      if (++*asked == at) act();
+      return true;
+    };
   }
   static Holdings held(const std::string &path) { return holdings_of(bytes_of(path)); }
 
@@ -177,6 +199,66 @@ TEST_F(Deltas, NeverReplaceWhatTheyAreMadeOf) {
   EXPECT_TRUE(fails_with(Status::invalid_argument, store::merge(env, base, {delta}, base, {})));
   EXPECT_TRUE(fails_with(Status::invalid_argument, store::merge(env, base, {delta}, delta, {})));
   EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
+// A patch of either that a comparison saw half of would be in the delta as a state that never was.
+TEST_F(Deltas, AreOfOneStateOfBoth) {
+  a.tensors.push_back(u8_tensor("large", 1100000, 5));
+  b.tensors.push_back(u8_tensor("large", 1100000, 5));
+  for (const size_t at : {size_t{5}, size_t{1099999}}) b.tensors.back().bytes[at] ^= 1;
+  std::vector<TestTensor> fresh = b.tensors;
+  for (TestTensor &t : fresh) {
+    t.bytes.front() ^= 2;
+    t.bytes.back() ^= 2;
+  }
+  for (const std::string &changed : {base, other}) {
+    int at = 1;
+    for (;; ++at) {
+      put_bytes(base, a.file());
+      put_bytes(other, b.file());
+      int asked = 0;
+      store::DiffOptions options;
+      options.progress = acts(at, &asked, [&] { EXPECT_TRUE(fails_with(Status::busy, change(changed, fresh))) << at; });
+      ASSERT_TRUE(is_ok(store::diff(env, base, other, delta, options))) << at;
+      if (asked < at) break;
+      put_bytes(base, a.file());
+      ASSERT_TRUE(is_ok(patch(delta))) << at << ", " << changed;
+      ASSERT_TRUE(same_bytes(bytes_of(base), b.file())) << at << ", " << changed;
+    }
+    EXPECT_GT(at, 4);
+    EXPECT_TRUE(is_ok(change(changed, fresh)));
+  }
+}
+
+// A second lock would wait for the writer that waits for the first.
+TEST_F(Deltas, OfTwoNamesOfOneFileLockItOnce) {
+  const std::string link = dir / "link.safetensors";
+  std::filesystem::create_hard_link(base, link);
+  for (const std::string &second : {base, link}) {
+    const auto writer = os::File::open(env, AT_FDCWD, base, O_RDWR, 0, base);
+    ASSERT_TRUE(is_ok(writer));
+    std::optional<os::RangeLock> waits;
+    FaultEnv watched(env);
+    watched.before = [&](Call) {
+      if (waits || !os::is_locked(*writer, os::whole_file(true)).value()) return 0;
+      auto gate = os::RangeLock::acquire(*writer, {os::gate_byte}, {});
+      if (gate) waits.emplace(std::move(*gate));
+      return 0;
+    };
+    store::DiffOptions options;
+    options.lock_timeout_ms = 0;
+    EXPECT_TRUE(is_ok(store::diff(watched, base, second, delta, options)));
+    EXPECT_TRUE(waits.has_value());
+  }
+}
+
+// Storage may know no locks.
+TEST_F(Deltas, AreMadeWhereNothingCanBeLocked) {
+  FaultEnv without(env);
+  without.before = [](Call call) { return call == Call::lock ? -EOPNOTSUPP : 0; };
+  ASSERT_TRUE(is_ok(store::diff(without, base, other, delta, {})));
+  ASSERT_TRUE(is_ok(patch(delta)));
+  EXPECT_TRUE(same_bytes(bytes_of(base), b.file()));
 }
 
 TEST_F(Deltas, AreNotAppliedIfTheWayBackCannotBeWritten) {

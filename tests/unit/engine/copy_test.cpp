@@ -1,4 +1,4 @@
-// Copies of a checkpoint that others change meanwhile: join, reshard and merge see one state of it.
+// Copies of a checkpoint that others change meanwhile: join, reshard, merge and diff see one state of it.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -21,7 +21,8 @@ struct Case {
 const Case cases[] = {
     {"file, join", "/d/m.safetensors", to},           {"file, reshard", "/d/m.safetensors", to_folder},
     {"file, merge", "/d/m.safetensors", to},          {"shards, join", index_in("/d/s"), to},
-    {"shards, reshard", index_in("/d/s"), to_folder}, {"shards, merge", index_in("/d/s"), to}};
+    {"shards, reshard", index_in("/d/s"), to_folder}, {"shards, merge", index_in("/d/s"), to},
+    {"file, diff", "/d/m.safetensors", to},           {"shards, diff", index_in("/d/s"), to}};
 
 class CopyTest : public ::testing::Test {
  protected:
@@ -43,6 +44,7 @@ class CopyTest : public ::testing::Test {
     ShardIndex index = ShardIndex::of({"1.safetensors", "2.safetensors"});
     for (const char *name : {"a", "b", "c", "d"}) index.assign(name, name[0] < 'c' ? "1.safetensors" : "2.safetensors");
     disk.add_file(index_in("/d/s"), index.spell());
+    disk.add_file("/d/d.safetensors", file_of({d}));  // the difference holds a to c
     disk.add_file("/d/other", file_of({a, b, c, tensor("d", 'e')}));
     EXPECT_TRUE(is_ok(diff(disk, std::string("/d/m.safetensors"), std::string("/d/other"), delta, {})));
     return disk;
@@ -51,6 +53,7 @@ class CopyTest : public ::testing::Test {
   Result<void> copy(os::Env &env, const Case &c) const {
     if (c.name.ends_with("join")) return join(env, c.source, c.copy, {});
     if (c.name.ends_with("reshard")) return reshard(env, c.source, c.copy, n, {});
+    if (c.name.ends_with("diff")) return diff(env, "/d/d.safetensors", c.source, c.copy, {});
     return merge(env, c.source, {delta}, c.copy, {});
   }
 
@@ -182,7 +185,7 @@ TEST_F(CopyTest, AWriterIsToldOfTheCopyAndGoesOnWhenAllIsRead) {
     std::vector<std::pair<Call, Result<void>>> answers;
     bool reads = false;
     env.before = [&](Call call) {
-      reads |= call == Call::copy_range;
+      reads |= call == (c.name.ends_with("diff") ? Call::pwrite : Call::copy_range);
       if (reads) answers.emplace_back(call, change(disk, c.source, '1', {}));
       return 0;
     };

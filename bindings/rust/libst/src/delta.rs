@@ -19,7 +19,8 @@ use crate::{Status, TransactionOptions};
 /// else there is to do, and to which base. Either may be sharded. [`Diff`] has choices.
 ///
 /// # Errors
-/// What opening the two and saving the delta answer; [`Status::FileChanged`] if `to` is changed meanwhile.
+/// What opening the two and saving the delta answer; [`Status::FileChanged`] if one of the two is replaced again and
+/// again, or changed without a lock. Others that change them wait until they are read.
 ///
 /// ```
 /// # let (folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
