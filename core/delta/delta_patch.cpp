@@ -1,9 +1,11 @@
 #include "delta/delta_patch.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/interrupt.h"
 #include "delta/delta_chain.h"
+#include "delta/delta_hash.h"
 #include "delta/stepped.h"
 #include "model/model.h"
 
@@ -40,6 +42,8 @@ class Patching {
   bool in_place() const { return delta_.notes.changes_bytes_only() && same_forms(whole_, delta_); }
   // What has steps: is the file patched, or, on shards, all files? Then none of it is staged.
   bool remakes_all() const { return !options_.publish && in_place(); }
+  Result<CommitPlan> change();
+  Error about_the_delta(Error failed) const;
   // What is made twice, as the journal was lost, counts once.
   Result<void> tell(uint64_t n) {
     done_ = std::min(done_ + n, total_);
@@ -192,14 +196,22 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const ModelView &
                      [this](uint64_t, uint64_t) { return tell(0).has_value(); });
 }
 
-// Steps lead back as they lead forth.
+// Steps lead back as they lead forth. They were read before, so these are hashed once more: the delta may be locked,
+// but not everybody asks for locks.
 Result<void> Patching::copy_steps(write::Writer &reverse) {
+  TensorWindow window(false);
   for (size_t i = 0; i < delta_.index().size(); ++i) {
     if (!delta_.notes.tensors[i].steps) continue;
     const TensorView held = delta_.index().at(i);
-    ST_TRY(auto reach, delta_.snapshot->here());
-    ST_TRY(
-        reverse.copy(held.name, reach.file, delta_.snapshot->file_offset(held), [this](uint64_t) { return tell(0); }));
+    const auto add = [&](std::span<const std::byte> piece) -> Result<void> {
+      ST_TRY(reverse.add(held.name, piece.data(), piece.size()));
+      return tell(0);
+    };
+    ST_TRY(auto copied, hash_tensor(window, *delta_.snapshot, held, add));
+    if (copied.all != *delta_.notes.tensors[i].steps)
+      return Failure(error(Status::file_changed, "tensor ", in_quotes(held.name), " of the delta ",
+                           in_quotes(delta_.path), " was changed while it was applied; apply it again")
+                         .about_tensor(held.name));
   }
   return {};
 }
@@ -267,13 +279,28 @@ Result<std::unique_ptr<AnyTransaction>> Patching::prepare() {
   return begin(result);
 }
 
-Result<DeltaPatched> Patching::run() {
-  const Counters &counters = base_.account().counters;
-  const uint64_t written = counters.bytes_written, journal_bytes = counters.journal_bytes;
+// New bytes lie in the delta's mapping. Where they are gone the file is shorter, and reading its end says so.
+Error Patching::about_the_delta(Error failed) const {
+  if (failed.status != Status::io || failed.os_errno != EFAULT) return failed;
+  std::byte last;
+  auto reach = delta_.snapshot->here();
+  auto is_whole = reach ? reach->file.read(&last, 1, delta_.snapshot->file_size() - 1) : Result<void>();
+  return is_whole ? failed : is_whole.error();
+}
+
+Result<CommitPlan> Patching::change() {
   ST_TRY(auto transaction, prepare());
   ST_TRY(auto plan, transaction->plan());
   ST_TRY(transaction->commit());
-  return DeltaPatched{std::move(plan), counters.bytes_written - written, counters.journal_bytes - journal_bytes};
+  return plan;
+}
+
+Result<DeltaPatched> Patching::run() {
+  const Counters &counters = base_.account().counters;
+  const uint64_t written = counters.bytes_written, journal_bytes = counters.journal_bytes;
+  auto plan = change();
+  if (!plan) return Failure(about_the_delta(std::move(plan.error())));
+  return DeltaPatched{std::move(*plan), counters.bytes_written - written, counters.journal_bytes - journal_bytes};
 }
 
 }  // namespace

@@ -24,6 +24,20 @@ OpenOptions for_reading(const Options &call) {
   return reading;
 }
 
+// Until `still` lets go, the delta is what its hashes name once they were checked: its bytes are read once more after
+// that. Its lock comes before those of the base.
+Result<DeltaFile> open_held(os::Env &env, const std::string &path, const OpenOptions &open, const Control &control,
+                            HeldStill &still) {
+  std::optional<DeltaFile> delta;
+  ST_TRY(HeldStill::repeat(path, [&]() -> Result<bool> {
+    still.let_go();  // a recovery wants the file for itself
+    ST_TRY(auto opened, open_delta(env, path, open));
+    delta.emplace(std::move(opened));
+    return still.hold(env, ModelView(*delta->file), {open.lock_timeout_ms, &control, nullptr});
+  }));
+  return std::move(*delta);
+}
+
 }  // namespace
 
 Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions options) {
@@ -51,7 +65,9 @@ Result<void> diff(os::Env &env, const std::string &from, const std::string &to, 
 
 Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options) {
   OpenOptions open = open_for(options);
-  ST_TRY(auto changes, open_delta(env, delta, open));
+  const Control control(options.progress, nullptr);
+  HeldStill still;
+  ST_TRY(auto changes, open_held(env, delta, open, control, still));
   open.writable = true;
   open.map = read::MapMode::none;
   ST_TRY(auto opened, open_path(env, base, open));
@@ -59,7 +75,9 @@ Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::str
 }
 
 Result<DeltaPatched> patch(os::Env &env, Model &base, const std::string &delta, DeltaPatchOptions options) {
-  ST_TRY(auto changes, open_delta(env, delta, open_for(options)));
+  const Control control(options.progress, &base.account().interrupts);
+  HeldStill still;
+  ST_TRY(auto changes, open_held(env, delta, open_for(options), control, still));
   return patch(env, base, std::move(changes), std::move(options));
 }
 

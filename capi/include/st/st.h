@@ -1243,7 +1243,10 @@ typedef struct st_delta_apply_options {
   uint32_t struct_size;
   uint32_t flags;          /* ST_TXN_PUBLISH, ST_TXN_BREAK_LINKS */
   const char *reverse;     /* path: write the delta that undoes this one there;
-                              NULL: do not */
+                              NULL: do not. A file there is replaced while the
+                              base is locked. So two calls that write each to
+                              the base of the other wait for each other until
+                              a lock_timeout_ms is over: ST_E_BUSY */
   int32_t lock_timeout_ms;
   uint32_t reserved0;      /* zero */
   st_progress_fn progress; /* may be NULL */
@@ -1258,19 +1261,22 @@ typedef struct st_delta_apply_options {
  *   done  may be NULL; else filled with the plan by which it was done.
  * Before the base is touched, the delta's bytes are checked against the hashes
  * in the delta. So are the bytes of the base that will go, with the base
- * locked. The reverse delta is durable before the base is changed. Applied to
- * the result it brings back tensors, their order and the metadata. It does not
- * bring back the order of the keys, nor the padding of the header. If the call
- * fails after the reverse delta was written, that stays, and fits nothing but
- * the result. Each shard is patched or made anew for itself. Shards keep the
- * order of their names, whatever the delta's; a tensor that is added goes where
- * st_txn_put puts it, so one that was deleted may come back in another shard.
- * Metadata go to the index; total_size and total_parameters, which the index
- * has of its own, to the header of the first shard.
+ * locked. From before its check until the answer, the delta is locked for
+ * others that change it, as by st_reshard; a callback that changes it waits in
+ * vain. Its lock comes before those of the base. The reverse delta is durable
+ * before the base is changed. Applied to the result it brings back tensors,
+ * their order and the metadata. It does not bring back the order of the keys,
+ * nor the padding of the header. If the call fails after the reverse delta was
+ * written, that stays, and fits nothing but the result. Each shard is patched
+ * or made anew for itself. Shards keep the order of their names, whatever the
+ * delta's; a tensor that is added goes where st_txn_put puts it, so one that
+ * was deleted may come back in another shard. Metadata go to the index;
+ * total_size and total_parameters, which the index has of its own, to the
+ * header of the first shard.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
- * the base or the delta, or a file of the base); ST_E_FILE_CHANGED (shards were
- * replaced meanwhile); ST_E_UNSUPPORTED (no tensor would be left in shards); as
- * st_open, st_txn_commit and st_save. Any thread. */
+ * the base or the delta, or a file of the base); ST_E_FILE_CHANGED (shards were replaced meanwhile; the delta was
+ * truncated, or changed without a lock); ST_E_UNSUPPORTED (no tensor would be
+ * left in shards); as st_open, st_txn_commit and st_save. Any thread. */
 st_status st_delta_apply(const char *base, const char *delta,
                          const st_delta_apply_options *opts, st_plan *done);
 

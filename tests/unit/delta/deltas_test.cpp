@@ -201,6 +201,64 @@ TEST_F(Deltas, NeverReplaceWhatTheyAreMadeOf) {
   EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
 }
 
+// Their bytes are checked once, and then read again as new bytes.
+TEST_F(Deltas, AreNotChangedWhileTheyAreApplied) {
+  ASSERT_TRUE(is_ok(diff()));
+  const std::string made = bytes_of(delta);
+  for (const bool through_handle : {false, true})
+    for (int at = 1;; ++at) {
+      put_bytes(base, a.file());
+      int asked = 0;
+      bool refused = false;
+      DeltaPatchOptions options;
+      options.reverse = reverse;
+      options.progress = acts(at, &asked, [&] {
+        refused = static_cast<bool>(fails_with(Status::busy, change(delta, {u8_tensor("b", 10007, 99)})));
+      });
+      if (through_handle) {
+        store::OpenOptions writing;
+        writing.writable = true;
+        auto opened = store::open_path(env, base, writing);
+        ASSERT_TRUE(is_ok(opened));
+        ASSERT_TRUE(is_ok(store::patch(env, **opened, delta, std::move(options)))) << at;
+      } else {
+        ASSERT_TRUE(is_ok(store::patch(env, base, delta, std::move(options)))) << at;
+      }
+      if (asked < at) break;
+      ASSERT_TRUE(refused) << at;
+      ASSERT_TRUE(same_bytes(bytes_of(delta), made)) << at;
+      ASSERT_TRUE(same_bytes(bytes_of(base), b.file())) << at;
+      ASSERT_TRUE(is_ok(patch(reverse))) << at;
+      ASSERT_TRUE(same_bytes(bytes_of(base), a.file())) << at;
+    }
+  EXPECT_TRUE(is_ok(change(delta, {u8_tensor("b", 10007, 99)})));
+}
+
+TEST_F(Deltas, ThatAreTruncatedWhileTheyAreAppliedAreNamed) {
+  ASSERT_TRUE(is_ok(diff()));
+  const std::string made = bytes_of(delta);
+  int told = 0;
+  for (const bool publish : {false, true})
+    for (int at = 1;; ++at) {
+      put_bytes(base, a.file());
+      put_bytes(delta, made);
+      int asked = 0;
+      DeltaPatchOptions options;
+      options.publish = publish;
+      options.progress = acts(at, &asked, [&] { std::filesystem::resize_file(delta, 4096); });
+      const auto done = store::patch(env, base, delta, std::move(options));
+      if (asked < at) break;
+      ASSERT_TRUE(same_bytes(bytes_of(base), done ? b.file() : a.file())) << at;
+      if (done) continue;
+      ASSERT_TRUE(fails_with(Status::file_changed, done)) << at;
+      const std::string &why = done.error().message;
+      EXPECT_NE(why.find(delta), std::string::npos) << why;
+      EXPECT_NE(why.find("truncated while open"), std::string::npos) << why;
+      ++told;
+    }
+  EXPECT_GT(told, 1);
+}
+
 // A patch of either that a comparison saw half of would be in the delta as a state that never was.
 TEST_F(Deltas, AreOfOneStateOfBoth) {
   a.tensors.push_back(u8_tensor("large", 1100000, 5));
@@ -414,6 +472,35 @@ TEST_F(DeltasOfElements, LockAllOfTheTensorThatTheyChange) {
   EXPECT_TRUE(fails_with(Status::busy, store::patch(env, base, delta, options)));
   lock->release();
   EXPECT_TRUE(is_ok(store::patch(env, base, delta, options)));
+}
+
+// Somebody writes without a lock. The steps are taken, and then copied: those that lead back are those that were taken.
+TEST_F(DeltasOfElements, AreAppliedOrNotWhenTheirStepsChangeMeanwhile) {
+  ASSERT_TRUE(is_ok(diff()));
+  const std::string made = bytes_of(delta);
+  std::string damaged = made;
+  damaged[damaged.size() - 20] ^= 1;
+  int refused = 0, applied = 0;
+  for (int at = 1;; ++at) {
+    put_bytes(base, a.file());
+    put_bytes(delta, made);
+    std::filesystem::remove(reverse);
+    auto file = os::File::open(env, AT_FDCWD, delta, O_RDWR, 0, delta);
+    ASSERT_TRUE(is_ok(file));
+    int asked = 0;
+    DeltaPatchOptions options;
+    options.reverse = reverse;
+    options.progress = acts(at, &asked, [&] { EXPECT_TRUE(is_ok(file->write(damaged.data(), damaged.size(), 0))); });
+    const auto done = store::patch(env, base, delta, std::move(options));
+    if (asked < at) break;
+    ASSERT_TRUE(same_bytes(bytes_of(base), done ? b.file() : a.file())) << at;
+    (done ? applied : refused) += 1;
+    if (!done) continue;
+    ASSERT_TRUE(is_ok(patch(reverse))) << at;
+    ASSERT_TRUE(same_bytes(bytes_of(base), a.file())) << at;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(applied, 0);
 }
 
 // A transaction takes long, and somebody cleans up meanwhile.
