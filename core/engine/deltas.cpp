@@ -24,6 +24,13 @@ OpenOptions for_reading(const Options &call) {
   return reading;
 }
 
+// Whoever opens such a name looks for shards.
+Result<void> must_not_be_an_index(const std::string &path) {
+  if (!is_index_name(path)) return {};
+  return fail(Status::invalid_argument, in_quotes(path),
+              " is the name of an index, but a delta is one file; give the path of a .safetensors file");
+}
+
 // Until `still` lets go, the delta is what its hashes name once they were checked: its bytes are read once more after
 // that. Its lock comes before those of the base.
 Result<DeltaFile> open_held(os::Env &env, const std::string &path, const OpenOptions &open, const Control &control,
@@ -47,6 +54,7 @@ Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions 
 
 Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
                   const DiffOptions &options) {
+  ST_TRY(must_not_be_an_index(delta));
   const OpenOptions reading = for_reading(options);
   const Control control(options.progress, nullptr);
   std::unique_ptr<Model> before, after;
@@ -64,6 +72,7 @@ Result<void> diff(os::Env &env, const std::string &from, const std::string &to, 
 }
 
 Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options) {
+  ST_TRY(must_not_be_an_index(options.reverse));
   OpenOptions open = open_for(options);
   const Control control(options.progress, nullptr);
   HeldStill still;
@@ -75,6 +84,7 @@ Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::str
 }
 
 Result<DeltaPatched> patch(os::Env &env, Model &base, const std::string &delta, DeltaPatchOptions options) {
+  ST_TRY(must_not_be_an_index(options.reverse));
   const Control control(options.progress, &base.account().interrupts);
   HeldStill still;
   ST_TRY(auto changes, open_held(env, delta, open_for(options), control, still));

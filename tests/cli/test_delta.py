@@ -65,6 +65,17 @@ def test_a_change_of_bytes_is_patched_in_place(stctl, model, arrays, tmp_path):
     assert stctl.json("patch", model, tmp_path / "d", "--atomic")["kind"] == "publish"
 
 
+def test_the_name_of_an_index_is_refused(stctl, model, other, tmp_path):
+    delta, index = tmp_path / "d.safetensors", tmp_path / "d.safetensors.index.json"
+    before = model.read_bytes()
+    out, err = stctl("diff", model, other, "-o", index, code=1)
+    assert out == "" and "(ST_E_INVALID_ARGUMENT)" in err
+    stctl("diff", model, other, "-o", delta)
+    out, err = stctl("patch", model, delta, "--reverse", index, code=1)
+    assert out == "" and "(ST_E_INVALID_ARGUMENT)" in err
+    assert not index.exists() and model.read_bytes() == before
+
+
 def test_diff_to_standard_output_is_the_delta(stctl, model, other, tmp_path):
     stctl("diff", model, other, "-o", tmp_path / "d")
     scratch = tmp_path / "scratch"

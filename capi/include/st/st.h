@@ -1235,7 +1235,7 @@ typedef struct st_delta_create_options {
  * Statuses: as st_open and st_save; ST_E_FILE_CHANGED (one of the two is
  * replaced again and again, or was changed without a lock);
  * ST_E_INVALID_ARGUMENT (`delta` is one of the two, or a shard or the index of
- * one). Any thread. */
+ * one, or is named as an index of shards). Any thread. */
 st_status st_delta_create(const char *from, const char *to, const char *delta,
                           const st_delta_create_options *opts);
 
@@ -1274,7 +1274,8 @@ typedef struct st_delta_apply_options {
  * total_size and total_parameters, which the index has of its own, to the
  * header of the first shard.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
- * the base or the delta, or a file of the base); ST_E_FILE_CHANGED (shards were replaced meanwhile; the delta was
+ * the base or the delta, or a file of the base, or is named as an index of
+ * shards); ST_E_FILE_CHANGED (shards were replaced meanwhile; the delta was
  * truncated, or changed without a lock); ST_E_UNSUPPORTED (no tensor would be
  * left in shards); as st_open, st_txn_commit and st_save. Any thread. */
 st_status st_delta_apply(const char *base, const char *delta,

@@ -201,6 +201,23 @@ TEST_F(Deltas, NeverReplaceWhatTheyAreMadeOf) {
   EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
 }
 
+// Such a name is looked for shards: nothing would read the delta.
+TEST_F(Deltas, AreNotNamedAsAnIndex) {
+  const std::string index = dir / "d.safetensors.index.json";
+  EXPECT_TRUE(fails_with(Status::invalid_argument, store::diff(env, base, other, index, {})));
+  ASSERT_TRUE(is_ok(diff()));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, patch(delta, index)));
+  store::OpenOptions writing;
+  writing.writable = true;
+  auto opened = store::open_path(env, base, writing);
+  ASSERT_TRUE(is_ok(opened));
+  DeltaPatchOptions options;
+  options.reverse = index;
+  EXPECT_TRUE(fails_with(Status::invalid_argument, store::patch(env, **opened, delta, options)));
+  EXPECT_FALSE(std::filesystem::exists(index));
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
 // Their bytes are checked once, and then read again as new bytes.
 TEST_F(Deltas, AreNotChangedWhileTheyAreApplied) {
   ASSERT_TRUE(is_ok(diff()));
