@@ -1,6 +1,7 @@
 #include "read/copy.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 
@@ -38,6 +39,7 @@ Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePl
   auto *out = static_cast<std::byte *>(to);
   uint64_t bytes_read = 0, bytes_done = 0, next_check = 0;
   std::unique_ptr<std::byte[]> scratch;
+  uint64_t scratch_bytes = 0;  // no more than are used: new memory costs as much as to fill it
   const InterruptScope waits([&] { return control.check(bytes_done, plan.nbytes()); });
 
   if (plan.run_count() == 1 && plan.nbytes() <= brief) {
@@ -68,7 +70,10 @@ Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePl
       run.next();
       continue;
     }
-    if (!scratch) scratch = std::make_unique_for_overwrite<std::byte[]>(window);
+    if (end - begin > scratch_bytes) {
+      scratch_bytes = std::bit_ceil(end - begin);
+      scratch = std::make_unique_for_overwrite<std::byte[]>(scratch_bytes);
+    }
     ST_TRY(source.read(scratch.get(), end - begin, offset + begin));
     bytes_read += end - begin;
     for (; !run.done() && run.source() + plan.run_bytes() <= end; run.next()) {
