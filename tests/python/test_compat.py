@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
-from conftest import REPOSITORY, TENSORS, raw_file
+from conftest import REPOSITORY, TENSORS, is_descriptor_open, is_mapped, raw_file
 from libst import compat
 from libst.compat import numpy as compat_numpy
 
@@ -172,6 +172,19 @@ def test_slices_outlive_the_file(model):
     with compat.safe_open(model, "np") as f:
         part = f.get_slice("w")
     assert np.array_equal(part[1], TENSORS["w"][1])
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_a_file_is_closed_with_its_last_slice_and_not_with_its_name(model, backend):
+    with compat.safe_open(model, "np", backend=backend) as f:
+        part = f.get_slice("w")
+    assert part[1].tolist() == TENSORS["w"][1].tolist()
+    assert is_descriptor_open(model)
+    del part
+    assert not is_descriptor_open(model) and not is_mapped(model)
+    for ask in (f.keys, lambda: f.get_slice("w"), lambda: f.get_tensor("w")):
+        with pytest.raises(compat.SafetensorError, match="closed"):
+            ask()
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ class safe_open:
     __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared", "_of", "_copies")
 
     _file: Optional[File]  # None: closed
+    _of: "Optional[_Of]"  # the same
     _copies: bool  # small tensors, from the mapping
 
     def __init__(
@@ -58,7 +59,7 @@ class safe_open:
         *,
         backend: str = "mmap",
     ) -> None:
-        self._file = None
+        self._file = self._of = None
         path = file_name(filename)
         check_type("backend", backend, str)
         self._framework = framework_of(framework)
@@ -168,15 +169,17 @@ class safe_open:
 
     def get_slice(self, name: str) -> "PySafeSlice":
         """A tensor to read parts of: `f.get_slice("w")[:, ::8]` reads only the bytes of that part."""
-        file = self._live()
-        form = file._pin().forms.get(name) if type(name) is str else None
+        of = self._of
+        if of is None:
+            raise _closed()
+        form = of.file._pin().forms.get(name) if type(name) is str else None
         if form is None:
             _check_name(name)
             try:
-                form = file._pin().form(name)
+                form = of.file._pin().form(name)
             except NotFoundError as error:
                 raise missing(name) from error
-        return PySafeSlice(self._of, name, form)
+        return PySafeSlice(of, name, form)
 
     def __enter__(self) -> "safe_open":
         return self
@@ -187,11 +190,11 @@ class safe_open:
         _exc_value: Optional[BaseException],
         _traceback: Optional[TracebackType],
     ) -> None:
-        self._file = None  # not closed: as with stock, slices that live go on reading
+        self._file = self._of = None  # not closed: as with stock, slices that live go on reading
 
     def _live(self) -> File:
         if self._file is None:
-            raise SafetensorError("File is closed")
+            raise _closed()
         return self._file
 
 
@@ -298,6 +301,10 @@ def _reads(index: Any, shape: tuple[int, ...]) -> bool:
         elif part.step is not None and part.step < 1:
             return False
     return True
+
+
+def _closed() -> SafetensorError:
+    return SafetensorError("File is closed")
 
 
 def _check_name(name: str) -> None:
