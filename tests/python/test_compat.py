@@ -196,7 +196,34 @@ def rows(tmp_path):
     return path, array
 
 
-PARTS = [slice(3, 4), slice(3, 5), slice(3, 6), slice(0, 64), 3, (3, slice(0, 5)), (slice(0, 4), slice(7, 8)), (3, 7)]
+def bytes_read(function, *args):
+    """By read calls of this process, during a call."""
+
+    def so_far():
+        return int(re.search(r"rchar: (\d+)", Path("/proc/self/io").read_text()).group(1))
+
+    before = so_far()
+    function(*args)
+    return so_far() - before
+
+
+def test_a_part_in_many_pieces_is_copied_from_a_local_mapping(rows, monkeypatch):
+    """To read it would read most of what lies between them. Where a page comes by the network, that is quicker."""
+    path, array = rows
+    for mapping, is_read in (("shared", False), ("private", True)):
+        monkeypatch.setenv("ST_MAP", mapping)
+        with compat.safe_open(path, "np") as f:
+            w = f.get_slice("w")
+            for index in (np.s_[:, :2], np.s_[:, :500], np.s_[::3], np.s_[:, 0], np.s_[:8, :8], np.s_[:, ::2]):
+                assert np.array_equal(w[index], array[index])
+                part = array[index]
+                assert (bytes_read(w.__getitem__, index) >= part.nbytes) is is_read, (mapping, index)
+
+
+PARTS = [
+    slice(3, 4), slice(3, 5), slice(3, 6), slice(0, 64), 3, (3, slice(0, 5)), (slice(0, 4), slice(7, 8)), (3, 7),
+    (slice(0, 64), slice(0, 100)), slice(0, 64, 2), (slice(0, 64), slice(0, 512, 3)), (slice(0, 64), 5),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("index", PARTS, ids=str)

@@ -80,7 +80,8 @@ class safe_open:
         self._shared = pin.shows_writable
         self._copies = self._mapped and self._framework == "numpy" and not self._view
         as_torch = self._framework == "torch" and backend != "pread"
-        self._of = _Of(self._file, self._framework, self._device, self._shared, self._mapped, as_torch)
+        local = pin.map == _abi.ST_MAP_SHARED  # as local disks are mapped, and no others
+        self._of = _Of(self._file, self._framework, self._device, self._shared, self._mapped, local, as_torch)
 
     def keys(self) -> list[str]:
         """The names, sorted."""
@@ -217,6 +218,7 @@ class _Of(NamedTuple):
     device: Device
     shared: bool  # tensors of torch are copy-on-write views
     mapped: bool  # small parts are copied from a view
+    local: bool  # so are parts in many pieces, whose pages come as quickly as reads
     as_torch: bool  # what torch takes for an index; else what stock's own reader takes
 
 
@@ -246,7 +248,7 @@ class PySafeSlice:
     def __getitem__(self, index: Any) -> Any:
         """What stock answers to that index: of torch's mappings what torch takes; of the others, and by `pread`,
         integers, slices that begin and end inside the tensor, of any positive step, and one Ellipsis."""
-        file, framework, device, shared, _, as_torch = self._of
+        file, framework, device, shared, _, _, as_torch = self._of
         number, shape = self._form
         if framework == "numpy":
             return self._read(stock_index(index, shape))
@@ -271,8 +273,8 @@ class PySafeSlice:
                 self._whole = self._of.file[self._name]
             if self._whole is not None:
                 part = self._whole[index]
-                # Not a number, as numpy gives where no dimension is left; nor what lies on many pages.
-                if type(part) is np.ndarray and part.nbytes <= _SMALL and part.flags.c_contiguous:
+                # Not a number, as numpy gives where no dimension is left.
+                if type(part) is np.ndarray and (part.nbytes <= _SMALL if part.flags.c_contiguous else self._of.local):
                     return part.copy()
             if self._part is None:
                 self._part = self._of.file.slice(self._name)

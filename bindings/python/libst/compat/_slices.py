@@ -8,10 +8,15 @@ from ._errors import SafetensorError
 
 def stock_index(index: Any, shape: tuple[int, ...]) -> Any:
     """The index for `TensorSlice`, once it is sure that stock would take it."""
-    if type(index) is slice and shape and index.step is None:
-        start, stop = index.start, index.stop
-        if type(start) is int and type(stop) is int and 0 <= start < shape[0] and 0 <= stop <= shape[0]:
+    # First what most ask, in few steps.
+    if type(index) is slice:
+        if shape and _is_plain(index, shape[0]):
             return index
+    elif type(index) is tuple:
+        if len(index) <= len(shape) and all(map(_is_plain, index, shape)):
+            return index
+    elif index is Ellipsis and 0 not in shape:
+        return index
     if isinstance(index, list):
         if index:
             raise SafetensorError("Non empty lists are not implemented")
@@ -35,6 +40,18 @@ def stock_index(index: Any, shape: tuple[int, ...]) -> Any:
         shown = ", ".join(map(_shown, checked))
         raise SafetensorError(f"Error during slicing [{shown}] with shape {list(shape)}: {complaint}")
     return tuple(checked)
+
+
+def _is_plain(part: Any, extent: int) -> bool:
+    """Whether it is an integer or a slice that lies inside, of Python's own integers."""
+    if type(part) is not slice:
+        return type(part) is int and 0 <= part < extent
+    start, stop, step = part.start, part.stop, part.step
+    return (
+        (extent > 0 if start is None else type(start) is int and 0 <= start < extent)
+        and (stop is None or type(stop) is int and 0 <= stop <= extent)
+        and (step is None or type(step) is int and step > 0)
+    )
 
 
 def _part(part: Any, place: int) -> Any:
