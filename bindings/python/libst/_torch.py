@@ -2,10 +2,13 @@
 
 import ctypes
 import importlib
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from ._rows import address, new_array
+from .dtypes import BYTES
 from .errors import refusal
 from .status import Status
 
@@ -68,8 +71,7 @@ def torch_tensor(array: "np.ndarray[Any, Any]", dtype: str, shape: "tuple[int, .
     """
     if not array.nbytes:
         return laid_over(None, 0, 0, 0, dtype, shape)
-    flat = array.reshape(-1).view(np.uint8)
-    return laid_over(flat, flat.__array_interface__["data"][0], 0, array.nbytes, dtype, shape)
+    return laid_over(array.reshape(-1).view(BYTES), address(array), 0, array.nbytes, dtype, shape)
 
 
 def laid_over(buffer: Any, address: int, offset: int, nbytes: int, dtype: str, shape: "tuple[int, ...]") -> Any:
@@ -79,16 +81,35 @@ def laid_over(buffer: Any, address: int, offset: int, nbytes: int, dtype: str, s
     address: where its bytes are; offset: where they are in the buffer.
     """
     kind, size = _kinds.get(dtype) or _kind(dtype)
-    if dtype == "F4" and shape:
-        if shape[-1] % 2:
-            text = f"torch has elements of F4 in pairs, and the last dimension of {list(shape)} is odd"
-            raise refusal(Status.UNSUPPORTED, f"{text}; read it with numpy, as packed bytes")
-        shape = (*shape[:-1], shape[-1] // 2)
+    if dtype == "F4":
+        shape = _in_pairs(shape)
     if not nbytes:
         return _torch.empty(shape, dtype=kind, device="cpu")  # whatever is torch's default
     if address % size:  # a file may begin its data anywhere
         buffer, offset = bytearray(memoryview(buffer)[offset : offset + nbytes]), 0
     return _torch.frombuffer(buffer, dtype=kind, count=nbytes // size, offset=offset).view(shape)
+
+
+def new_tensor(dtype: str, shape: "tuple[int, ...]") -> "tuple[Any, int, int]":
+    """A tensor in memory of its own, not filled; its address, and its bytes."""
+    kind, size = _kinds.get(dtype) or _kind(dtype)
+    if dtype == "F4":
+        shape = _in_pairs(shape)
+    nbytes = prod(shape) * size
+    if not nbytes:
+        return _torch.empty(shape, dtype=kind, device="cpu"), 0, 0
+    array, place = new_array((nbytes,), BYTES)  # numpy asks for huge pages where torch does not
+    return _torch.frombuffer(array, dtype=kind).view(shape), place, nbytes
+
+
+def _in_pairs(shape: "tuple[int, ...]") -> "tuple[int, ...]":
+    """How torch counts the elements of F4."""
+    if not shape:
+        return shape
+    if shape[-1] % 2:
+        text = f"torch has elements of F4 in pairs, and the last dimension of {list(shape)} is odd"
+        raise refusal(Status.UNSUPPORTED, f"{text}; read it with numpy, as packed bytes")
+    return (*shape[:-1], shape[-1] // 2)
 
 
 def told_form(tensor: Any) -> tuple[str, tuple[int, ...], int]:

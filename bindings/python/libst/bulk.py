@@ -19,7 +19,7 @@ from ._index import cut
 from ._names import encoded, index_of, several
 from ._pin import BRIEF, Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, shapes
-from ._torch import laid_over, torch_dtype
+from ._torch import laid_over, new_tensor, torch_dtype
 from ._url import shown
 from .dtypes import BYTES, NAMES, NUMPY, PACKED, WHOLE
 from .errors import error, refusal
@@ -107,14 +107,31 @@ def read(pin: Pin, name: str, out: Optional[Array]) -> Array:
         else:
             check_fits(out, name, dtype, shape)
             place = address(out)
-        raw, nbytes = name.encode(), out.nbytes
+        _read_to(pin, name.encode(), place, out.nbytes)
+        return out
+    finally:
+        del pin
+
+
+def read_torch(pin: Pin, name: str) -> Any:
+    """A tensor of torch, in memory of its own."""
+    try:
+        number, shape = pin.forms.get(name) or pin.form(name)
+        tensor, place, nbytes = new_tensor(NAMES[number], shape)
+        _read_to(pin, name.encode(), place, nbytes)
+        return tensor
+    finally:
+        del pin
+
+
+def _read_to(pin: Pin, raw: bytes, place: int, nbytes: int) -> None:
+    try:
         if nbytes <= BRIEF and pin.alone:
             status = _brief_read(pin.handle, raw, SIZES[len(raw)], c_void_p(place), SIZES[nbytes], None)
             if status:
                 raise error(status)
         else:
             pin.call(_abi.st_read, raw, len(raw), place, nbytes, None)
-        return out
     finally:
         del pin
 
@@ -159,6 +176,35 @@ def read_many(
         del rows, places, wanted  # which take memory, and reading takes its own
         pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
         return arrays
+    finally:
+        del pin
+
+
+def read_all_torch(pin: Pin) -> dict[str, Any]:
+    """All tensors of torch, in the order of the file. Each of more than 64 KiB is in memory of its own, which goes with
+    it; the others share a block."""
+    try:
+        rows = describe_all(pin.answer, _abi.st_count(pin.handle))
+        dtypes = [NAMES[number] for number in rows["dtype"].tolist()]
+        forms = list(zip(dtypes, shapes(rows, _abi.st_shard_count(pin.handle) == 1)))
+        sizes = rows["nbytes"]
+        for dtype in set(dtypes):
+            torch_dtype(dtype)  # refused before memory is taken
+        together = sizes <= BRIEF
+        places, size = _places(rows[together], False)
+        block, start = _block(size)
+        begin = address(block)
+        addresses = np.empty(len(rows), np.int64)
+        addresses[together] = places + (begin + start)
+        tensors: list[Any] = [None] * len(rows)
+        for i in np.flatnonzero(~together).tolist():
+            tensors[i], addresses[i], _ = new_tensor(*forms[i])
+        requests, where = _requests(rows, addresses, sizes)
+        pin.call_bulk(_abi.st_read_many, where, len(requests), progress=None)
+        for i in np.flatnonzero(together).tolist():
+            place = int(addresses[i])
+            tensors[i] = laid_over(block.data, place, place - begin, int(sizes[i]), *forms[i])
+        return dict(zip(pin.names(), tensors))
     finally:
         del pin
 

@@ -7,6 +7,7 @@ import re
 import resource
 import shutil
 import struct
+import sys
 import threading
 import time
 from pathlib import Path
@@ -507,6 +508,12 @@ def test_parts_are_updated_from_torch(tmp_path):
     assert torch.equal(stock.load_file(tmp_path / "ours")["emb"], table)
 
 
+def resident():
+    """The memory of this process that no file has, in KiB."""
+    gc.collect()
+    return int(re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text()).group(1))
+
+
 def peak():
     """The most memory that this process has had, in KiB."""
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text()).group(1))
@@ -537,6 +544,70 @@ def test_the_same_bytes_are_written_and_the_same_tensors_read(tmp_path, metadata
     same(stock.load_file(tmp_path / "libst"), TENSORS)
     with compat_open(tmp_path / "stock", "pt", device="cpu") as f:
         same({name: f.get_tensor(name) for name in f.keys()}, TENSORS)
+
+
+def test_a_tensor_that_was_read_keeps_no_other_in_memory(tmp_path):
+    """Also amid small ones, which share a block, and where a file has nothing else, or only small ones."""
+    large, small = torch.arange(1 << 20, dtype=torch.float32), torch.arange(5)
+    for tensors in (
+        {"a": large, "b": small, "c": -large, "d": -small, "e": large.half(), "f": large[:0], "g": large[:16384] + 1},
+        {"a": large, "c": -large},
+        {"b": small},
+        {},
+    ):
+        stock.save_file(tensors, tmp_path / "model")
+        loaded = compat.load_file(tmp_path / "model", backend="pread")
+        same(loaded, tensors)
+        with libst.open(tmp_path / "model") as f:
+            assert list(loaded) == list(f)
+    many = {str(i): torch.full((9 << 20,), float(i)) for i in range(3)}  # of 36 MiB, which malloc gives back
+    stock.save_file(many, tmp_path / "model")
+    before = resident()
+    loaded = compat.load_file(tmp_path / "model", backend="pread")
+    one = loaded.pop("1")
+    assert resident() - before > 100 << 10  # KiB
+    del loaded
+    assert resident() - before < 40 << 10 and torch.equal(one, many["1"])
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_a_file_is_closed_with_its_last_slice(path, backend):
+    def is_open():
+        return any(link.exists() and link.samefile(path) for link in Path("/proc/self/fd").iterdir())
+
+    with compat_open(path, "pt", backend=backend) as f:
+        part = f.get_slice("torch.bfloat16")
+    assert is_open() and part[0].equal(TENSORS["torch.bfloat16"][0])
+    del part
+    assert not is_open()
+    with pytest.raises(SafetensorError, match="closed"):
+        f.get_slice("torch.bfloat16")
+
+
+def steps(function):
+    """How many functions of Python a call runs."""
+    count = 0
+
+    def note(_frame, event, _arg):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_a_tensor_that_is_read_takes_few_steps(path):
+    """A file of thousands of small tensors takes as long as its steps."""
+    with compat_open(path, "pt", backend="pread") as f:
+        for name in f.keys():
+            f.get_tensor(name)  # what is found once
+        part = f.get_slice("torch.bfloat16")
+        for read in (lambda: f.get_tensor("torch.bfloat16"), lambda: part[:], lambda: part[...]):
+            assert steps(read) <= 16
 
 
 def test_loaded_tensors_share_no_storage_and_may_be_saved_again(path, tmp_path):

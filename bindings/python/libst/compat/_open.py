@@ -10,7 +10,7 @@ from .. import _abi
 from .. import file as _file
 from .._forms import Form
 from .._pin import Array
-from ..bulk import read_many
+from ..bulk import read_all_torch, read_many, read_torch
 from ..dtypes import NAMES, PACKED
 from ..errors import Error, NotFoundError
 from ..file import File
@@ -33,6 +33,8 @@ from ._slices import stock_index
 # How the file is reached, by stock's name of the backend. "view" is ours: tensors of numpy
 # are read-only views of the file, and nothing is read before it is looked at.
 _MAPS = {"mmap": "auto", "pread": "none", "view": "auto"}
+
+_ALL = slice(None)
 
 _SMALL = 4096  # bytes that are copied from the mapping, as stock copies all: a read takes ten times as long
 
@@ -110,10 +112,10 @@ class safe_open:
             try:
                 if self._framework == "numpy":
                     return file[name] if self._view else file.read(name)
-                if self._shared:
-                    return on_device(file._pin().torch(name), self._device)
+                if self._framework == "torch":
+                    read = file._pin().torch(name) if self._shared else read_torch(file._pin(), name)
+                    return on_device(read, self._device)
                 tensor = file.info(name)
-                check_dtype(tensor.dtype, self._framework)
                 return tensor_of(file.read(name), tensor.dtype, tensor.shape, self._framework, self._device)
             except NotFoundError as error:
                 raise missing(name) from error
@@ -124,7 +126,8 @@ class safe_open:
     def get_tensors(self) -> dict[str, Any]:
         """All of them, read in the order of the file and by as many readers as the storage likes.
 
-        They share one block of memory, which lives as long as any of them.
+        Those of numpy share one block of memory, which lives as long as any of them. Those of torch that are read, and
+        are larger than 64 KiB, have memory of their own.
         """
         file = self._live()
         with translated("Error while reading"):
@@ -139,7 +142,7 @@ class safe_open:
                         if not is_read:
                             map_ahead(*pin.mapping())
                     else:
-                        tensors = read_many(file._pin(), None, None, as_torch=True)
+                        tensors = read_all_torch(file._pin())
                 except Error:
                     for name in file:
                         check_dtype(file.info(name).dtype, self._framework)
@@ -264,6 +267,8 @@ class PySafeSlice:
             return tensor[index]
         if not as_torch:
             index = stock_index(index, shape)
+            if framework == "torch" and (index is Ellipsis or index == _ALL):
+                return on_device(read_torch(file._pin(), self._name), device)
         array = self._read(index)
         return tensor_of(array, dtype, array.shape, framework, device)
 
