@@ -24,6 +24,7 @@ from libst import _torch
 from libst._torch import TORCH_NAMES
 from libst.compat import SafetensorError, _ahead
 from libst.compat import safe_open as compat_open
+from safetensors import SafetensorError as StockError
 from safetensors import safe_open as stock_open
 from ways import WAYS
 
@@ -655,6 +656,13 @@ def test_what_cannot_be_saved_raises_what_stock_raises(tmp_path, tensor):
         return type(caught.value), str(caught.value)
 
     assert ask(compat) == ask(stock)
+
+
+def test_a_tensor_without_memory_is_an_error_of_stocks_class(tmp_path):
+    for package, kind in ((stock, StockError), (compat, SafetensorError)):
+        for write in (package.save, lambda tensors, save=package.save_file: save(tensors, tmp_path / "file")):
+            with pytest.raises(kind, match="Error while serializing: "):
+                write({"t": Outside((3,))})
 
 
 A = torch.zeros(10)

@@ -21,7 +21,7 @@ from ..dtypes import NAMES
 from ..file import open_memory
 from ._bytes import TensorSpec, check_type, serialize, serialize_file
 from ._bytes import deserialize as deserialize
-from ._errors import translated
+from ._errors import SafetensorError, translated
 from ._frameworks import check_dtype
 from ._open import safe_open
 
@@ -262,9 +262,10 @@ def _flatten_as_ptr(tensors: Tensors, keep_alive_buffer: list[Any]) -> dict[str,
             tensor = tensor.resolve_conj().resolve_neg()
         nbytes = tensor.nelement() * _SIZE[tensor.dtype]  # KeyError where the format has no such type, as of stock
         address = tensor.data_ptr()
-        if nbytes and not address:  # DTensor, and others that wrap tensors
-            raise RuntimeError(
-                f"{name}: {type(tensor).__name__} has no elements in memory of its own; save what it wraps"
+        if nbytes and not address:  # DTensor, and others that wrap tensors or have none
+            kind = type(tensor).__name__
+            raise SafetensorError(
+                f"Error while serializing: {name}: {kind} has no elements in memory of its own; save what it wraps"
             )
         keep_alive_buffer.append(tensor)
         specs[name] = TensorSpec(
