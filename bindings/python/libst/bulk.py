@@ -185,6 +185,8 @@ def read_all_torch(pin: Pin) -> dict[str, Any]:
     it; the others share a block."""
     try:
         rows = describe_all(pin.answer, _abi.st_count(pin.handle))
+        if not (rows["nbytes"] > BRIEF).any():
+            return read_many(pin, None, None, as_torch=True)
         dtypes = [NAMES[number] for number in rows["dtype"].tolist()]
         forms = list(zip(dtypes, shapes(rows, _abi.st_shard_count(pin.handle) == 1)))
         sizes = rows["nbytes"]
@@ -201,9 +203,9 @@ def read_all_torch(pin: Pin) -> dict[str, Any]:
             tensors[i], addresses[i], _ = new_tensor(*forms[i])
         requests, where = _requests(rows, addresses, sizes)
         pin.call_bulk(_abi.st_read_many, where, len(requests), progress=None)
-        for i in np.flatnonzero(together).tolist():
-            place = int(addresses[i])
-            tensors[i] = laid_over(block.data, place, place - begin, int(sizes[i]), *forms[i])
+        small = np.flatnonzero(together)
+        for i, place, nbytes in zip(small.tolist(), addresses[small].tolist(), sizes[small].tolist()):
+            tensors[i] = laid_over(block.data, place, place - begin, nbytes, *forms[i])
         return dict(zip(pin.names(), tensors))
     finally:
         del pin
