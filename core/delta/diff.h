@@ -18,8 +18,8 @@ struct DiffOptions {
 };
 
 // Writes the delta that makes `to` of `from`, durably, under the path `delta`. `all_read` is called when nothing more
-// is read of the two. Status file_changed: `to` was changed meanwhile, by somebody whom no lock keeps out; what else
-// those of opening and saving are.
+// is read of the two. Status file_changed: a program that takes no locks has changed `to` meanwhile. Else those of
+// opening and saving.
 Result<void> diff(os::Env &env, const Model &from, const Model &to, const std::string &delta,
                   const DiffOptions &options, const std::function<void()> &all_read);
 

@@ -24,7 +24,7 @@ OpenOptions for_reading(const Options &call) {
   return reading;
 }
 
-// Whoever opens such a name looks for shards.
+// An open of such a name looks for shards.
 Result<void> must_not_be_an_index(const std::string &path) {
   if (!is_index_name(path)) return {};
   return fail(Status::invalid_argument, in_quotes(path),

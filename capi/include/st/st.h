@@ -1234,8 +1234,8 @@ typedef struct st_delta_create_options {
  * whole new one at every instant.
  * Statuses: as st_open and st_save; ST_E_FILE_CHANGED (one of the two is
  * replaced again and again, or was changed without a lock);
- * ST_E_INVALID_ARGUMENT (`delta` is one of the two, or a shard or the index of
- * one, or is named as an index of shards). Any thread. */
+ * ST_E_INVALID_ARGUMENT (`delta` is one of the two, or belongs to one, or has
+ * the name of an index). Any thread. */
 st_status st_delta_create(const char *from, const char *to, const char *delta,
                           const st_delta_create_options *opts);
 

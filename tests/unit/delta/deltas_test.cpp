@@ -31,7 +31,7 @@ class Deltas : public ::testing::Test {
   Result<void> merge(const std::vector<std::string> &deltas, write::SaveOptions options = {}) {
     return store::merge(env, base, deltas, merged, options);
   }
-  // A transaction of somebody else, who does not wait.
+  // A transaction of another handle, which does not wait.
   Result<void> change(const std::string &path, const std::vector<TestTensor> &to) {
     store::OpenOptions writing;
     writing.writable = true;
