@@ -267,6 +267,11 @@ Result<std::unique_ptr<AnyTransaction>> Patching::begin(const TensorList &result
 // All that goes before the locks.
 Result<std::unique_ptr<AnyTransaction>> Patching::prepare() {
   const InterruptScope waits([this] { return tell(0); });
+  // It would wait for its own lock on the delta.
+  for (const Opened &f : whole_.files())
+    if (os::same_inode(f.snapshot->identity, delta_.snapshot->identity))
+      return fail(Status::delta_base, "the delta ", in_quotes(delta_.path), " is itself a file of its base ",
+                  in_quotes(whole_.path()), "; give the base that it was made for");
   TensorList result;
   ST_TRY(check(whole_, &result));
   if (!options_.reverse.empty())

@@ -85,6 +85,7 @@ Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::str
 
 Result<DeltaPatched> patch(os::Env &env, Model &base, const std::string &delta, DeltaPatchOptions options) {
   ST_TRY(must_not_be_an_index(options.reverse));
+  ST_TRY(base.begin({}));  // what may not be changed waits for nothing
   const Control control(options.progress, &base.account().interrupts);
   HeldStill still;
   ST_TRY(auto changes, open_held(env, delta, open_for(options), control, still));
@@ -106,15 +107,19 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
   ST_TRY(HeldStill::repeat(base, [&]() -> Result<bool> {
     still.let_go();  // a recovery wants the file for itself
     layers.clear();
+    std::vector<ModelView> views;
+    for (const std::string &path : deltas) {
+      ST_TRY(auto delta, open_delta(env, path, reading));
+      layers.push_back(std::move(delta));
+      views.emplace_back(*layers.back().file);
+    }
+    std::vector<const ModelView *> all;
+    for (const ModelView &view : views) all.push_back(&view);
+    ST_TRY(auto deltas_held, still.hold(env, all, wait));
+    if (!deltas_held) return false;
     ST_TRY(below, open_path(env, base, reading));
     ST_TRY(auto whole, ModelView::of(*below));
-    ST_TRY(auto all_held, still.hold(env, whole, wait));
-    for (size_t i = 0; all_held && i < deltas.size(); ++i) {
-      ST_TRY(auto delta, open_delta(env, deltas[i], reading));
-      layers.push_back(std::move(delta));
-      ST_TRY(all_held, still.hold(env, ModelView(*layers.back().file), wait));
-    }
-    return all_held;
+    return still.hold(env, whole, wait);
   }));
   return merge(env, *below, layers, to, options, [&] { still.let_go(); });
 }

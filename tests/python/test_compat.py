@@ -220,6 +220,17 @@ def test_a_part_in_many_pieces_is_copied_from_a_local_mapping(rows, monkeypatch)
                 assert (bytes_read(w.__getitem__, index) >= part.nbytes) is is_read, (mapping, index)
 
 
+def test_a_part_in_pieces_far_apart_is_read(tmp_path):
+    """A page of a mapping comes with its neighbours: of pieces far apart, that would be most of the file."""
+    array = np.arange(64 * 100_000, dtype=np.float32).reshape(64, 100_000)
+    safetensors.numpy.save_file({"w": array}, tmp_path / "m")
+    with compat.safe_open(tmp_path / "m", "np") as f:
+        w = f.get_slice("w")
+        for index in (np.s_[:, :10], np.s_[::8, 5:900], np.s_[::8, 0]):
+            assert np.array_equal(w[index], array[index])
+            assert bytes_read(w.__getitem__, index) >= array[index].nbytes, index
+
+
 PARTS = [
     slice(3, 4), slice(3, 5), slice(3, 6), slice(0, 64), 3, (3, slice(0, 5)), (slice(0, 4), slice(7, 8)), (3, 7),
     (slice(0, 64), slice(0, 100)), slice(0, 64, 2), (slice(0, 64), slice(0, 512, 3)), (slice(0, 64), 5),

@@ -310,6 +310,19 @@ def test_of_elements_holds_these_alone(tmp_path):
     assert held(base) == before
 
 
+def test_a_delta_that_is_a_file_of_its_base_does_not_wait_for_itself(tmp_path):
+    one, two, delta, index = (tmp_path / name for name in ("0.safetensors", "b", "d.safetensors", "m.safetensors.index.json"))
+    save_file({"a": np.zeros(1000, np.uint8)}, tmp_path / "a")
+    save_file({"a": np.ones(1000, np.uint8)}, two)
+    libst.diff(tmp_path / "a", two, delta)
+    save_file({"b": np.ones(10, np.uint8)}, one)
+    index.write_text(json.dumps({"weight_map": {"b": one.name, "a": delta.name}}))
+    before = delta.read_bytes()
+    with pytest.raises(libst.DeltaError, match="is itself a file of its base"):
+        libst.patch(index, delta, publish=True)
+    assert delta.read_bytes() == before
+
+
 def test_a_delta_is_applied_through_a_handle(tmp_path):
     base, other, delta, back = (tmp_path / f"{name}.safetensors" for name in ("a", "b", "delta", "back"))
     save_file({"x": np.arange(5000, dtype=np.float32), "y": np.ones(3, np.int8)}, base)

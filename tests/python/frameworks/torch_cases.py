@@ -611,6 +611,16 @@ def test_a_tensor_that_is_read_takes_few_steps(path):
             assert steps(read) <= 16
 
 
+def test_a_file_cut_while_it_is_open_is_an_error_of_stocks_class(path):
+    with compat_open(path, "pt", backend="pread") as f:
+        part = f.get_slice("torch.bfloat16")
+        os.truncate(path, 100)
+        ways = (lambda: part[:], lambda: part[...], lambda: part[0:2], lambda: f.get_tensor("torch.bfloat16"))
+        for read in ways:
+            with pytest.raises(SafetensorError):
+                read()
+
+
 def test_loaded_tensors_share_no_storage_and_may_be_saved_again(path, tmp_path):
     tensors = compat.load_file(path)
     compat.save_file(tensors, tmp_path / "again", {"format": "pt"})

@@ -222,8 +222,9 @@ TEST_F(Deltas, AreNotNamedAsAnIndex) {
 TEST_F(Deltas, AreNotChangedWhileTheyAreApplied) {
   ASSERT_TRUE(is_ok(diff()));
   const std::string made = bytes_of(delta);
-  for (const bool through_handle : {false, true})
-    for (int at = 1;; ++at) {
+  for (const bool through_handle : {false, true}) {
+    int at = 1;
+    for (;; ++at) {
       put_bytes(base, a.file());
       int asked = 0;
       bool refused = false;
@@ -248,6 +249,8 @@ TEST_F(Deltas, AreNotChangedWhileTheyAreApplied) {
       ASSERT_TRUE(is_ok(patch(reverse))) << at;
       ASSERT_TRUE(same_bytes(bytes_of(base), a.file())) << at;
     }
+    EXPECT_GT(at, 3);
+  }
   EXPECT_TRUE(is_ok(change(delta, {u8_tensor("b", 10007, 99)})));
 }
 
@@ -327,12 +330,46 @@ TEST_F(Deltas, OfTwoNamesOfOneFileLockItOnce) {
   }
 }
 
+// An apply holds the delta while it waits for the base. A merge that waited the other way round might wait for it.
+TEST_F(Deltas, AreLockedBeforeTheirBase) {
+  ASSERT_TRUE(is_ok(diff()));
+  const auto below = os::File::open(env, AT_FDCWD, base, O_RDWR, 0, base);
+  const auto above = os::File::open(env, AT_FDCWD, delta, O_RDWR, 0, delta);
+  ASSERT_TRUE(is_ok(below));
+  ASSERT_TRUE(is_ok(above));
+  FaultEnv watched(env);
+  const auto until_the_base_is_locked = [&](const std::function<void()> &work) {
+    std::optional<bool> holds_the_delta;
+    watched.before = [&](Call) {
+      if (!holds_the_delta && os::is_locked(*below, os::whole_file(true)).value())
+        holds_the_delta = os::is_locked(*above, os::whole_file(true)).value();
+      return 0;
+    };
+    work();
+    return holds_the_delta.value_or(false);
+  };
+  EXPECT_TRUE(until_the_base_is_locked([&] { ASSERT_TRUE(is_ok(store::merge(watched, base, {delta}, merged, {}))); }));
+  EXPECT_TRUE(until_the_base_is_locked([&] { ASSERT_TRUE(is_ok(store::patch(watched, base, delta, {}))); }));
+}
+
 // Storage may know no locks.
 TEST_F(Deltas, AreMadeWhereNothingCanBeLocked) {
   FaultEnv without(env);
   without.before = [](Call call) { return call == Call::lock ? -EOPNOTSUPP : 0; };
   ASSERT_TRUE(is_ok(store::diff(without, base, other, delta, {})));
   ASSERT_TRUE(is_ok(patch(delta)));
+  EXPECT_TRUE(same_bytes(bytes_of(base), b.file()));
+}
+
+TEST_F(Deltas, AreAppliedWhereTheyCannotBeLocked) {
+  ASSERT_TRUE(is_ok(diff()));
+  FaultEnv without(env);
+  bool of_the_delta = true;  // which is opened first, and locked before anything else
+  without.before = [&](Call call) {
+    return call == Call::lock && std::exchange(of_the_delta, false) ? -EOPNOTSUPP : 0;
+  };
+  ASSERT_TRUE(is_ok(store::patch(without, base, delta, {})));
+  EXPECT_FALSE(of_the_delta);
   EXPECT_TRUE(same_bytes(bytes_of(base), b.file()));
 }
 

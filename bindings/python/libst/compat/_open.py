@@ -37,6 +37,7 @@ _MAPS = {"mmap": "auto", "pread": "none", "view": "auto"}
 _ALL = slice(None)
 
 _SMALL = 4096  # bytes that are copied from the mapping, as stock copies all: a read takes ten times as long
+_READ_AHEAD = 128 << 10  # bytes between pieces up to which a page of one comes with those of the next
 
 
 class safe_open:
@@ -172,7 +173,7 @@ class safe_open:
         return start(self._live(), self._framework, plan, wanted, threads)
 
     def get_slice(self, name: str) -> "PySafeSlice":
-        """A tensor to read parts of: `f.get_slice("w")[:, ::8]` reads only the bytes of that part."""
+        """A tensor to read parts of: `f.get_slice("w")[:, ::8]` reads that part and not the whole tensor."""
         of = self._of
         if of is None:
             raise _closed()
@@ -221,7 +222,7 @@ class _Of(NamedTuple):
     device: Device
     shared: bool  # tensors of torch are copy-on-write views
     mapped: bool  # small parts are copied from a view
-    local: bool  # so are parts in many pieces, whose pages come as quickly as reads
+    local: bool  # so are parts in many pieces that lie close together
     as_torch: bool  # what torch takes for an index; else what stock's own reader takes
 
 
@@ -268,7 +269,12 @@ class PySafeSlice:
         if not as_torch:
             index = stock_index(index, shape)
             if framework == "torch" and (index is Ellipsis or index == _ALL):
-                return on_device(read_torch(file._pin(), self._name), device)
+                try:
+                    whole = read_torch(file._pin(), self._name)
+                except Error as error:
+                    translate(error, "Error during slicing")
+                    raise
+                return on_device(whole, device)
         array = self._read(index)
         return tensor_of(array, dtype, array.shape, framework, device)
 
@@ -279,7 +285,9 @@ class PySafeSlice:
             if self._whole is not None:
                 part = self._whole[index]
                 # Not a number, as numpy gives where no dimension is left.
-                if type(part) is np.ndarray and (part.nbytes <= _SMALL if part.flags.c_contiguous else self._of.local):
+                if type(part) is np.ndarray and (
+                    part.nbytes <= _SMALL if part.flags.c_contiguous else self._of.local and _apart(part) <= _READ_AHEAD
+                ):
                     return part.copy()
             if self._part is None:
                 self._part = self._of.file.slice(self._name)
@@ -287,6 +295,17 @@ class PySafeSlice:
         except Error as error:
             translate(error, "Error during slicing")
             raise
+
+
+def _apart(part: Array) -> int:
+    """Bytes from where one of its pieces begins to where the next one does."""
+    run = part.itemsize
+    for extent, stride in zip(reversed(part.shape), reversed(part.strides)):
+        if extent > 1:
+            if stride != run:
+                return abs(stride)
+            run *= extent
+    return run
 
 
 def _reads(index: Any, shape: tuple[int, ...]) -> bool:
