@@ -1,5 +1,7 @@
 #include "engine/deltas.h"
 
+#include <algorithm>
+
 #include "delta/merge.h"
 #include "engine/open.h"
 #include "format/shard_index.h"
@@ -113,8 +115,8 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
       layers.push_back(std::move(delta));
       views.emplace_back(*layers.back().file);
     }
-    std::vector<const ModelView *> all;
-    for (const ModelView &view : views) all.push_back(&view);
+    std::vector<const ModelView *> all(views.size());
+    std::transform(views.begin(), views.end(), all.begin(), [](const ModelView &view) { return &view; });
     ST_TRY(auto deltas_held, still.hold(env, all, wait));
     if (!deltas_held) return false;
     ST_TRY(below, open_path(env, base, reading));

@@ -311,7 +311,9 @@ def test_of_elements_holds_these_alone(tmp_path):
 
 
 def test_a_delta_that_is_a_file_of_its_base_does_not_wait_for_itself(tmp_path):
-    one, two, delta, index = (tmp_path / name for name in ("0.safetensors", "b", "d.safetensors", "m.safetensors.index.json"))
+    one, two, delta, index = (
+        tmp_path / name for name in ("0.safetensors", "b", "d.safetensors", "m.safetensors.index.json")
+    )
     save_file({"a": np.zeros(1000, np.uint8)}, tmp_path / "a")
     save_file({"a": np.ones(1000, np.uint8)}, two)
     libst.diff(tmp_path / "a", two, delta)

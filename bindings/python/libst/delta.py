@@ -43,8 +43,8 @@ def diff(
 
     Either may be sharded: its index, or the folder that holds it. Both are read in large blocks and little memory.
     The delta is of one state of both, as a copy by `libst.reshard`: a program that changes one waits until both are
-    read. Raises what `libst.open` of them and `libst.save` of the delta raise, and StorageError (`Status.FILE_CHANGED`) if one is
-    replaced again and again, or changed without a lock.
+    read. Raises what `libst.open` of them and `libst.save` of the delta raise, and StorageError
+    (`Status.FILE_CHANGED`) if one is replaced again and again, or changed without a lock.
     """
     callbacks = callbacks_for(progress)
     options = sized(
