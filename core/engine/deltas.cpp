@@ -26,11 +26,12 @@ OpenOptions for_reading(const Options &call) {
   return reading;
 }
 
+constexpr std::string_view delta_is_one_file = "a delta is one file; give the path of a .safetensors file";
+
 // An open of such a name looks for shards.
-Result<void> must_not_be_an_index(const std::string &path) {
+Result<void> must_not_be_an_index(const std::string &path, std::string_view what_it_is) {
   if (!is_index_name(path)) return {};
-  return fail(Status::invalid_argument, in_quotes(path),
-              " is the name of an index, but a delta is one file; give the path of a .safetensors file");
+  return fail(Status::invalid_argument, in_quotes(path), " is the name of an index, but ", what_it_is);
 }
 
 // Until `still` lets go, the delta is what its hashes name once they were checked: its bytes are read once more after
@@ -38,8 +39,7 @@ Result<void> must_not_be_an_index(const std::string &path) {
 Result<DeltaFile> open_held(os::Env &env, const std::string &path, const OpenOptions &open, const Control &control,
                             HeldStill &still) {
   std::optional<DeltaFile> delta;
-  ST_TRY(HeldStill::repeat(path, [&]() -> Result<bool> {
-    still.let_go();  // a recovery wants the file for itself
+  ST_TRY(still.repeat(path, [&]() -> Result<bool> {
     ST_TRY(auto opened, open_delta(env, path, open));
     delta.emplace(std::move(opened));
     return still.hold(env, ModelView(*delta->file), {open.lock_timeout_ms, &control, nullptr});
@@ -56,13 +56,12 @@ Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions 
 
 Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
                   const DiffOptions &options) {
-  ST_TRY(must_not_be_an_index(delta));
+  ST_TRY(must_not_be_an_index(delta, delta_is_one_file));
   const OpenOptions reading = for_reading(options);
   const Control control(options.progress, nullptr);
   std::unique_ptr<Model> before, after;
   HeldStill still;
-  ST_TRY(HeldStill::repeat(to, [&]() -> Result<bool> {
-    still.let_go();  // a recovery wants the file for itself
+  ST_TRY(still.repeat(to, [&]() -> Result<bool> {
     ST_TRY(before, open_path(env, from, reading));
     ST_TRY(after, open_path(env, to, reading));
     ST_TRY(auto a, ModelView::of(*before));
@@ -74,7 +73,7 @@ Result<void> diff(os::Env &env, const std::string &from, const std::string &to, 
 }
 
 Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options) {
-  ST_TRY(must_not_be_an_index(options.reverse));
+  ST_TRY(must_not_be_an_index(options.reverse, delta_is_one_file));
   OpenOptions open = open_for(options);
   const Control control(options.progress, nullptr);
   HeldStill still;
@@ -86,7 +85,7 @@ Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::str
 }
 
 Result<DeltaPatched> patch(os::Env &env, Model &base, const std::string &delta, DeltaPatchOptions options) {
-  ST_TRY(must_not_be_an_index(options.reverse));
+  ST_TRY(must_not_be_an_index(options.reverse, delta_is_one_file));
   ST_TRY(base.begin({}));  // what may not be changed waits for nothing
   const Control control(options.progress, &base.account().interrupts);
   HeldStill still;
@@ -96,18 +95,15 @@ Result<DeltaPatched> patch(os::Env &env, Model &base, const std::string &delta, 
 
 Result<void> merge(os::Env &env, const std::string &base, const std::vector<std::string> &deltas, const std::string &to,
                    const write::SaveOptions &options) {
-  if (is_index_name(to))
-    return fail(Status::invalid_argument, in_quotes(to),
-                " is the name of an index, but deltas are merged into one file; give the path of a .safetensors file, "
-                "and cut that into shards");
+  ST_TRY(must_not_be_an_index(
+      to, "deltas are merged into one file; give the path of a .safetensors file, and cut that into shards"));
   const OpenOptions reading = for_reading(options);
   const Control control(options.progress, nullptr);
   const os::LockWait wait{options.lock_timeout_ms, &control, nullptr};
   std::unique_ptr<Model> below;
   std::vector<DeltaFile> layers;
   HeldStill still;
-  ST_TRY(HeldStill::repeat(base, [&]() -> Result<bool> {
-    still.let_go();  // a recovery wants the file for itself
+  ST_TRY(still.repeat(base, [&]() -> Result<bool> {
     layers.clear();
     std::vector<ModelView> views;
     for (const std::string &path : deltas) {

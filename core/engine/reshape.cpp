@@ -48,8 +48,7 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   Source source;
   source.progress_ = options.progress;
   const Control control(options.progress, nullptr);
-  ST_TRY(HeldStill::repeat(path, [&]() -> Result<bool> {
-    source.still_.let_go();  // a recovery wants the file for itself
+  ST_TRY(source.still_.repeat(path, [&]() -> Result<bool> {
     source.whole_.reset();
     ST_TRY(source.model_, open_path(env, path, reading));
     ST_TRY(auto whole, ModelView::of(*source.model_));

@@ -122,6 +122,7 @@ Result<void> HeldStill::repeat(const std::string &path, const std::function<Resu
   constexpr int most = 100;
   const os::WaitedByCall call(os::WaitedByCall::if_outside);
   for (int i = 1; i <= most; ++i) {
+    let_go();  // a recovery wants the file for itself
     auto held = open_and_hold();
     const bool again = held || (held.error().status == Status::file_changed && !os::is_url(path));
     if (!again || (!held && i == most)) return Failure(std::move(held.error()));

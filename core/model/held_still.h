@@ -29,8 +29,9 @@ class HeldStill {
   }
   void let_go() noexcept { held_.clear(); }
 
-  // Opens and holds, and does so again while the answer is false or the status is file_changed, so many times.
-  static Result<void> repeat(const std::string &path, const std::function<Result<bool>()> &open_and_hold);
+  // Opens and holds, and does so again while the answer is false or the status is file_changed, so many times. Before
+  // each time it lets go.
+  Result<void> repeat(const std::string &path, const std::function<Result<bool>()> &open_and_hold);
 
  private:
   struct Held {
