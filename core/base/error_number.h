@@ -12,6 +12,9 @@
 #ifndef EDQUOT
 #define EDQUOT 122
 #endif
+#ifndef EBADFD
+#define EBADFD 77
+#endif
 
 namespace st {
 

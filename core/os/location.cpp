@@ -437,7 +437,10 @@ Result<File> open_named(const Location &at, int flags) {
 }  // namespace
 
 Result<File> open_regular(const Location &at, int flags, struct stat *identity) {
+  bool again = false;
   return while_stale([&]() -> Result<File> {
+    // This kernel may still lead the name to the file that is there no more.
+    if (std::exchange(again, true)) at.renew();
     ST_TRY(auto file, open_named(at, flags | O_NONBLOCK | O_NOCTTY));
     ST_TRY(auto s, file.stat());
     ST_TRY(at.read_past_cache(&file, &s));

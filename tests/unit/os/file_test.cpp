@@ -5,6 +5,7 @@
 
 #include "fault_env.h"
 #include "os/file.h"
+#include "os/location.h"
 #include "read_only_env.h"
 #include "test_files.h"
 
@@ -54,6 +55,22 @@ TEST_F(FileTest, WhatTheStorageSaysOfAFileIsAskedOfTheKernelWhereStatxIsMissing)
   }
   env.before = [](Call call) { return call == Call::fstat_synced ? -EIO : 0; };
   EXPECT_TRUE(fails_with(Status::io, file.stat()));
+}
+
+// GlusterFS opens a file when it is first asked something of it, and this kernel leads the name to the file that was there.
+TEST_F(FileTest, ANameThatLeadsToAFileThatIsGoneIsAskedOfTheServer) {
+  put_bytes(path, "abc");
+  auto at = Location::find(env, path);
+  ASSERT_TRUE(is_ok(at));
+  for (const int gone : {-EBADFD, -ENOENT, -ESTALE}) {
+    bool asked = false;
+    env.before = [&](Call call) {
+      asked |= call == Call::renew_name;
+      return call == Call::fstat && !asked ? gone : 0;
+    };
+    EXPECT_TRUE(is_ok(open_regular(*at, O_RDONLY)));
+    EXPECT_TRUE(asked);
+  }
 }
 
 TEST_F(FileTest, WhereTheStorageFailsNoCacheAnswersForIt) {
