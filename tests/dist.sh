@@ -5,8 +5,9 @@
 #                                 core/platforms
 # A wheel is compiled by clang of the PyPI package ziglang, for the oldest libc that its name promises, with all that libst
 # needs inside. The compiler keeps its libc++ in ZIG_GLOBAL_CACHE_DIR (~/.cache/zig), which it fills once for each kind of
-# wheel, in two minutes. core/platforms/ has a cross file for each; Debian's mingw-w64 makes the one for Windows. The source package is the last commit, and the sources
-# of what libst is compiled with.
+# wheel, in two minutes. core/platforms/ has a cross file for each; Debian's mingw-w64 makes the one for Windows. The source
+# package is the last commit, and the sources of what libst is compiled with.
+# tests/dist/run.sh sets DIST_CXXFLAGS, compiler flags after those of each, and DIST_CC and DIST_CXX, compilers for Debian's.
 FOR=${FOR:-dist}
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 DIST=$ROOT/dist
@@ -20,12 +21,13 @@ most_bytes=$((3 << 20))
 
 # wheel PLATFORM
 wheel() {
-  local platform=$1 tree=$ROOT/build/dist/$1 cross=$1 made
+  local platform=$1 tree=$ROOT/build/dist/$1 cross=$1 flags=() made
   [[ $platform != win_amd64 ]] || cross=windows_x86_64
+  [[ ! ${DIST_CXXFLAGS:-} ]] || flags=("-Csetup-args=-Dc_args=$DIST_CXXFLAGS" "-Csetup-args=-Dcpp_args=$DIST_CXXFLAGS")
   rm -rf "$tree.wheel"
   mkdir -p "$tree" "$tree.wheel"
   "$PYTHON" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir "$tree.wheel" "$ROOT" \
-    -Cbuild-dir="$tree" -Ccompile-args=-j"$(nproc)" -Csetup-args=--cross-file="$ROOT/core/platforms/$cross.ini"
+    -Cbuild-dir="$tree" -Ccompile-args=-j"$(nproc)" -Csetup-args=--cross-file="$ROOT/core/platforms/$cross.ini" "${flags[@]}"
   (cd "$tree.wheel" && "$PYTHON" -m wheel tags --remove --platform-tag "$platform" ./*.whl >/dev/null)
   made=("$tree.wheel"/*.whl)
   [[ $platform != musl* ]] || name_musl "${made[0]}" "${platform#musllinux_1_1_}"

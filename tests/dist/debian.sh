@@ -24,7 +24,8 @@ printf 'libst (%s-1) unstable; urgency=medium\n\n  * CHANGELOG.md tells what is 
 # The system's meson, as a package is built; several processors.
 cd "$source"
 [[ ! -x /usr/lib/ccache/g++ ]] || export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=${CCACHE_DIR:-$ROOT/build/cache/ccache}
-PATH=${PATH//"$ROOT/build/dist/venv/bin:"/} DEB_CXXFLAGS_APPEND=${DIST_CXXFLAGS:-} DEB_BUILD_OPTIONS="nocheck noautodbgsym parallel=$(nproc)" \
+PATH=${PATH//"$ROOT/build/dist/venv/bin:"/} CC=${DIST_CC:-gcc} CXX=${DIST_CXX:-g++} DEB_CXXFLAGS_APPEND=${DIST_CXXFLAGS:-} \
+  DEB_BUILD_OPTIONS="nocheck noautodbgsym parallel=$(nproc)" \
   dpkg-buildpackage --build=binary --no-sign --no-pre-clean >"$stage/build.log" 2>&1 || { cat "$stage/build.log"; exit 1; }
 rm -f "$ROOT"/dist/*.deb
 for made in "$stage"/*.deb; do

@@ -38,7 +38,8 @@ def environment() -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k not in unset}
     kept["PATH"] = f"/usr/lib/ccache:{kept['PATH']}"
     flags = os.environ.get("DIST_CXXFLAGS", "")
-    return kept | {"PKG_CONFIG_LIBDIR": "/nonexistent", "CXXFLAGS": flags, "CFLAGS": flags}
+    compilers = {name: os.environ[f"DIST_{name}"] for name in ("CC", "CXX") if f"DIST_{name}" in os.environ}
+    return kept | compilers | {"PKG_CONFIG_LIBDIR": "/nonexistent", "CXXFLAGS": flags, "CFLAGS": flags}
 
 
 # One model becomes the other by their delta.
