@@ -199,6 +199,12 @@ Result<void> Verifier::check_index(const ReadIndex &read, const std::shared_ptr<
     }
   }
   if (first_error_.status != Status::ok) return {};
+  for (const std::string_view key : {total_size_key, total_parameters_key}) {
+    const auto text = index.metadata_find(key);
+    if (!text || index.total(key)) continue;
+    ST_TRY(tell(Severity::warning, error(Status::ok, "the index says a ", key, " of ", in_quotes(*text),
+                                         ", which is no whole number from 0 to 2^64 - 1; changes leave it as it is")));
+  }
   if (const auto total = index.total(total_size_key); total && *total != data_bytes_) {
     ST_TRY(tell(Severity::warning, error(Status::ok, "the index says a total_size of ", *total,
                                          " bytes, but the shards hold ", data_bytes_)));

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "format/ignored_number.h"
 #include "format/json_document.h"
+#include "format/json_number.h"
 #include "format/json_string.h"
 #include "format/json_token.h"
 
@@ -37,11 +38,28 @@ Result<void> check_shard_name(std::string_view shard, std::string_view tensor) {
                      .about_tensor(tensor));
 }
 
-// One of JSON's that simdjson reads, too: it has no whole numbers beyond 64 bits.
+// One that also readers can hold which have no more than 64 bits for it.
 bool is_readable_number(std::string_view text) {
   if (!is_acceptable_number(text)) return false;
   simdjson::dom::parser parser;
   return parser.parse(simdjson::padded_string(text)).error() == simdjson::SUCCESS;
+}
+
+// All of it is JSON, also what is not looked at below; that nesting is bounded is simdjson's own limit. A number may be
+// larger than simdjson holds.
+Result<void> check_json(const char *json, uint64_t size) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element ignored;
+  const auto parse = [&](const char *from) {
+    return parser.parse(reinterpret_cast<const uint8_t *>(from), size, false).get(ignored);
+  };
+  const auto code = parse(json);
+  if (!code) return {};
+  if (code == simdjson::MEMALLOC) return broken(code);
+  std::string copy = without_numbers({json, size});
+  copy.resize(size + simdjson::SIMDJSON_PADDING);
+  if (parse(copy.data())) return broken(code);
+  return {};
 }
 
 }  // namespace
@@ -180,12 +198,7 @@ Result<ShardIndex> ShardIndexParser::parse(od::document &document) {
 }
 
 Result<ShardIndex> ShardIndex::parse(const char *json, uint64_t size, uint64_t hash_seed) {
-  // All of it is JSON, also what is not looked at below; that nesting is bounded is simdjson's own limit.
-  {
-    simdjson::dom::parser whole;
-    simdjson::dom::element ignored;
-    if (auto code = whole.parse(reinterpret_cast<const uint8_t *>(json), size, false).get(ignored)) return broken(code);
-  }
+  ST_TRY(check_json(json, size));
   od::parser parser;
   JsonDocument document;
   if (auto code = document.parse(parser, json, size, size + simdjson::SIMDJSON_PADDING)) return broken(code);
@@ -219,13 +232,7 @@ std::optional<std::string_view> ShardIndex::metadata_find(std::string_view key) 
 
 std::optional<uint64_t> ShardIndex::total(std::string_view key) const {
   const auto text = metadata_find(key);
-  if (!text || text->empty() || text->size() > 19) return std::nullopt;
-  uint64_t n = 0;
-  for (const char c : *text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    n = n * 10 + static_cast<uint64_t>(c - '0');
-  }
-  return n;
+  return text ? whole_number(*text) : std::nullopt;
 }
 
 size_t ShardIndex::memory_bytes() const {
@@ -267,7 +274,7 @@ void ShardIndex::set_metadata(std::string_view key, std::optional<std::string_vi
   const auto found = numbers_.find(key);
   if (text) {
     Pair pair{std::string(key), std::string(*text), {}};
-    if (found != numbers_.end() && is_acceptable_number(metadata_[found->second].json) && is_readable_number(*text))
+    if (found != numbers_.end() && is_json_number(metadata_[found->second].json) && is_readable_number(*text))
       pair.json = *text;
     else
       append_json_string(pair.json, *text);
@@ -289,9 +296,9 @@ void ShardIndex::set_total(std::string_view key, uint64_t n) {
 
 void ShardIndex::add_to_total(std::string_view key, int64_t n) {
   const auto now = total(key);
-  if (!now) return;
-  const uint64_t lost = n < 0 ? -static_cast<uint64_t>(n) : 0;
-  set_total(key, lost > *now ? 0 : *now + static_cast<uint64_t>(n));
+  if (!now || n == 0) return;
+  const uint64_t by = n < 0 ? -static_cast<uint64_t>(n) : static_cast<uint64_t>(n);
+  set_total(key, n < 0 ? *now - std::min(*now, by) : *now + std::min(UINT64_MAX - *now, by));
 }
 
 std::string ShardIndex::spell() const {

@@ -55,16 +55,17 @@ class ShardIndex {
   };
   const std::vector<Pair> &metadata() const { return metadata_; }
   std::optional<std::string_view> metadata_find(std::string_view key) const;
-  std::optional<uint64_t> total(std::string_view key) const;  // if there is such a number
+  std::optional<uint64_t> total(std::string_view key) const;  // if there is one, and it is a whole number below 2^64
   size_t memory_bytes() const;
 
   // To spell another. Shards that hold nothing any more are left out.
   void assign(std::string_view name, std::string_view shard);
   void remove(std::string_view name);
-  // Without a value: removes it. A number stays one if `text` spells a number that parse() takes.
+  // Without a value: removes it. A number stays one if `text` spells a number that fits into 64 bits, as every reader
+  // can hold it.
   void set_metadata(std::string_view key, std::optional<std::string_view> text);
   void set_total(std::string_view key, uint64_t n);
-  // If there is such a number. One that was too small for what went away becomes 0.
+  // If there is such a number; any other stays. One that was too small for what went away becomes 0.
   void add_to_total(std::string_view key, int64_t n);
   // As json.dumps(…, indent=2, sort_keys=True) with a line's end, which is how stock writes it.
   std::string spell() const;

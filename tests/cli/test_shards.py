@@ -97,6 +97,31 @@ def test_the_totals_of_the_index_follow(stctl, model, arrays, tmp_path):
     assert metadata() == {"total_parameters": sum(a.size for a in put), "total_size": sum(a.nbytes for a in put)}
 
 
+def test_a_total_that_is_spelled_in_another_way_follows_and_one_that_is_no_number_is_told(stctl, model, tmp_path):
+    out = tmp_path / "sharded"
+    stctl("shard", model, out, "--max-size", "100")
+    index = out / "model.safetensors.index.json"
+    text = json.loads(index.read_text())
+    total = text["metadata"]["total_size"]
+    for spelled in (float(total), f"{total}.0", f"{total}e0"):
+        text["metadata"] = {"total_size": spelled, "total_parameters": 1}
+        index.write_text(json.dumps(text))
+        assert "warning" not in stctl("verify", index)[0]
+        stctl("rm", index, "half")
+        now = json.loads(index.read_text())["metadata"]["total_size"]
+        assert isinstance(now, int) and 0 < now < total
+        assert "warning" not in stctl("verify", index)[0]
+        stctl("put", index, "half", "--from", model)
+        text = json.loads(index.read_text())
+    text["metadata"] = {"total_size": "much", "total_parameters": 1e30}
+    index.write_text(json.dumps(text))
+    stctl("rm", index, "half")
+    assert json.loads(index.read_text())["metadata"] == text["metadata"]
+    said = stctl("verify", index)[0]
+    assert "total_size of 'much', which is no whole number" in said
+    assert "total_parameters of '1e+30', which is no whole number" in said
+
+
 def test_changes_name_the_shards_that_changed(stctl, model, arrays, tmp_path):
     out = tmp_path / "sharded"
     stctl("shard", model, out, "--max-size", "100")

@@ -29,6 +29,7 @@ INDICES = [
     {"metadata": {"total_size": 2160, "origin": "here"}, "weight_map": PLACES},
     {"metadata": {"total_size": "2160"}, "weight_map": PLACES | {"f": "m-3.safetensors"}},
     {"metadata": None, "weight_map": {"c": "m-2.safetensors"}, "format": ["pt", {"version": 1.5}]},
+    {"metadata": {"total_size": 2160.0, "n": 10**30}, "weight_map": PLACES, "beyond": [1e300, -(2**64)]},
     {"metadata": {}, "weight_map": {}},
     {"weight_map": PLACES | {"d": "m-1.safetensors"}},
     {"weight_map": PLACES | {"a": "missing.safetensors"}},

@@ -639,7 +639,8 @@ typedef struct st_txn_options {
                                publish */
   uint32_t alignment;       /* of the first data byte of a new file: a multiple
                                of 8, at most 2^20; 0: what lets most bytes be
-                               shared with the old file, else 64 */
+                               shared with the old file, else 64, or 8 where
+                               the longest header has no room for more */
   uint64_t header_reserve;  /* spare bytes in the header of a new file, at
                                least */
 } st_txn_options;
@@ -841,7 +842,8 @@ typedef struct st_save_options {
   uint32_t layout;         /* ST_LAYOUT_... */
   uint32_t alignment;      /* of the first data byte: a multiple of 8, at most
                               2^20 (4096 suits O_DIRECT and devices); 0: 64, or
-                              with ST_LAYOUT_STOCK 8 */
+                              8 with ST_LAYOUT_STOCK and where the longest
+                              header has no room for more */
   uint64_t header_reserve; /* spare bytes in the header, for later growth */
   int32_t lock_timeout_ms; /* where a file is replaced; of a copy also until
                               nobody changes its source */
@@ -1109,7 +1111,9 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *  - A transaction is all or nothing across shards. A new name goes to the last
  *    shard that the transaction rewrites anyway, else to the last shard.
  *    weight_map follows, and total_size and total_parameters where the index
- *    has them.
+ *    has them as whole numbers, also spelled 160.0 or 1.6e2. Any other value
+ *    of theirs stays, and st_verify warns of it. A total that was less than
+ *    the tensors that go becomes 0.
  *  - st_file_io_info is about the first shard, and has no storage, but a
  *    reason, where there is none, as of a model without tensors; st_file_stats
  *    sums the shards that are open.
@@ -1139,7 +1143,8 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * st_refresh mends that. A process that changes an old shard by the shard's own
  * path changes a file that no index names. On one file the flag is
  * ST_E_UNSUPPORTED; also where the index is a link into another folder, as in a
- * cache of the Hub. */
+ * cache of the Hub, and for a shard that is not named *.safetensors, or whose
+ * name holds a line break or is too long for a new one. */
 
 /* How many files the handle stands for: 1, or the number of shards; and the
  * deltas on them. 0 for NULL. */

@@ -39,7 +39,7 @@ TEST(ShardIndex, MetadataAreSpelledAsInTheJson) {
   auto index = parse(R"({"metadata":{"total_size": 1.50e3 ,"s":"x\ny","o":{"k":[1, 2]},"t":true},"weight_map":{}})");
   ASSERT_TRUE(index) << index.error().message;
   EXPECT_EQ(index->metadata_find("total_size"), "1.50e3");
-  EXPECT_EQ(index->total(total_size_key), std::nullopt);  // not a number of bytes as it should be: left as it is
+  EXPECT_EQ(index->total(total_size_key), 1500u);
   EXPECT_EQ(index->metadata_find("s"), "x\ny");
   EXPECT_EQ(index->metadata_find("o"), R"({"k":[1, 2]})");
   EXPECT_EQ(index->metadata_find("t"), "true");
@@ -98,20 +98,70 @@ TEST(ShardIndex, ChangesKeepWhatIsNotKnown) {
   EXPECT_NE(index->spell().find("\"else\": {\"x\":[true]}"), std::string::npos);
 }
 
-TEST(ShardIndex, TotalSizeIsANumberOfBytesOrNone) {
-  const std::pair<const char *, std::optional<uint64_t>> spelled[] = {
-      {"0", 0},          {"9999999999999999999", 9999999999999999999u},
-      {"\"12\"", 12},    {"\"99999999999999999999\"", {}},
-      {"\"\"", {}},      {"\"12a\"", {}},
-      {"-1", {}},        {"[12]", {}},
-      {"{\"a\":1}", {}}, {"null", {}}};
+TEST(ShardIndex, TotalSizeIsAWholeNumberOrNone) {
+  const std::pair<const char *, std::optional<uint64_t>> spelled[] = {{"0", 0},
+                                                                      {"9999999999999999999", 9999999999999999999u},
+                                                                      {"18446744073709551615", UINT64_MAX},
+                                                                      {"18446744073709551616", {}},
+                                                                      {"99999999999999999999", {}},
+                                                                      {"\"12\"", 12},
+                                                                      {"\"99999999999999999999\"", {}},
+                                                                      {"\"\"", {}},
+                                                                      {"\"12a\"", {}},
+                                                                      {"\"12 \"", {}},
+                                                                      {"-1", {}},
+                                                                      {"-1.0", {}},
+                                                                      {"-0.0", 0},
+                                                                      {"0e999999999999", 0},
+                                                                      {"160.0", 160},
+                                                                      {"\"160.0\"", 160},
+                                                                      {"1.6e2", 160},
+                                                                      {"1.6E+0002", 160},
+                                                                      {"1600e-1", 160},
+                                                                      {"100000000000000000000000e-20", 1000},
+                                                                      {"0.00000000000000000000016e24", 160},
+                                                                      {"160.5", {}},
+                                                                      {"160e-2", {}},
+                                                                      {"1e19", 10000000000000000000u},
+                                                                      {"1e20", {}},
+                                                                      {"1e999", {}},
+                                                                      {"1e2147483647", {}},
+                                                                      {"1e-2147483647", {}},
+                                                                      {"1e99999999999999999999", {}},
+                                                                      {"[12]", {}},
+                                                                      {"{\"a\":1}", {}},
+                                                                      {"null", {}}};
   for (const auto &[json, wanted] : spelled) {
     auto index = parse(std::string(R"({"metadata":{"total_size":)") + json + "},\"weight_map\":{}}");
     ASSERT_TRUE(index) << json;
     EXPECT_EQ(index->total(total_size_key), wanted) << json;
   }
   EXPECT_EQ(parse(R"({"weight_map":{}})")->total(total_size_key), std::nullopt);
-  EXPECT_EQ(refusal(R"({"metadata":{"total_size":99999999999999999999},"weight_map":{}})"), Status::shard_index);
+}
+
+// What a field says that nobody looks at may be any number of JSON's, and stays.
+TEST(ShardIndex, NumbersMayHaveAnySize) {
+  const std::string metadata = "{\n    \"m\": -123456789012345678901234567890,\n    \"s\": \"x\\\"1e999\"\n  }";
+  const std::string unknown = R"({"deep":[18446744073709551616,1e999, -0.5E-99999,"\\",2],"t":true})";
+  for (const std::string number : {"18446744073709551616", "1e999", "-1e999", "1e-999", "7"}) {
+    const std::string json = "{\n  \"metadata\": " + metadata + ",\n  \"n\": " + number + ",\n  \"o\": " + unknown +
+                             ",\n  \"weight_map\": {\n    \"1e999\": \"m-2\"\n  }\n}\n";
+    auto index = parse(json);
+    ASSERT_TRUE(testing::is_ok(index)) << json;
+    EXPECT_EQ(index->spell(), json);
+    index->set_metadata("m", "5");
+    EXPECT_EQ(index->metadata()[0].json, "5");  // still a number
+  }
+  for (const char *number :
+       {"+1",  "01",        "1.",      ".5",     "1e",     "1e+",       "-",           "1-2",
+        "--1", "1.2.3",     "1e5e5",   "0x10",   "1e999x", "1e999true", "1e999 1e999", "1e999\"a\"",
+        "NaN", "-Infinity", "\"1e999", "1e999,", "1e999]", "tru1e999",  "[1e999"}) {
+    EXPECT_EQ(refusal(std::string(R"({"weight_map":{},"n":)") + number + "}"), Status::shard_index) << number;
+    EXPECT_EQ(refusal(std::string(R"({"weight_map":{},"x":[1e999],"n":)") + number + "}"), Status::shard_index)
+        << number;
+  }
+  EXPECT_EQ(refusal("{\"weight_map\":{},\"x\":1e999,\"y\":\"\xff\"}"), Status::shard_index);
+  EXPECT_EQ(refusal(R"({"weight_map":{},"x":[1e999,)" + std::string(100000, '[')), Status::shard_index);
 }
 
 TEST(ShardIndex, ATotalFollowsIfItIsThere) {
@@ -123,6 +173,13 @@ TEST(ShardIndex, ATotalFollowsIfItIsThere) {
   EXPECT_EQ(index->metadata_find("total_parameters"), "0");
   index->add_to_total(total_size_key, -16);  // it was too small
   EXPECT_EQ(index->metadata_find("total_size"), "0");
+  auto odd = parse(R"({"metadata":{"total_size":1.6e2,"total_parameters":18446744073709551615},"weight_map":{}})");
+  odd->add_to_total(total_size_key, 0);
+  EXPECT_EQ(odd->metadata_find("total_size"), "1.6e2");
+  odd->add_to_total(total_size_key, -40);
+  EXPECT_EQ(odd->metadata()[0].json, "120");
+  odd->add_to_total(total_parameters_key, 1);
+  EXPECT_EQ(odd->total(total_parameters_key), UINT64_MAX);
   auto without = parse(R"({"metadata":{"total_parameters":1.5},"weight_map":{}})");
   without->add_to_total(total_size_key, 5);
   without->add_to_total(total_parameters_key, 5);
