@@ -53,6 +53,7 @@ void handle_signals(void (*handler)(int)) {
     }
   }
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
 }
 
 int open_to_read(const std::string &path) {

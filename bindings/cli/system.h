@@ -15,7 +15,7 @@ namespace stctl {
 void prepare_standard_descriptors();
 
 // Interruptions of a person or the system come to `handler`, but for those that were ignored; a write to a reader that
-// left answers EPIPE.
+// left answers EPIPE, and one beyond the longest file that is allowed EFBIG.
 void handle_signals(void (*handler)(int));
 // Until no call of the handler is under way that another thread may make.
 void await_handler();

@@ -52,6 +52,7 @@ Cost expect_build(std::string_view header, std::span<const Segment> segments, ui
 
 Result<void> set_room_aside(const os::File &made, uint64_t size, bool shares) {
   os::Env &env = made.env();
+  ST_TRY(made.may_reach(size));
   const os::Filesystem filesystem = os::probe_filesystem(made);
   if (size == 0 || filesystem.storage == os::Storage::memory) return {};
   // Blocks that will be shared must not be taken, and copy-on-write filesystems gain nothing from blocks taken early. A

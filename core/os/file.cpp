@@ -126,6 +126,7 @@ Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
                           offset + done);
     });
     if (put == -EFAULT) return Failure(given_memory_is_gone(EFAULT).at_offset(offset + done));
+    if (put == -EFBIG) ST_TRY(may_reach(offset + n));
     if (put < 0) return Failure(error(static_cast<int>(-put), "write").at_offset(offset + done));
     if (put == 0) return Failure(error(EIO, "write").at_offset(offset + done));
     done += static_cast<size_t>(put);

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pty
+import resource
 import select
 import signal
 import stat
@@ -364,3 +365,28 @@ def test_an_ignored_signal_stays_ignored(stctl, tmp_path):
         process.send_signal(signal.SIGINT)
         assert len(process.stdout.read()) == (1 << 20) - 1
         assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["rm", "MODEL", "big"], ["mv", "MODEL", "big", "b"], ["meta", "MODEL", "x=y"], ["compact", "MODEL"],
+     ["update", "MODEL", "big", "--fill", "1"], ["shard", "MODEL", "OUT", "--max-size", "1GB"],
+     ["join", "MODEL", "OUT"]],
+    ids=lambda args: args[0],
+)  # fmt: skip
+@pytest.mark.parametrize("limit", [0, 5000])
+def test_a_limit_on_the_length_of_files_is_told_in_a_sentence(stctl, tmp_path, args, limit):
+    """No signal ends it, and nothing lies beside the file."""
+    model, out = tmp_path / "m.safetensors", tmp_path / "out"
+    save_file({"big": np.ones(10_000, np.float32), "other": np.ones(10_000, np.float32)}, model)
+    before = model.read_bytes()
+    command, *rest = [{"MODEL": model, "OUT": out}.get(a, a) for a in args]
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    answer = stctl.json(command, *rest, code=1, preexec_fn=limited)
+    assert "RLIMIT_FSIZE" in answer["error"]["message"]
+    assert answer["error"]["errno"] == errno.EFBIG
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [model.name]
+    assert model.read_bytes() == before

@@ -135,6 +135,42 @@ except libst.Error as e:
 """
 
 
+NO_NEW_FILE = """
+import errno, os, resource, signal, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+import libst, numpy
+
+def rename():
+    with libst.open("f.safetensors", "r+") as f, f.transaction() as t:
+        t.rename("a", "c")
+
+def write():
+    with libst.writer("g.safetensors") as w:
+        w.add("a", numpy.ones(100_000))
+
+big = {"a": numpy.ones(100_000)}
+calls = {
+    rename: signal.SIG_DFL,
+    lambda: libst.compact("f.safetensors"): signal.SIG_DFL,
+    lambda: libst.save("g.safetensors", big): signal.SIG_DFL,
+    lambda: libst.join("f.safetensors", "g.safetensors"): signal.SIG_IGN,
+    write: signal.SIG_IGN,  # its length is not known before
+}
+for call, disposition in calls.items():
+    signal.signal(signal.SIGXFSZ, disposition)
+    try:
+        call()
+    except libst.Error as e:
+        assert e.os_errno == errno.EFBIG and "RLIMIT_FSIZE" in str(e), e
+        print(e.status.name, *sorted(os.listdir()))
+"""
+
+
+def test_where_no_new_file_may_be_so_long(tmp_path):
+    libst.save(tmp_path / "f.safetensors", {"a": np.arange(100000.0), "b": np.ones(3)})
+    assert python("-c", NO_NEW_FILE, cwd=tmp_path) == "IO f.safetensors\n" * 5
+
+
 BOTH = """
 import sys
 import libst, numpy
