@@ -4,7 +4,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/round.h"
+#include "newfile/data_offset.h"
 
 namespace st::store {
 
@@ -22,7 +22,7 @@ Result<std::unique_ptr<SteppedFile>> SteppedFile::make(os::Env &env, const Model
   }
   if (stepped.empty()) return nullptr;
   ST_TRY(auto header, serialize_header(entries, {}));
-  const uint64_t data = round_up(header.size(), write::default_alignment);
+  const uint64_t data = write::data_offset_behind(header.size(), 0);
   ST_TRY(pad_header(&header, data));
 
   auto made = std::make_unique<SteppedFile>();

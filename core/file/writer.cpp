@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include "base/check.h"
-#include "base/round.h"
 #include "newfile/build.h"
 #include "newfile/data_offset.h"
 #include "newfile/stream.h"
@@ -21,8 +20,7 @@ Error duplicate(std::string_view name) {
 }
 
 uint64_t alignment_of(const SaveOptions &options) {
-  if (options.alignment != 0) return options.alignment;
-  return options.layout == Layout::stock ? 8 : default_alignment;
+  return options.alignment == 0 && options.layout == Layout::stock ? 8 : options.alignment;
 }
 
 Result<void> check(const SaveOptions &options, const NewMetadata &metadata) {
@@ -81,7 +79,7 @@ Result<void> Writer::declare(std::vector<NewTensor> declared) {
   order.reserve(declared_);
   for (const Slot &s : slots_) order.push_back(&s);
   ST_TRY(header_, header(order, &data_offset_));  // also checks what was declared
-  if (declared_ == 0) data_offset_ = round_up(std::max(gap, data_offset_), alignment_of(options_));
+  if (declared_ == 0) data_offset_ = data_offset_behind(std::max(gap, data_offset_), alignment_of(options_));
   return {};
 }
 
@@ -207,7 +205,7 @@ Result<std::string> Writer::header(const std::vector<const Slot *> &order, uint6
   }
   std::vector<std::pair<std::string_view, std::string_view>> metadata(metadata_.begin(), metadata_.end());
   ST_TRY(auto spelled, serialize_header(tensors, metadata));
-  *data_offset = round_up(spelled.size() + options_.reserve, alignment_of(options_));
+  *data_offset = data_offset_behind(spelled.size() + options_.reserve, alignment_of(options_));
   return spelled;
 }
 

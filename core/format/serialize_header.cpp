@@ -109,8 +109,8 @@ Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, Meta
   out += '}';
 
   if (out.size() > length_bytes + max_header_bytes)
-    return fail(Status::header_too_large, "the header would have ", out.size(), " bytes, more than the format's ",
-                max_header_bytes);
+    return fail(Status::header_too_large, "the header would have ", out.size() - length_bytes,
+                " bytes, more than the format's ", max_header_bytes);
   if (!simdjson::validate_utf8(out.data() + length_bytes, out.size() - length_bytes))
     return fail(Status::header_utf8, "a name or the metadata is not valid UTF-8");
   return out;
@@ -119,8 +119,9 @@ Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, Meta
 Result<void> pad_header(std::string *header, uint64_t data_offset) {
   ST_ASSERT(data_offset >= header->size());
   if (data_offset > length_bytes + max_header_bytes)
-    return fail(Status::header_too_large, "the header would have ", header->size(), " bytes, and with its padding ",
-                data_offset - length_bytes, ", more than the format's ", max_header_bytes);
+    return fail(Status::header_too_large, "the header would have ", header->size() - length_bytes,
+                " bytes, and with its padding ", data_offset - length_bytes, ", more than the format's ",
+                max_header_bytes);
   header->resize(data_offset, ' ');
   store_u64le(header->data(), data_offset - length_bytes);
   return {};

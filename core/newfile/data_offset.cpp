@@ -32,7 +32,14 @@ Remainder best_remainder(std::span<const PlannedSegment> segments, uint64_t bloc
   return best;
 }
 
+constexpr uint64_t most = length_bytes + max_header_bytes;
+
 }  // namespace
+
+uint64_t data_offset_behind(uint64_t header_end, uint64_t alignment) {
+  const uint64_t wished = round_up(header_end, alignment ? alignment : default_alignment);
+  return alignment == 0 && wished > most ? round_up(header_end, 8) : wished;
+}
 
 uint64_t choose_data_offset(uint64_t least, uint64_t old, std::span<const PlannedSegment> segments,
                             const PlanOptions &options) {
@@ -40,10 +47,13 @@ uint64_t choose_data_offset(uint64_t least, uint64_t old, std::span<const Planne
   const uint64_t alignment = options.alignment ? options.alignment : default_alignment;
   if (options.block > 0 && alignment <= options.block) {
     const Remainder best = best_remainder(segments, options.block, options.alignment ? alignment : 1);
-    if (best.bytes >= options.block)
-      return may_stay && old % options.block == best.rest ? old : next_congruent(least, best.rest, options.block);
+    if (best.bytes >= options.block) {
+      if (may_stay && old % options.block == best.rest) return old;
+      const uint64_t shares = next_congruent(least, best.rest, options.block);
+      if (shares <= most) return shares;
+    }
   }
-  return may_stay && old % alignment == 0 ? old : round_up(least, alignment);
+  return may_stay && old % alignment == 0 ? old : data_offset_behind(least, options.alignment);
 }
 
 Result<void> check_data_begin(uint64_t alignment, uint64_t reserve) {

@@ -135,6 +135,18 @@ TEST_F(WriterTest, WhatNoReaderWouldTakeIsRefusedAtOnce) {
   EXPECT_EQ(testing::names_in(dir.path()), std::vector<std::string>{"model.safetensors"});
 }
 
+// Without one byte more in the header.
+TEST_F(WriterTest, TheLongestHeaderIsWrittenAsStockWritesIt) {
+  constexpr size_t around = 83;  // what is not the value
+  auto w = writer({}, {}, {{"k", std::string(max_header_bytes - 7 - around, 'z')}});
+  ASSERT_TRUE(w);
+  ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+  ASSERT_TRUE(is_ok(w->finish()));
+  EXPECT_EQ(load_u64le(part(0, 8).data()), max_header_bytes);
+  EXPECT_EQ(part(max_header_bytes, 8), "}       ");
+  EXPECT_EQ(part(length_bytes + max_header_bytes, a.size()), a);
+}
+
 TEST_F(WriterTest, ARelativePathAndOneInTheRootLeadWhereTheySay) {
   ASSERT_EQ(::symlink(path.c_str(), (dir / "link").c_str()), 0);
   put_bytes(path, "old");

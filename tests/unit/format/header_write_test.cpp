@@ -86,6 +86,11 @@ TEST(SpellHeader, RefusesWhatMayNotBeWritten) {
 
 TEST(SpellHeader, IsPaddedToNoMoreThan100MB) {
   EXPECT_TRUE(fails_with(Status::header_too_large, serialise_header({}, {}, 64, max_header_bytes)));
+  auto spelled = serialize_header({}, {});
+  const auto refused = pad_header(&*spelled, length_bytes + max_header_bytes + 8);
+  ASSERT_TRUE(fails_with(Status::header_too_large, refused));
+  EXPECT_EQ(refused.error().message,
+            "the header would have 2 bytes, and with its padding 100000008, more than the format's 100000000");
 }
 
 // The same description read back, for random ones.
@@ -158,7 +163,9 @@ TEST(SpellHeader, RefusesOneThatIsLongerThanTheFormatAllows) {
   const std::string name(max_header_bytes, 'n');
   const uint64_t four[] = {4};
   const std::vector<HeaderTensor> tensors = {{name, Dtype::U8, four, 0, 4}};
-  EXPECT_TRUE(testing::fails_with(Status::header_too_large, serialise_header(tensors, {})));
+  const auto refused = serialize_header(tensors, {});
+  ASSERT_TRUE(testing::fails_with(Status::header_too_large, refused));
+  EXPECT_EQ(refused.error().message, "the header would have 100000052 bytes, more than the format's 100000000");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The planner: where data begins, what is shared and what is copied.
 #include "newfile/publish_plan.h"
 
+#include "newfile/data_offset.h"
 #include "parse.h"
 #include "test_files.h"
 
@@ -151,6 +152,21 @@ TEST(PublishPlan, WhatCannotBeIsRefused) {
   EXPECT_TRUE(fails_with(Status::invalid_argument, write::plan_publish(64, {}, {}, {write::Layout::keep, 12, 0, 0})));
   EXPECT_TRUE(fails_with(Status::header_too_large,
                          write::plan_publish(64, {}, {}, {write::Layout::keep, 0, max_header_bytes, 0})));
+}
+
+// The default alignment, and blocks that could be shared, are wishes: the longest headers have no room for them.
+TEST(PublishPlan, AHeaderThatTheFormatAllowsIsNotRefusedForAnAlignmentThatNobodyAskedFor) {
+  constexpr uint64_t most = length_bytes + max_header_bytes;
+  EXPECT_EQ(write::data_offset_behind(most - 71, 0), most - 8);
+  for (const uint64_t end : {most - 7, most - 1, most}) {
+    EXPECT_EQ(write::data_offset_behind(end, 0), most);
+    EXPECT_EQ(write::data_offset_behind(end, 8), most);
+    EXPECT_GT(write::data_offset_behind(end, 64), most);
+    const write::PlannedSegment kept{0, 100 * block, true, 1000};
+    EXPECT_EQ(write::choose_data_offset(end, 1000, {&kept, 1}, {write::Layout::keep, 0, 0, block}), most);
+    EXPECT_EQ(write::choose_data_offset(end, 1000, {&kept, 1}, {write::Layout::keep, 8, 0, block}), most);
+    EXPECT_EQ(write::choose_data_offset(end, most, {&kept, 1}, {write::Layout::keep, 0, 0, 0}), most);
+  }
 }
 
 std::vector<std::string> aligned(std::vector<std::pair<std::string, Dtype>> forms) {
