@@ -32,6 +32,8 @@ Result<void> ShardCommit::choose_names() {
       new_names_[shard] = at.name();
       struct stat s;
       const int r = at.stat(&s);
+      if (r == -ENAMETOOLONG)
+        return fail(Status::unsupported, "the name of shard ", in_quotes(shard), " is too long for a new one");
       if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", at.path()));
       const os::Location journals = at.beside(write::journal_folder_name(at.name()));
       is_free &= r < 0 && journals.stat(&s) == -ENOENT;  // those of a file that was removed
@@ -50,7 +52,8 @@ Result<std::vector<write::OldShard>> ShardCommit::will_be_old() const {
   for (const std::string &name : names) {
     if (!write::may_be_listed(name))
       return fail(Status::unsupported, "shard ", in_quotes(name),
-                  " is not named *.safetensors, so it cannot get a new name");
+                  name.ends_with(".safetensors") ? " has a line break in its name" : " is not named *.safetensors",
+                  ", so it cannot get a new name");
     ST_TRY(auto shard, OldShards::shard_at(shards_.location().beside(name), until));
     old.push_back(std::move(shard));
   }

@@ -472,6 +472,25 @@ TEST_F(NewNames, ANameBesideWhichTheJournalsOfARemovedFileLieIsLeft) {
   EXPECT_FALSE(fs::exists(ckpt + "/m-1.g1.safetensors"));
 }
 
+TEST_F(NewNames, AShardWhoseNameAllowsNoOtherIsRefusedWithTheReason) {
+  const std::pair<std::string, const char *> odd[] = {
+      {"m\n.safetensors", "has a line break in its name"},
+      {"m.bin", "is not named *.safetensors"},
+      {std::string(241, 'm') + ".safetensors", "is too long for a new one"},
+  };
+  for (const auto &[name, why] : odd) {
+    fs::copy_file(ckpt + "/m-2.safetensors", ckpt + "/" + name, fs::copy_options::overwrite_existing);
+    std::string spelled = name;
+    if (const size_t at = spelled.find('\n'); at != std::string::npos) spelled.replace(at, 1, "\\n");
+    put_bytes(index, R"({"weight_map":{"c":")" + spelled + "\"}}");
+    const auto before = names();
+    const auto done = rename(*open(), "c", "x");
+    EXPECT_TRUE(fails_with(Status::unsupported, done));
+    EXPECT_THAT(done.error().message, HasSubstr(why));
+    EXPECT_EQ(names(), before);
+  }
+}
+
 // As one that only others may write to.
 TEST_F(NewNames, AFolderThatTakesNoNewFileLeavesAllAsItWas) {
   auto c = open();
