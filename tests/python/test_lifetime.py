@@ -234,6 +234,48 @@ def test_a_transaction_is_aborted_by_its_last_reference(model):
     assert crash.journals(model) == []
 
 
+@pytest.mark.parametrize("lent_to", ["open", "log", "transaction", "writer"])
+def test_a_callback_that_leads_to_its_file_does_not_keep_it(model, tmp_path, lent_to):
+    """The one thing that here the collector must find."""
+    before = len(os.listdir("/proc/self/fd"))
+
+    class Trainer:
+        def __init__(self):
+            if lent_to == "writer":
+                self.writer = libst.writer(tmp_path / "new", progress=self.told)
+                return
+            given = {"open": {"progress": self.told}, "log": {"log": self.told}}.get(lent_to, {})
+            self.file = libst.open(model, "r+", **given)
+            self.transaction = self.file.transaction(progress=self.told if lent_to == "transaction" else None)
+            self.transaction.update("b", TENSORS["b"] * 2)
+            self.view = self.file["w"]
+
+        def told(self, *args):
+            pass
+
+    trainer = weakref.ref(Trainer())
+    gc.collect()
+    assert trainer() is None
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert crash.journals(model) == [] and not is_mapped(model)
+
+
+def test_a_callback_lives_as_long_as_its_file(model):
+    told = []
+    f = libst.open(model, "r+", progress=lambda done, total: told.append(done))
+    t = f.transaction()
+    gc.collect()
+    save_file({"b": np.arange(10_000)}, model)
+    f.refresh()
+    f.read("b")
+    assert told
+    told.clear()
+    t.abort()
+    with f.transaction() as again:
+        again.update("b", np.arange(10_000) * 2)
+    assert told
+
+
 def test_a_finished_transaction_keeps_nothing(model):
     f = libst.open(model, "r+")
     t = f.transaction(copy=False)

@@ -10,6 +10,7 @@ call that is at the entry of a callback, before its `try`, or after the call.
 
 import sys
 import threading
+import weakref
 from typing import Any, Callable, Optional
 
 from . import _abi
@@ -53,9 +54,13 @@ class _Net(list[Any]):
 
 
 class Callbacks:
-    """The C faces of a user's functions. Must live as long as C may call them."""
+    """A user's functions, and their C faces: what is made of each for C to call.
 
-    __slots__ = ("progress", "log", "report", "raised", "nets")
+    The faces must live as long as C may call them: see `faces`. They know the functions as long as this object lives,
+    so who makes a call, and who owns a handle, has it. Once it is gone nobody is told.
+    """
+
+    __slots__ = ("functions", "progress", "log", "report", "raised", "nets", "__weakref__")
 
     def __init__(
         self,
@@ -67,10 +72,18 @@ class Callbacks:
         self.raised: dict[int, BaseException] = {}
         #: The main thread's, while a call runs there.
         self.nets: dict[int, _Net] = {}
+        self.functions = progress, log, report
+        known = weakref.ref(self)
         # Always a progress function: it is how an exception of `log`, or of a signal's handler, cancels.
-        self.progress = _abi.progress_fn(_progress(progress, self.raised, self.nets))
-        self.log = _abi.log_fn(_log(log, self.raised)) if log else _abi.log_fn()
-        self.report = _abi.report_fn(_report(report, self.raised)) if report else _abi.report_fn()
+        self.progress = _abi.progress_fn(_progress(known, self.raised, self.nets))
+        self.log = _abi.log_fn(_log(known, self.raised)) if log else _abi.log_fn()
+        self.report = _abi.report_fn(_report(known, self.raised)) if report else _abi.report_fn()
+
+    @property
+    def faces(self) -> tuple[Any, ...]:
+        """What a handle borrows. It leads to no function of the user's, which may lead back to the handle's owner:
+        that would be a cycle through C, which the collector does not see."""
+        return self.progress, self.log, self.report
 
     def call(self, function: Callable[..., int], *args: Any) -> int:
         """Call C, answer its status, or raise what a callback or a signal's handler raised meanwhile."""
@@ -113,11 +126,12 @@ def callbacks_for(progress: Optional[Progress], log: Optional[Log] = None) -> Ca
     return _OF_NOBODY if progress is None and log is None else Callbacks(progress, log)
 
 
-# The functions below close over `raised` and not over the Callbacks, which
-# would be a cycle.
+# The functions below close over `raised` and a weak reference, and not over the Callbacks, which would be a cycle.
 
 
-def _progress(progress: Optional[Progress], raised: dict[int, BaseException], nets: dict[int, _Net]) -> Any:
+def _progress(
+    known: "weakref.ref[Callbacks]", raised: dict[int, BaseException], nets: dict[int, _Net]
+) -> Callable[[Any, int, int], int]:
     def on_progress(user: Any, done: int, total: int) -> int:
         thread = threading.get_ident()
         net = nets.get(thread)
@@ -125,6 +139,8 @@ def _progress(progress: Optional[Progress], raised: dict[int, BaseException], ne
             net.empty(raised, thread)
         if thread in raised or must_stop(thread):
             return 1
+        callbacks = known()
+        progress = None if callbacks is None else callbacks.functions[0]
         if progress is not None:
             try:
                 progress(done, total)
@@ -136,10 +152,12 @@ def _progress(progress: Optional[Progress], raised: dict[int, BaseException], ne
     return on_progress
 
 
-def _log(log: Log, raised: dict[int, BaseException]) -> Any:
+def _log(known: "weakref.ref[Callbacks]", raised: dict[int, BaseException]) -> Callable[[Any, int, bytes], None]:
     def on_log(user: Any, level: int, message: bytes) -> None:
         thread = threading.get_ident()
-        if thread not in raised:
+        callbacks = known()
+        log = None if callbacks is None else callbacks.functions[1]
+        if log is not None and thread not in raised:
             try:
                 log(LEVELS.get(level, str(level)), message_text(message or b""))
             except BaseException as error:
@@ -149,10 +167,12 @@ def _log(log: Log, raised: dict[int, BaseException]) -> Any:
     return on_log
 
 
-def _report(report: Callable[[Any], object], raised: dict[int, BaseException]) -> Any:
+def _report(known: "weakref.ref[Callbacks]", raised: dict[int, BaseException]) -> Callable[[Any, Any], int]:
     def on_report(user: Any, finding: Any) -> int:
         thread = threading.get_ident()
-        if thread not in raised:
+        callbacks = known()
+        report = None if callbacks is None else callbacks.functions[2]
+        if report is not None and thread not in raised:
             try:
                 report(finding.contents)
             except BaseException as error:

@@ -47,8 +47,9 @@ class _Closing(weakref.ref[Handle]):
 
 
 class _Borrowing(weakref.ref[Handle]):
-    """Keeps what C borrows: callbacks, the bytes of open_memory, payloads. Not the handle itself does, as its
-    attributes are gone before it is freed."""
+    """Keeps what C borrows: the faces of callbacks, the bytes of open_memory, payloads. Not the handle itself does, as
+    its attributes are gone before it is freed. The collector sees nothing of it: nothing borrowed may lead to the
+    handle."""
 
     __slots__ = ("borrowed", "closing")
     __hash__ = object.__hash__

@@ -117,7 +117,7 @@ def open(
     raw = fs_path(path)
     if mode == "r+":
         warn_of_blob(raw, stacklevel=2)
-    handle = opened(partial(callbacks.call, _abi.st_open, raw, options), callbacks)
+    handle = opened(partial(callbacks.call, _abi.st_open, raw, options), callbacks.faces)
     text = path if isinstance(path, str) else os.fsdecode(raw)
     file = File._of(handle, callbacks, guarded, text, mode, lock_timeout)
     file._options = {
@@ -310,7 +310,7 @@ class File(Mapping[str, Array]):
         mapping, its own locks. For workers. StorageError (`Status.FILE_CHANGED`) if the path names another
         file by now, which no commit of this one put there."""
         callbacks = self._callbacks
-        handle = opened(lambda out: callbacks.call(_abi.st_reopen, self._live(), 0, out), callbacks)
+        handle = opened(lambda out: callbacks.call(_abi.st_reopen, self._live(), 0, out), callbacks.faces)
         file = File._of(handle, self._callbacks, self._guarded, self._path, self._mode, self._lock_timeout)
         file._options = self._options
         return file

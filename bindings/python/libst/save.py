@@ -158,7 +158,7 @@ class Writer(EndsWithBlock):
         self._callbacks = callbacks
         self._handle = opened(
             lambda out: callbacks.call(_abi.st_writer_open, path, *given.arguments, options, out),
-            callbacks,
+            callbacks.faces,
             _abi.st_writer_free,
         )
         return self

@@ -83,7 +83,7 @@ def open_source(
         read=callbacks.read,
     )
     options = source_options(callbacks, io_threads, block_size)
-    handle = opened(partial(callbacks.call, _abi.st_open_source, given, options), callbacks)
+    handle = opened(partial(callbacks.call, _abi.st_open_source, given, options), callbacks.faces)
     return File._of(handle, callbacks, True, None, "r", 0)
 
 
@@ -121,6 +121,10 @@ class SourceCallbacks(Callbacks):
         #: What was raised in threads of libst. One that is still here when no call runs concerns nobody.
         self.of_workers: list[BaseException] = []
         self.read = _abi.source_read_fn(_reader(read, self.raised, self.running, self.of_workers))
+
+    @property
+    def faces(self) -> tuple[Any, ...]:
+        return (*super().faces, self.read)  # with the source: threads of libst read when no call runs, too
 
     def call(self, function: Callable[..., int], *args: Any) -> int:
         thread = threading.get_ident()

@@ -89,7 +89,7 @@ class Transaction(EndsWithBlock):
         )
         self._handle = opened(
             lambda out: callbacks.call(_abi.st_txn_begin, file._live(), options, out),
-            (callbacks, self._borrowed),
+            (callbacks.faces, self._borrowed),
             _abi.st_txn_free,
         )
         return self
