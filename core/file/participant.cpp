@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <new>
 #include <numeric>
 
 #include "file/commit_plan.h"
@@ -20,6 +21,13 @@ uint64_t elements(std::span<const uint64_t> shape) {
 }
 
 }  // namespace
+
+void warn_that_not_shown(const Log &log) noexcept try {
+  if (log)
+    log(LogLevel::warning,
+        "the change is committed, but memory ran out before the handle could show it; free some and refresh it");
+} catch (const std::bad_alloc &) {
+}
 
 Participant::~Participant() {
   // Before the file is unlocked: the next to lock it must see a hot journal.
@@ -119,15 +127,19 @@ Result<void> Participant::mark_done() {
   return of_.journal.journal->finish();
 }
 
-void Participant::finish() {
+void Participant::finish() noexcept {
   of_.journal.journal->settle();
-  count_and_show(of_);
+  NewFile *last = second_ ? second_.get() : first_.get();
+  try {
+    count_and_show(of_);
+    if (last) of_.file.adopt(std::move(last->snapshot));
+  } catch (const std::bad_alloc &) {
+    warn_that_not_shown(of_.file.options().log);
+  }
   Counters &counters = of_.file.counters();
   counters.journal_bytes += of_.journal.journal->bytes_written() - of_.journal_start;
   for (const auto *made : {&first_, &second_})
     if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
-  NewFile *last = second_ ? second_.get() : first_.get();
-  if (last) of_.file.adopt(std::move(last->snapshot));
   if (last) os::hand_over(lock_.file(), lock_.held->lock);
   // The new files are locked until here, and the next writer waits for that.
   first_.reset();

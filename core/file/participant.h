@@ -13,6 +13,9 @@
 
 namespace st::store {
 
+// Memory ran out after a commit: the change stands, and the handle shows it once it is refreshed.
+void warn_that_not_shown(const Log &log) noexcept;
+
 class Participant {
  public:
   explicit Participant(Staged &of) : of_(of) {}
@@ -56,7 +59,8 @@ class Participant {
   Result<void> publish_gains();   // before the index takes its new state
   Result<void> publish_losses();  // after it
   Result<void> mark_done();
-  void finish();  // the super-journal is empty
+  // The super-journal is empty. If memory runs out the change stands, and the log says that it is not shown.
+  void finish() noexcept;
   // The commit was never decided: takes all back. `open`: it may have been decided, so all is left to recovery.
   void drop(bool open) noexcept;
 

@@ -1,6 +1,7 @@
 #include "file/replace_file.h"
 
 #include <cerrno>
+#include <new>
 
 #include "journal/journal_folder.h"
 #include "journal/lock_settled.h"
@@ -118,10 +119,14 @@ Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32
   if (placed && old.locked) os::hand_over(old.locked->file, old.locked->lock);
   if (placed) return {};
   Error e = std::move(placed.error().error);
-  if (placed.error().replaced) {
-    e.status = Status::needs_recovery;
+  if (!placed.error().replaced) return Failure(std::move(e));
+  e.status = Status::needs_recovery;
+  if (e.message.empty()) return Failure(std::move(e));
+  try {
     e.message = text("the new ", in_quotes(target.path()), " is in place, but a power cut may undo that (", e.message,
                      "); save it again");
+  } catch (const std::bad_alloc &) {
+    e.message.clear();  // see boundary.h
   }
   return Failure(std::move(e));
 }

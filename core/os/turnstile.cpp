@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 namespace st::os {
 namespace {
@@ -217,7 +218,7 @@ Result<bool> Turnstile::lock(const File &file, std::vector<LockRange> ranges, co
   return false;
 }
 
-void hand_over(const File &replaced, RangeLock &lock) {
+void hand_over(const File &replaced, RangeLock &lock) noexcept try {
   constexpr uint32_t longest_us = 100000, pause_us = 100;
   lock.release();
   constexpr LockRange followers{waiting_writers.begin, 2, true};
@@ -226,6 +227,8 @@ void hand_over(const File &replaced, RangeLock &lock) {
     if (!some || !*some) return;
     replaced.env().sleep_us(pause_us);
   }
+} catch (const std::bad_alloc &) {
+  // An order is not worth a failure, and what was replaced stays so.
 }
 
 }  // namespace st::os

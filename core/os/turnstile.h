@@ -61,6 +61,6 @@ class Turnstile {
 // of the old file, and lets its waiters come over, so that the next to change the new
 // file finds them before it. Waits for them a tenth of a second at most: a stopped
 // waiter must not stop others.
-void hand_over(const File &replaced, RangeLock &lock);
+void hand_over(const File &replaced, RangeLock &lock) noexcept;
 
 }  // namespace st::os

@@ -3,6 +3,7 @@
 // counts. Before it nothing names the new files, and after it nothing is left to do. So there is no journal.
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "newfile/names.h"
 #include "newfile/room.h"
@@ -107,25 +108,34 @@ Result<void> ShardCommit::prepare_new_names() {
   return sync_folder();
 }
 
+// Also if that cannot be told.
+bool ShardCommit::is_index_in_place() const noexcept try {
+  const auto replaced = shards_.location().was_replaced(index_.file());
+  return !replaced || *replaced;
+} catch (const std::bad_alloc &) {
+  return true;
+}
+
 Result<void> ShardCommit::commit_new_names() {
-  if (auto prepared = prepare_new_names(); !prepared) {
-    drop_all();
-    return prepared;
-  }
+  ST_TRY(or_drop_all([this] { return prepare_new_names(); }));
   Result<void> done;
   if (index_.fresh) {
     // Before the new index may stand: whatever becomes of this process, what it names stays.
     for (const auto &part : parts_) part->leave_new_name(true);
-    done = shards_.rename_index(index_.file(), *index_.fresh);
-    if (!done) {
-      const auto replaced = shards_.location().was_replaced(index_.file());
-      if (replaced && !*replaced) {
-        for (const auto &part : parts_) part->leave_new_name(false);
-        drop_all();
-        return done;
-      }
-    } else if (done = sync_folder(); done) {
-      os::hand_over(index_.file(), index_.held->lock);
+    bool renamed = false;
+    try {
+      done = shards_.rename_index(index_.file(), *index_.fresh);
+      renamed = done.has_value();
+      if (renamed) done = sync_folder();
+    } catch (const std::bad_alloc &) {
+      done = Failure(Error{Status::nomem, {}});
+    }
+    if (done) os::hand_over(index_.file(), index_.held->lock);
+    if (!renamed && !is_index_in_place()) {
+      for (const auto &part : parts_) part->leave_new_name(false);
+      drop_all();
+      if (done.error().message.empty()) throw std::bad_alloc();
+      return done;
     }
   }
   for (const auto &part : parts_) part->finish_new_name();
@@ -133,9 +143,14 @@ Result<void> ShardCommit::commit_new_names() {
   shards_.poison();
   Error e = std::move(done.error());
   e.status = Status::needs_recovery;
-  e.message =
-      text("the new index of ", in_quotes(shards_.path()), " is in place, but a power cut may bring the old one back (",
-           e.message, "); close the handle, open the checkpoint anew and look which it is");
+  if (e.message.empty()) return Failure(std::move(e));
+  try {
+    e.message = text("the new index of ", in_quotes(shards_.path()),
+                     " is in place, but a power cut may bring the old one back (", e.message,
+                     "); close the handle, open the checkpoint anew and look which it is");
+  } catch (const std::bad_alloc &) {
+    e.message.clear();  // see boundary.h
+  }
   return Failure(std::move(e));
 }
 

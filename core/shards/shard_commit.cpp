@@ -1,6 +1,7 @@
 #include "shards/shard_commit.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/hash.h"
 #include "journal/lock_settled.h"
@@ -61,24 +62,29 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   }
 
   if (work_.grace_s) return commit_new_names();
-  if (auto prepared = prepare(); !prepared) {
-    drop_all();
-    return prepared;
+  ST_TRY(or_drop_all([this] { return prepare(); }));
+  try {
+    ST_TRY(decide());
+    if (auto done = apply(); !done) return open_outcome(std::move(done.error()));
+  } catch (const std::bad_alloc &) {
+    return open_outcome(Error{Status::nomem, {}});
   }
-  // The point of no return, for all of them, if what recovery needs is there.
-  if (auto decided = decision_.taken.journal->commit(); !decided) return open_outcome(std::move(decided.error()));
-  if (auto there = check_all_is_there(); !there) {
-    // As in commit_there().
-    write::Journal &super = *decision_.taken.journal;
-    if (super.file().reads_past_cache() || super.give_up()) return open_outcome(std::move(there.error()));
-    drop_all();
-    return there;
-  }
-  if (auto done = apply(); !done) return open_outcome(std::move(done.error()));
   if (index_.fresh) os::hand_over(index_.file(), index_.held->lock);
   for (const auto &part : parts_) part->finish();
   decision_.remove();
   return {};
+}
+
+// The point of no return, for all of them, if what recovery needs is there.
+Result<void> ShardCommit::decide() {
+  write::Journal &super = *decision_.taken.journal;
+  if (auto decided = super.commit(); !decided) return open_outcome(std::move(decided.error()));
+  auto there = check_all_is_there();
+  if (there) return {};
+  // As in commit_there().
+  if (super.file().reads_past_cache() || super.give_up()) return open_outcome(std::move(there.error()));
+  drop_all();
+  return there;
 }
 
 // What is made of the old bytes is known when the question is asked, and when the room is reckoned.
@@ -155,6 +161,17 @@ Result<CommitPlan> ShardCommit::plan() {
 Result<void> ShardCommit::check_room() {
   ST_TRY(auto plan, reckon(index_.file()));
   return write::check_room(index_.file(), plan.space_needed);
+}
+
+Result<void> ShardCommit::or_drop_all(const std::function<Result<void>()> &step) {
+  try {
+    auto done = step();
+    if (!done) drop_all();
+    return done;
+  } catch (const std::bad_alloc &) {
+    drop_all();
+    throw;
+  }
 }
 
 void ShardCommit::drop_all() {
@@ -367,8 +384,13 @@ Failure ShardCommit::open_outcome(Error cause) {
   shards_.poison();
   Error e = std::move(cause);
   e.status = Status::needs_recovery;
-  e.message = text("the change of several shards was not finished (", e.message,
-                   "); close the handle and open the checkpoint anew, which finishes or drops it");
+  if (e.message.empty()) return Failure(std::move(e));
+  try {
+    e.message = text("the change of several shards was not finished (", e.message,
+                     "); close the handle and open the checkpoint anew, which finishes or drops it");
+  } catch (const std::bad_alloc &) {
+    e.message.clear();  // see boundary.h
+  }
   return Failure(std::move(e));
 }
 

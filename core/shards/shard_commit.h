@@ -76,8 +76,12 @@ class ShardCommit {
   Result<void> check_all_is_there() const;
   Result<void> check_in_place() const;
   Result<std::optional<std::string>> new_index() const;
+  Result<void> decide();
   Result<void> apply();
+  // A step before anything is decided: if it fails, or memory runs out in it, all is taken back.
+  Result<void> or_drop_all(const std::function<Result<void>()> &step);
   void drop_all();
+  // No message: memory ran out.
   Failure open_outcome(Error cause);
   // Under new names.
   std::string name_of(const Participant &part) const { return shards_.name_of(part.file(), shown_); }
@@ -86,6 +90,7 @@ class ShardCommit {
   Result<std::vector<write::OldShard>> will_be_old() const;
   Result<void> prepare_new_names();
   Result<void> commit_new_names();
+  bool is_index_in_place() const noexcept;
   Result<void> open_folder();
   Result<void> sync_folder() const;
 

@@ -1,6 +1,7 @@
 #include "shards/shard_transaction.h"
 
 #include <algorithm>
+#include <new>
 
 #include "os/waited.h"
 
@@ -335,17 +336,21 @@ Result<void> ShardTransaction::commit_together(const Parts &parts) {
 
 // The handle shows what was committed. Where the files did not change there is
 // nothing to do; where they cannot be read now, the change stands all the same.
-void ShardTransaction::show_result() {
-  bool changed = changes_index() || options_.compact || renames_shards();
-  for (const auto &[shard, transaction] : parts_)
-    changed |= transaction->data_file().hold().get() != shown_.pinned(shard);
-  if (!changed) return;
-  const os::WaitedByCall call(os::WaitedByCall::anew);  // the commit is over, and may have waited as long as it might
-  auto shown = shards_.show_anew();
+void ShardTransaction::show_result() noexcept {
   const Log &log = shards_.options().log;
-  if (!shown && log)
-    log(LogLevel::warning,
-        text("the change is committed, but the handle cannot show it until it is refreshed: ", shown.error().message));
+  try {
+    bool changed = changes_index() || options_.compact || renames_shards();
+    for (const auto &[shard, transaction] : parts_)
+      changed |= transaction->data_file().hold().get() != shown_.pinned(shard);
+    if (!changed) return;
+    const os::WaitedByCall call(os::WaitedByCall::anew);  // the commit is over, and may have waited as long as it might
+    auto shown = shards_.show_anew();
+    if (!shown && log)
+      log(LogLevel::warning, text("the change is committed, but the handle cannot show it until it is refreshed: ",
+                                  shown.error().message));
+  } catch (const std::bad_alloc &) {
+    warn_that_not_shown(log);
+  }
 }
 
 }  // namespace st::store

@@ -61,7 +61,7 @@ class ShardTransaction final : public AnyTransaction {
   ShardCommit::Work work_of(const Parts &parts);
   Result<void> commit_each();
   Result<void> commit_together(const Parts &parts);
-  void show_result();
+  void show_result() noexcept;
 
   Shards &shards_;
   const TransactionOptions options_;

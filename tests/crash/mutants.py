@@ -387,7 +387,7 @@ MUTANTS = [
     Mutant("a journal that went after its record is believed in", PATCH,
            "  if (auto found = there(); !found) {\n    // Another", "  if (Result<void> found; !found) {\n    // Another"),
     Mutant("shards: a part that went before the decision is carried out", SHARDS_COMMIT,
-           "  if (auto there = check_all_is_there(); !there) {", "  if (Result<void> there; !there) {"),
+           "  auto there = check_all_is_there();", "  Result<void> there;"),
     # several files
     Mutant("shards: no sync of the super-journal's list", SHARDS_COMMIT,
            "  return journal.sync_payload(decision_.taken.folder->dir());", "  return {};"),
@@ -476,7 +476,7 @@ MUTANTS = [
     Mutant("new names: a new shard is not synced", PARTICIPANT, "  return first_->replacement->file().sync();", "  return {};"),
     Mutant("new names: they are not durable before the index", NEW_NAMES, "name_after(name_of(*part))));\n  return sync_folder();", "name_after(name_of(*part))));\n  return {};"),
     Mutant("new names: the new index is not synced", SHARDS_COMMIT, "  return file.sync();", "  return {};"),
-    Mutant("new names: the index's new name is not durable", NEW_NAMES, "} else if (done = sync_folder(); done) {", "} else {"),
+    Mutant("new names: the index's new name is not durable", NEW_NAMES, "if (renamed) done = sync_folder();", ""),
     Mutant("new names: the list of old shards is not synced", OLD_SHARDS, "  ST_TRY(file.sync());\n  return made->rename();", "  return made->rename();"),
     Mutant("new names: an older index may come back without its shards", OLD_SHARDS,
            "  // An older index must not come back by a power cut when its shards are gone.\n  ST_TRY(folder.sync());\n", ""),

@@ -2,9 +2,12 @@
 // call answers a status, the file is old or new, nothing leaks, nothing
 // terminates. A program of its own, since it replaces operator new.
 #include <cstdlib>
+#include <map>
 #include <new>
+#include <tuple>
 
 #include "base/hash.h"
+#include "bound.h"
 #include "scene.h"
 #include "journal/journal_layout.h"
 
@@ -470,6 +473,92 @@ TEST_F(OutOfMemory, StagingInShardsAndCommitAfterwards) {
       if (!failed) break;
       EXPECT_TRUE(answer == ST_OK || answer == ST_E_NOMEM) << n << st_last_error();
     }
+}
+
+// Shards that are committed together: what is answered is what is there, and a handle whose commit came to nothing can
+// make it the next time.
+TEST_F(OutOfMemory, CommitOfSeveralShards) {
+  const std::string index = dir / "m.safetensors.index.json";
+  const st_tensor a = value(0, new_a), b = value(1, new_b);
+  const auto make = [&] {
+    for (const auto &entry : fs::directory_iterator(dir.path())) fs::remove_all(entry.path());
+    put_bytes(dir / "m-1.safetensors", file_of(std::vector{tensors[0]}));
+    put_bytes(dir / "m-2.safetensors", file_of(std::vector{tensors[1]}));
+    put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}})");
+  };
+  const auto open_index = [&](uint32_t flags, uint32_t map) {
+    auto options = sized<st_open_options>();
+    options.flags = flags;
+    options.map = map;
+    st_file *file = nullptr;
+    EXPECT_ST(ST_OK, st_open(index.c_str(), &options, &file));
+    return file;
+  };
+  const auto shown = [](st_file *file) { return seen(file, "a") + seen(file, "b"); };
+  const auto stored = [&](uint32_t flags) {
+    st_file *file = open_index(flags, ST_MAP_AUTO);
+    std::string bytes = shown(file);
+    st_close(file);
+    return bytes;
+  };
+  const std::string before = tensors[0].bytes + tensors[1].bytes, after = new_a + new_b;
+  const std::tuple<const char *, uint32_t, uint32_t> commits[] = {
+      {"patch", 0, ST_MAP_AUTO},
+      {"patch of what is shown from memory", 0, ST_MAP_NONE},
+      {"publish", ST_TXN_PUBLISH, ST_MAP_AUTO},
+      {"new names", ST_TXN_PUBLISH | ST_TXN_NEW_NAMES, ST_MAP_AUTO},
+  };
+  testing::EveryNth every(16, 3);
+  for (const auto &[what, flags, map] : commits) {
+    std::map<st_status, int> answers;
+    for (size_t n = every.first();; n += every.step) {
+      SCOPED_TRACE(std::string(what) + ", allocation " + std::to_string(n));
+      make();
+      st_file *file = open_index(ST_OPEN_READ_WRITE, map);
+      const auto commit = [&, flags = flags](long starved) {
+        auto options = sized<st_txn_options>();
+        options.flags = flags;
+        options.shard_grace_s = ST_GRACE_NONE;
+        st_txn *txn = nullptr;
+        EXPECT_ST(ST_OK, st_txn_begin(file, &options, &txn));
+        EXPECT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &a));
+        EXPECT_ST(ST_OK, st_txn_update(txn, "b", ST_NTS, &b));
+        const st_status answer = starve(starved, [&] { return st_txn_commit(txn); });
+        st_txn_free(txn);
+        return answer;
+      };
+      ASSERT_EQ(shown(file), before);
+      const st_status answer = commit(static_cast<long>(n));
+      const bool over = !failed;
+      ++answers[answer];
+      if (answer == ST_OK) {
+        EXPECT_TRUE(stored(0) == after);
+        // Where the handle could not show it the log says so.
+        if (!over && shown(file) != after) {
+          EXPECT_ST(ST_OK, st_refresh(file));
+        }
+        EXPECT_TRUE(shown(file) == after);
+      } else if (answer == ST_E_NOMEM) {
+        EXPECT_TRUE(stored(0) == before && shown(file) == before);
+        EXPECT_ST(ST_OK, commit(-1));
+        EXPECT_TRUE(stored(0) == after && shown(file) == after);
+      } else {
+        EXPECT_STREQ(st_status_name(answer), "ST_E_NEEDS_RECOVERY") << st_last_error();
+      }
+      st_close(file);
+      const std::string left = stored(ST_OPEN_READ_WRITE);
+      EXPECT_TRUE(left == after || (answer == ST_E_NEEDS_RECOVERY && left == before));
+      for (const auto &entry : fs::directory_iterator(dir.path())) {
+        const std::string name = entry.path().filename();
+        const bool temporary = name.find(".st-") != std::string::npos && !name.ends_with(".st-old");
+        EXPECT_FALSE(temporary) << name << " is left";
+      }
+      ASSERT_FALSE(HasFailure());
+      if (over) break;
+    }
+    EXPECT_GT(answers[ST_E_NOMEM], 0) << what;
+    EXPECT_GT(answers[ST_OK], 0) << what;
+  }
 }
 
 TEST_F(OutOfMemory, Verify) {
