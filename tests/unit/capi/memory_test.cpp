@@ -1,13 +1,18 @@
 // Memory that runs out: the n-th allocation of a call fails, for every n. The
 // call answers a status, the file is old or new, nothing leaks, nothing
 // terminates. A program of its own, since it replaces operator new.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <map>
 #include <new>
+#include <thread>
 #include <tuple>
 
 #include "base/hash.h"
 #include "bound.h"
+#include "sanitizers.h"
 #include "scene.h"
 #include "journal/journal_layout.h"
 
@@ -560,6 +565,24 @@ TEST_F(OutOfMemory, CommitOfSeveralShards) {
     EXPECT_GT(answers[ST_OK], 0) << what;
   }
 }
+
+#if !defined(ST_UNDER_ASAN) && !defined(ST_UNDER_TSAN)  // they want memory without a limit
+// Not by operator new alone: the C library too must need none, to note what is to be done at the thread's end.
+TEST_F(OutOfMemory, TheFirstErrorOfAThreadIsAnswered) {
+  const auto without_memory = [this] {
+    const rlimit little{1 << 20, 1 << 20};
+    ::setrlimit(RLIMIT_AS, &little);
+    static void *volatile eaten;
+    for (size_t size = 64 << 20; size >= 16;) {
+      eaten = std::malloc(size);
+      if (!eaten) size /= 2;
+    }
+    st_file *file = nullptr;
+    ::_exit(st_open(path.c_str(), nullptr, &file) == ST_E_NOMEM && *st_last_error() ? 0 : 1);
+  };
+  EXPECT_EXIT(std::thread(without_memory).join(), ::testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST_F(OutOfMemory, Verify) {
   expect_clean(
