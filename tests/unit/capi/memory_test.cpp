@@ -513,7 +513,7 @@ TEST_F(OutOfMemory, CommitOfSeveralShards) {
       {"publish", ST_TXN_PUBLISH, ST_MAP_AUTO},
       {"new names", ST_TXN_PUBLISH | ST_TXN_NEW_NAMES, ST_MAP_AUTO},
   };
-  testing::EveryNth every(16, 3);
+  testing::EveryNth every(40, 8);
   for (const auto &[what, flags, map] : commits) {
     std::map<st_status, int> answers;
     for (size_t n = every.first();; n += every.step) {
