@@ -159,7 +159,8 @@ Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &pa
   return overlay;
 }
 
-Result<void> Overlay::stack() {
+Result<bool> Overlay::stack() {
+  const Held seen = hold();
   ST_TRY(auto base, ModelView::of(*layers_.base));
   std::vector<DeltaFile> deltas;
   for (const auto &file : layers_.deltas) {
@@ -170,9 +171,8 @@ Result<void> Overlay::stack() {
   ST_TRY(check_heads(base, spread(chained.old)));
   const auto above = static_cast<uint32_t>(deltas.size() + 1);
   ST_TRY(auto stepped, SteppedFile::make(env(), base, deltas, above, &chained.listing));
-  show(std::make_unique<OverlayCatalogue>(std::move(base), layers_.deltas, std::move(deltas), std::move(stepped),
-                                          chained.listing));
-  return {};
+  return show_after(seen, std::make_unique<OverlayCatalogue>(std::move(base), layers_.deltas, std::move(deltas),
+                                                             std::move(stepped), chained.listing));
 }
 
 Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as) const {
@@ -194,7 +194,10 @@ Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as)
 Result<void> Overlay::refresh() {
   ST_TRY(layers_.base->refresh());
   for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
-  return stack();
+  for (;;) {
+    ST_TRY(const auto shown, stack());
+    if (shown) return {};
+  }
 }
 
 Result<std::unique_ptr<AnyTransaction>> Overlay::begin(TransactionOptions) {

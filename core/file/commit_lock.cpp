@@ -81,15 +81,23 @@ Result<void> test_locks(const Staged &staged, const os::File &locked) {
   return {};
 }
 
-// Is what is locked what the header said, and free of hot journals?
-Result<write::Look> look(Staged &staged, os::LockedFile &locked, write::Identity *identity) {
+write::Identity identity_of(const Snapshot &s) {
+  return {s.identity.st_ino, s.file_size(), s.header.data_offset(), s.header_hash};
+}
+
+// Is what is locked what the header said, and free of hot journals? `began` before it was opened.
+Result<write::Look> look(Staged &staged, const DataFile::Look &began, os::LockedFile &locked,
+                         write::Identity *identity) {
   ST_TRY(*identity, write::identify(locked.file, staged.snapshot->header.data_offset()));
-  const write::Identity known{staged.snapshot->identity.st_ino, staged.snapshot->file_size(),
-                              staged.snapshot->header.data_offset(), staged.snapshot->header_hash};
-  if (*identity != known) {
+  if (*identity != identity_of(*staged.snapshot)) {
+    // Perhaps the handle shows it already.
+    if (HeldSnapshot shown = staged.file.hold(); *identity == identity_of(*shown)) {
+      ST_TRY(follow_to(staged, std::move(shown)));
+      return write::Look::again;
+    }
     locked.lock.release();
-    ST_TRY(auto snapshot, staged.file.take(std::move(locked.file), nullptr, true));
-    ST_TRY(follow_to(staged, std::move(snapshot)));
+    ST_TRY(auto found, staged.file.take(std::move(locked.file), nullptr, true));
+    ST_TRY(follow_to(staged, began, std::move(found)));
     return write::Look::again;
   }
   ST_TRY(auto settled, settle_hot_journals(staged));
@@ -107,10 +115,14 @@ Result<write::Look> look(Staged &staged, os::LockedFile &locked, write::Identity
 
 Result<write::Look> lock_for_commit(Staged &staged, int32_t timeout_ms, HotJournals hot, CommitLock *lock) {
   const os::LockWait wait{timeout_ms, &staged.control, &staged.file.counters().lock_waits};
+  DataFile::Look began;
   write::LockSteps steps{
-      [&] { return ranges_to_lock(staged); },
+      [&] {
+        began = staged.file.begin_look();
+        return ranges_to_lock(staged);
+      },
       [&](Error blocked, const os::File &file) { return name_blocked(staged, std::move(blocked), file); },
-      [&](os::LockedFile &file) { return look(staged, file, &lock->identity); },
+      [&](os::LockedFile &file) { return look(staged, began, file, &lock->identity); },
       {}};
   if (hot == HotJournals::recover) steps.recover = [&] { return staged.file.settle_or_recover(wait); };
   return write::lock_settled(staged.file.location(), wait, steps, &lock->held);

@@ -1,5 +1,7 @@
 #include "file/data_file.h"
 
+#include <new>
+
 #include "journal/recover.h"
 #include "os/waited.h"
 
@@ -28,7 +30,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
     c->journals_ = std::make_unique<write::JournalFolder>(c->at_, snapshot->identity);
     c->deferred_ = std::make_unique<DeferredCommits>(env, *c->journals_);
   }
-  c->adopt(std::move(snapshot));
+  c->adopt(c->place(std::move(snapshot)));
   return c;
 }
 
@@ -49,7 +51,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open_source(const std::shared_ptr<os
     snapshot.error().message += text(" (", in_quotes(given.name()), ")");
     return Failure(std::move(snapshot.error()));
   }
-  c->adopt(std::move(*snapshot));
+  c->adopt(c->place(std::move(*snapshot)));
   return c;
 }
 
@@ -57,7 +59,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open_memory(os::Env &env, const std:
   std::unique_ptr<DataFile> c(new DataFile(env, {}));
   ST_TRY(auto snapshot, Snapshot::of_memory(env, bytes, size));
   c->strategy_.reason = "the file was given as memory";
-  c->adopt(std::move(snapshot));
+  c->adopt(c->place(std::move(snapshot)));
   return c;
 }
 
@@ -120,26 +122,41 @@ Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct sta
   return Snapshot::take(std::move(file), *identity, {options_.map, follows, &filesystem, options_.log});
 }
 
+// Beside commits it looks once more for each state that they have shown meanwhile. Beside other refreshes one that
+// began later is as good.
 Result<void> DataFile::refresh() {
   if (path_.empty()) return {};
+  for (const uint64_t begun = ++looks_;;) {
+    ST_TRY(const auto done, refresh_once(begun));
+    if (done) return {};
+  }
+}
+
+Result<bool> DataFile::refresh_once(uint64_t begun) {
+  const Look looks = begin_look();
   constexpr auto half = os::Descriptors::GiveUp::half;
   ST_TRY(auto fresh, os::Descriptors::with_room(options_.descriptors, half, [this] { return look(true); }));
   // In a folder that was moved nothing new would ever be seen.
   ST_TRY(at_.check_led_to());
-  const HeldSnapshot now = hold();
-  const bool same = os::same_inode(now->identity, fresh->identity) && now->header_hash == fresh->header_hash &&
-                    now->file_size() == fresh->file_size();
+  const HeldSnapshot &now = looks.shown;
   // Views that may be written must not change under a reader, and do not tell whether the file did. A handle that has
   // relied on the cache of a kernel that other hosts tell nothing does so no more.
   const bool follows = now->reads_past_cache() == fresh->reads_past_cache();
-  const bool stays =
-      same && follows && !is_left_behind(*now, *fresh) && now->content.wanted() != read::MapMode::copy_on_write;
-  if (stays && !now->has_own_memory()) return {};
+  const bool same = now->is_of_same_file(*fresh) && follows;
+  const bool left_behind = same && is_left_behind(*now, *fresh);
+  const bool stays = same && !left_behind && now->content.wanted() != read::MapMode::copy_on_write;
   // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
   // read once more to where it is.
-  if (stays && !now.alone()) return now->refresh_own_memory();
-  adopt(std::move(fresh));
-  return {};
+  bool done = true;
+  if (!stays || (now->has_own_memory() && now.alone())) {
+    ST_TRY(const auto adopted, adopt_found(looks, std::move(fresh)));
+    done = static_cast<bool>(adopted);
+  } else {
+    if (now->has_own_memory()) ST_TRY(now->refresh_own_memory());
+    done = versions_.is_current(now);
+  }
+  if (!done && left_behind) has_changed_ = false;  // it is still to be shown
+  return done || hold()->look > begun;
 }
 
 // On an overlay: does `now` map the file of the lower layer, which was changed since? The change has put a copy into
@@ -159,10 +176,45 @@ Result<void> DataFile::refresh_settled() {
   return refresh();
 }
 
-HeldSnapshot DataFile::adopt(std::unique_ptr<Snapshot> snapshot) {
-  if (options_.descriptors && snapshot->env) snapshot->share_descriptor(options_.descriptors);
-  if (journals_) journals_->follow(snapshot->identity.st_ino);
-  return versions_.show(std::move(snapshot));
+HeldSnapshot DataFile::place(std::unique_ptr<Snapshot> state, uint64_t look) {
+  state->look = look;
+  if (options_.descriptors && state->env) state->share_descriptor(options_.descriptors);
+  return versions_.place(std::move(state));
+}
+
+void DataFile::adopt(const HeldSnapshot &made) noexcept {
+  if (journals_) journals_->follow(made->identity.st_ino);
+  versions_.show(made);
+}
+
+// A copy-on-write mapping that stands while this process patches keeps the old bytes (os/writable_mappings.h). A patch
+// through this handle tells each state that is placed. One that was not placed yet, but mapped, missed that: then it
+// goes. A long look would miss one patch after the other, so it is mapped once more at its end.
+Result<HeldSnapshot> DataFile::adopt_found(const Look &look, std::unique_ptr<Snapshot> found) {
+  const bool keeps_old = found->content.wanted() == read::MapMode::copy_on_write;
+  uint64_t patches = look.patches;
+  if (keeps_old && patches_ != patches) {
+    patches = patches_;
+    ST_TRY(found->map_anew());
+  }
+  HeldSnapshot placed = place(std::move(found), look.number);
+  // A write, so that a patch either is seen here or sees what was placed.
+  if (keeps_old && patches_.fetch_add(0) != patches) return HeldSnapshot();
+  if (!versions_.show_after(look.shown, placed)) return HeldSnapshot();
+  if (journals_) journals_->follow(placed->identity.st_ino);
+  return placed;
+}
+
+void DataFile::show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n) {
+  ++patches_;
+  versions_.each([&](const Snapshot &state) {
+    if (!state.is_of_same_file(of)) return;
+    try {
+      auto shown = state.refresh(index, offset, n);
+      if (!shown && options_.log) options_.log(LogLevel::warning, shown.error().message);
+    } catch (const std::bad_alloc &) {  // the change stands all the same
+    }
+  });
 }
 
 // Before the header is believed, what a crashed writer had promised is kept.

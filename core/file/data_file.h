@@ -136,8 +136,26 @@ class DataFile {
   // For its transactions.
   os::Env &env() const { return env_; }
   write::JournalFolder &journals() const { return *journals_; }  // of a writable file
-  // Shows this state from now on.
-  HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
+
+  // Which state is shown is changed here alone, and by one rule: *a state takes the place of the state that was shown
+  // when somebody began to look for it.* If another one was shown meanwhile, it may be the newer one, so what was found
+  // is dropped, and somebody looks again. So what is shown never goes back. A commit that gives the name to a new file
+  // holds the lock of the old one, and that of the new one, until it has shown it. Nobody can have found a newer file,
+  // so it need not look whose place it takes.
+  struct Look {
+    HeldSnapshot shown;
+    uint64_t number = 0, patches = 0;
+  };
+  Look begin_look() { return {hold(), ++looks_, patches_}; }  // before the file is opened
+  // What that look has found is shown, and held. None: look again.
+  Result<HeldSnapshot> adopt_found(const Look &look, std::unique_ptr<Snapshot> found);
+  // Before a commit, so that nothing can fail after it.
+  HeldSnapshot place(std::unique_ptr<Snapshot> made) { return place(std::move(made), ++looks_); }
+  // By the commit, under its locks. Takes no memory.
+  void adopt(const HeldSnapshot &made) noexcept;
+  // These bytes of a tensor of `of` were patched through this handle. Each state of that file, whichever transaction or
+  // reader has it, is to show them. One that cannot be brought up to date keeps its old bytes until a refresh.
+  void show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n);
   // A commit is about to put this file in the place of what is shown, until it is adopted. 0: none is.
   void places(uint64_t inode) noexcept { placing_ = inode; }
   Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat *identity, bool follows) const;
@@ -225,6 +243,8 @@ class DataFile {
     counters_.read_requests += done.requests;
   }
   Result<std::unique_ptr<Snapshot>> look(bool follows);
+  Result<bool> refresh_once(uint64_t begun);
+  HeldSnapshot place(std::unique_ptr<Snapshot> state, uint64_t look);
   void end_writing() noexcept;
   bool is_left_behind(const Snapshot &now, const Snapshot &fresh);
   // What lay beside the file. Without any journal nothing has touched it.
@@ -238,6 +258,7 @@ class DataFile {
   os::Location at_;
   std::string path_;  // of at_
   Versions<Snapshot> versions_;
+  std::atomic<uint64_t> looks_ = 0, patches_ = 0;  // begun; shown, or about to be
   std::unique_ptr<write::JournalFolder> journals_;  // of a writable file, as is deferred_
   std::unique_ptr<DeferredCommits> deferred_;
   std::atomic<bool> poisoned_ = false;

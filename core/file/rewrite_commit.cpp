@@ -189,8 +189,8 @@ Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile
   ST_TRY(auto again, staged.with_room([&] { return made->replacement->open_again(); }));
   auto taken = staged.file.take(std::move(again), nullptr, true);
   if (!taken) return Failure(read_otherwise(staged, std::move(taken.error())));
-  made->snapshot = std::move(*taken);
-  ST_TRY(write_slices(staged, file, *made->snapshot, &made->built));
+  ST_TRY(write_slices(staged, file, **taken, &made->built));
+  made->snapshot = staged.file.place(std::move(*taken));
   return staged.control.check(plan.size, plan.size);
 }
 
@@ -219,11 +219,7 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock) {
     staged.file.places(0);
     return Failure(std::move(placed.error().error));
   }
-  try {
-    staged.file.adopt(std::move(made.snapshot));
-  } catch (const std::bad_alloc &) {
-    // The change stands; this handle shows the old file until it is refreshed.
-  }
+  staged.file.adopt(made.snapshot);
   staged.file.places(0);
   if (placed) os::hand_over(lock.file(), lock.held->lock);
   return finish(staged, made.built, std::move(placed));

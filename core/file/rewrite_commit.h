@@ -27,7 +27,7 @@ Makes makes(const Staged &staged, bool as_part);
 // Made, but for its name.
 struct NewFile {
   std::unique_ptr<write::TemporaryFile> replacement;
-  std::unique_ptr<Snapshot> snapshot;
+  HeldSnapshot snapshot;  // placed: see DataFile::place
   write::Built built;
 };
 // `keeping_removed`: with the tensors that the draft has no more, at the end.

@@ -171,6 +171,11 @@ Result<Access> Snapshot::here() const {
   return Access{*held, *bytes, held};
 }
 
+Result<void> Snapshot::map_anew() {
+  ST_TRY(content, read::Content::open(file, file_size(), header.index.size(), content.wanted(), filesystem, {}));
+  return {};
+}
+
 Result<void> Snapshot::refresh(size_t slot, uint64_t offset, uint64_t n) const {
   ST_TRY(auto reach, here());
   // Views from before a fork lie in the mappings of then. (Memory of our own is

@@ -32,6 +32,7 @@ struct Snapshot {
   uint64_t header_hash = 0;  // of the first data_offset() bytes
   read::Content content;
   uint64_t generation = 0;  // of the process that took it: see os::Env::fork_generation
+  uint64_t look = 0;        // the number of the look that found it: see DataFile::Look
 
   // This process's way to the bytes. In a forked child a descriptor and a mapping of
   // the child's own, made at first use: sharing the parent's would make one
@@ -43,6 +44,13 @@ struct Snapshot {
   bool lends(const void *bytes, uint64_t n) const;
   // From now on the descriptor is one of many, and may be given up between uses.
   void share_descriptor(std::shared_ptr<os::Descriptors> among);
+  // Is it of the same file, with the same tensors at the same places?
+  bool is_of_same_file(const Snapshot &other) const {
+    return os::same_inode(identity, other.identity) && header_hash == other.header_hash &&
+           file_size() == other.file_size();
+  }
+  // Before it is shared, or anybody has looked at its bytes.
+  Result<void> map_anew();
   // Bytes of tensor `slot` were changed in the file: see read::Content::refresh.
   Result<void> refresh(size_t slot, uint64_t offset, uint64_t n) const;
   // Bytes that were read into memory, which would not show what others change in the file: are there any? Each is

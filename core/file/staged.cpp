@@ -41,11 +41,6 @@ std::vector<write::Piece> Staged::pieces() const {
   return pieces;
 }
 
-void Staged::show(size_t index, uint64_t offset, uint64_t n) {
-  auto shown = snapshot->refresh(index, offset, n);
-  if (!shown && file.options().log) file.options().log(LogLevel::warning, shown.error().message);
-}
-
 Result<void> Staged::need_journal() {
   if (journal.journal) return {};
   ST_TRY(journal, with_room([this] { return file.journals().take(); }));

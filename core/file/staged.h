@@ -69,8 +69,8 @@ struct Staged {
     return {snapshot->file_offset(t), t.nbytes};
   }
 
-  // These bytes of a tensor are in the file now. A view that cannot be brought up to date keeps its old bytes.
-  void show(size_t index, uint64_t offset, uint64_t n);
+  // These bytes of a tensor are in the file now.
+  void show(size_t index, uint64_t offset, uint64_t n) { file.show_patch(*snapshot, index, offset, n); }
 
   bool has_other_hosts() const { return snapshot->reads_past_cache(); }
   // `work` may have the descriptors of other files of the handle, if there are any. See Descriptors.

@@ -168,45 +168,69 @@ Result<size_t> place_in(const Staged &staged, const Index &now, std::string_view
   return *found;
 }
 
-}  // namespace
+// What is staged, as it lies in another file.
+struct Fitted {
+  std::unique_ptr<PendingCatalogue> draft;
+  std::vector<size_t> tensors, remakes;  // their indices there
+  std::map<size_t, StagedSlices> slices;
+};
 
-Result<void> follow_to(Staged &staged, std::unique_ptr<Snapshot> snapshot) {
-  const Index &index = snapshot->header.index;
+Result<Fitted> fit(const Staged &staged, const Snapshot &to) {
+  const Index &index = to.header.index;
+  Fitted fitted;
   if (staged.draft) {
-    auto draft = std::make_unique<PendingCatalogue>(index);
+    fitted.draft = std::make_unique<PendingCatalogue>(index);
     for (const Change &change : staged.changes)
-      if (auto applied = draft->apply(change); !applied) {
+      if (auto applied = fitted.draft->apply(change); !applied) {
         Error e = std::move(applied.error());
         e.status = Status::file_changed;
         e.message = text(in_quotes(staged.file.path()), " was replaced, and the staged changes do not fit it (",
                          e.message, "); open it anew");
         return Failure(std::move(e));
       }
-    staged.draft = std::move(draft);
   }
-  std::vector<size_t> now;  // of each staged tensor its index there
   for (const StagedTensor &t : staged.tensors) {
     ST_TRY(auto place, place_in(staged, index, t.name, t.index));
-    now.push_back(place);
+    fitted.tensors.push_back(place);
   }
-  std::map<size_t, StagedSlices> slices;
   for (const auto &[old, s] : staged.slices) {
     ST_TRY(auto place, place_in(staged, index, s.name, old));
-    slices.emplace(place, s);
+    fitted.slices.emplace(place, s);
   }
-  staged.slices = std::move(slices);
-  for (StagedRemake &r : staged.remakes) {
-    ST_TRY(r.index, place_in(staged, index, r.name, r.index));
+  for (const StagedRemake &r : staged.remakes) {
+    ST_TRY(auto place, place_in(staged, index, r.name, r.index));
+    fitted.remakes.push_back(place);
   }
+  return fitted;
+}
+
+void move_to(Staged &staged, HeldSnapshot shown, Fitted fitted) {
+  if (staged.draft) staged.draft = std::move(fitted.draft);
+  staged.slices = std::move(fitted.slices);
+  for (size_t k = 0; k < staged.remakes.size(); ++k) staged.remakes[k].index = fitted.remakes[k];
   staged.by_index.clear();
   for (size_t k = 0; k < staged.tensors.size(); ++k) {
-    const TensorView t = index.at(now[k]);
+    const TensorView t = shown->header.index.at(fitted.tensors[k]);
     staged.tensors[k].name = t.name;
-    staged.tensors[k].index = now[k];
-    staged.tensors[k].piece.offset = snapshot->file_offset(t);
-    staged.by_index[now[k]] = k;
+    staged.tensors[k].index = fitted.tensors[k];
+    staged.tensors[k].piece.offset = shown->file_offset(t);
+    staged.by_index[fitted.tensors[k]] = k;
   }
-  staged.snapshot = staged.file.adopt(std::move(snapshot));
+  staged.snapshot = std::move(shown);
+}
+
+}  // namespace
+
+Result<void> follow_to(Staged &staged, HeldSnapshot shown) {
+  ST_TRY(auto fitted, fit(staged, *shown));
+  move_to(staged, std::move(shown), std::move(fitted));
+  return {};
+}
+
+Result<void> follow_to(Staged &staged, const DataFile::Look &look, std::unique_ptr<Snapshot> found) {
+  ST_TRY(auto fitted, fit(staged, *found));
+  ST_TRY(auto adopted, staged.file.adopt_found(look, std::move(found)));
+  if (adopted) move_to(staged, std::move(adopted), std::move(fitted));
   return {};
 }
 

@@ -23,7 +23,9 @@ Result<void> stage_borrowed(Staged &staged, StagedTensor *tensor);
 Result<void> stage_borrowed(Staged &staged);
 Error changed_payload(std::string_view name);
 // The path names another file by now, or the file has another header: the same values are staged there, if they still
-// fit. Else status file_changed.
-Result<void> follow_to(Staged &staged, std::unique_ptr<Snapshot> snapshot);
+// fit. Else status file_changed. To the state that the handle shows; or to one that a look has found, which it shows
+// then. If that came too late nothing changes: see DataFile::adopt_found.
+Result<void> follow_to(Staged &staged, HeldSnapshot shown);
+Result<void> follow_to(Staged &staged, const DataFile::Look &look, std::unique_ptr<Snapshot> found);
 
 }  // namespace st::store

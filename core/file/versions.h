@@ -113,18 +113,32 @@ class Versions {
   Versions(const Versions &) = delete;
   Versions &operator=(const Versions &) = delete;
 
-  // From now on the current one.
-  Held show(std::unique_ptr<const T> state) {
+  // A state that may be shown, for which no more memory is needed. Until then only its holder and each() find it.
+  Held place(std::unique_ptr<const T> state) {
     Slot *slot = take_slot();
     slot->value = state.release();
-    slot->uses.store(2, std::memory_order_release);
-    if (Slot *before = current_.exchange(slot, std::memory_order_acq_rel)) before->drop();
+    slot->uses.store(1, std::memory_order_release);
     return Held(slot);
   }
-  // The current one.
+  // From now on the current one, whichever was. Once a state.
+  void show(const Held &placed) noexcept {
+    placed.slot()->uses.fetch_add(1, std::memory_order_relaxed);
+    if (Slot *before = current_.exchange(placed.slot(), std::memory_order_acq_rel)) before->drop();
+  }
+  // The same if `seen` is still the current one, or there is none and it is none. Else nothing happens.
+  bool show_after(const Held &seen, const Held &placed) noexcept {
+    placed.slot()->uses.fetch_add(1, std::memory_order_relaxed);
+    Slot *before = seen.slot();
+    const bool shown = current_.compare_exchange_strong(before, placed.slot(), std::memory_order_acq_rel);
+    if (Slot *out = shown ? before : placed.slot()) out->drop();
+    return shown;
+  }
+  bool is_current(const Held &held) const { return current_.load(std::memory_order_acquire) == held.slot(); }
+  // The current one; none before the first.
   Held hold() const {
     for (;;) {
       Slot *slot = current_.load(std::memory_order_acquire);
+      if (!slot) return Held();
       if (!hold(slot)) continue;
       Held held(slot);
       if (current_.load(std::memory_order_acquire) == slot) return held;

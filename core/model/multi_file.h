@@ -72,9 +72,12 @@ class MultiFileOf : public MultiFile {
  protected:
   using MultiFile::MultiFile;
   using Held = typename Versions<C>::Held;
-  // From now on this is the catalogue.
-  void show(std::unique_ptr<const C> catalogue) { catalogues_.show(std::move(catalogue)); }
-  Held hold() const { return catalogues_.hold(); }
+  // This is the catalogue from now on, if `seen`, which was shown before its parts were looked at, still is: the rule of
+  // DataFile::Look. Else false, and somebody looks again.
+  bool show_after(const Held &seen, std::unique_ptr<const C> catalogue) {
+    return catalogues_.show_after(seen, catalogues_.place(std::move(catalogue)));
+  }
+  Held hold() const { return catalogues_.hold(); }  // none before the first
   template <class Visit>
   void each_catalogue(Visit visit) const {
     catalogues_.each(visit);
