@@ -258,7 +258,7 @@ class DataFile {
   os::Location at_;
   std::string path_;  // of at_
   Versions<Snapshot> versions_;
-  std::atomic<uint64_t> looks_ = 0, patches_ = 0;  // begun; shown, or about to be
+  std::atomic<uint64_t> looks_ = 0, patches_ = 0;   // begun; shown, or about to be
   std::unique_ptr<write::JournalFolder> journals_;  // of a writable file, as is deferred_
   std::unique_ptr<DeferredCommits> deferred_;
   std::atomic<bool> poisoned_ = false;

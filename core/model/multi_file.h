@@ -72,8 +72,8 @@ class MultiFileOf : public MultiFile {
  protected:
   using MultiFile::MultiFile;
   using Held = typename Versions<C>::Held;
-  // This is the catalogue from now on, if `seen`, which was shown before its parts were looked at, still is: the rule of
-  // DataFile::Look. Else false, and somebody looks again.
+  // This is the catalogue from now on, if `seen`, which was shown before its parts were looked at, still is: the rule
+  // of DataFile::Look. Else false, and somebody looks again.
   bool show_after(const Held &seen, std::unique_ptr<const C> catalogue) {
     return catalogues_.show_after(seen, catalogues_.place(std::move(catalogue)));
   }

@@ -354,7 +354,7 @@ MUTANTS = [
     Mutant("slices: a whole tensor leaves older slices over it", STAGING, "  staged.slices.erase(*index);  // all of it is new\n", ""),
     Mutant("slices: a tensor that was staged before is lost under them", SLICES,
            "    fresh.map.put({0, s.piece.payload.length, staged.slice_payloads.size(), 0});\n", ""),
-    Mutant("slices: those of a publish are left out", REWRITE, "  ST_TRY(write_slices(staged, file, *made->snapshot, &made->built));\n", ""),
+    Mutant("slices: those of a publish are left out", REWRITE, "  ST_TRY(write_slices(staged, file, **taken, &made->built));\n", ""),
     Mutant("slices: a journal that went keeps them", STAGING, "  return restage_slices(staged, *gone.journal);\n", "  return {};\n"),
     Mutant("slices: shards leave them out", PARTICIPANT, "    ST_TRY(assemble_slices(of_, lock_.file()));\n", ""),
     Mutant("slices: a put leaves older ones over it", "core/file/pending_catalogue.cpp",
@@ -380,7 +380,7 @@ MUTANTS = [
            "    Result<bool> settled = wanted_ms == most_ms && false;"),
     Mutant("a transaction does not look for journals", COMMIT_LOCK, "  if (!settled) return write::Look::hot;\n", ""),
     Mutant("nobody looks whether what is locked was replaced", NAMED_LOCK, "    if (!replaced) return locked;\n", "    return locked;\n"),
-    Mutant("a transaction does not look whether the header was rewritten", COMMIT_LOCK, "  if (*identity != known) {", "  if (false) {"),
+    Mutant("a transaction does not look whether the header was rewritten", COMMIT_LOCK, "  if (*identity != identity_of(*staged.snapshot)) {", "  if (false) {"),
     # a journal folder that goes
     Mutant("what was staged in a folder that is gone is not staged anew", PATCH_COMMIT,
            "  ST_TRY(restage_if_gone(staged));\n", ""),

@@ -1,5 +1,6 @@
 // Which state a handle shows while it is refreshed beside commits: never an older one than before, and what it commits
-// itself at once. What happens beside a call happens inside it, before one of its system calls, and before each in turn.
+// itself at once. What happens beside a call happens inside it, before one of its system calls, and before each in
+// turn.
 #include "store_scene.h"
 
 namespace st::store {
