@@ -117,7 +117,9 @@ TEST_F(Shown, ARefreshBesideItsOwnHandlesCommitShowsTheCommit) {
         const auto commit = [&] { ASSERT_TRUE(is_ok(update(*c, "b", new_b, options_of(publish)))); };
         more = between.during(n, commit, [&] { ASSERT_TRUE(is_ok(c->refresh())); });
         SCOPED_TRACE(text("map ", static_cast<int>(map), " publish ", publish, " call ", n));
-        if (more) EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+        if (more) {
+          EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+        }
         shows_the_file(*c);
         if (HasFailure()) return;
       }
@@ -136,7 +138,9 @@ TEST_F(Shown, OfTwoRefreshesThatWhichSawTheOlderFileChangesNothing) {
       };
       more = between.during(n, publish, [&] { ASSERT_TRUE(is_ok(c->refresh())); });
       SCOPED_TRACE(text("map ", static_cast<int>(map), " call ", n));
-      if (more) EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+      if (more) {
+        EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+      }
       shows_the_file(*c);
       if (HasFailure()) return;
     }
@@ -162,7 +166,9 @@ TEST_F(Shown, ATransactionThatFollowsTakesTheHandleToNoOlderFile) {
       SCOPED_TRACE(text("map ", static_cast<int>(map), " call ", n));
       kept_out = published ? 0 : kept_out + 1;
       EXPECT_TRUE(same_bytes(seen(*c, "a"), new_a));
-      if (published) EXPECT_TRUE(same_bytes(seen(*c, "c"), new_c));
+      if (published) {
+        EXPECT_TRUE(same_bytes(seen(*c, "c"), new_c));
+      }
       shows_the_file(*c);
       if (HasFailure()) return;
     }
