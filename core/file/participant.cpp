@@ -132,7 +132,7 @@ void Participant::finish() noexcept {
   NewFile *last = second_ ? second_.get() : first_.get();
   try {
     count_and_show(of_);
-    if (last) of_.file.adopt(std::move(last->snapshot));
+    if (last) of_.file.adopt(last->snapshot);
   } catch (const std::bad_alloc &) {
     warn_that_not_shown(of_.file.options().log);
   }

@@ -173,8 +173,8 @@ Result<struct stat> File::stat() const {
   int r = reads_past_cache() ? env_->fstat_synced(fd_, &s) : env_->fstat(fd_, &s);
   // Kernels before 4.11, and some sandboxes, cannot ask the storage: then what this one remembers.
   if (reads_past_cache() && (r == -ENOSYS || r == -EPERM)) r = env_->fstat(fd_, &s);
-  // Only a server answers that of an open file: somebody has replaced or removed it there. GlusterFS opens a file when it
-  // is first asked something of it; if the file is gone by then, its answer is EBADFD.
+  // Only a server answers that of an open file: somebody has replaced or removed it there. GlusterFS opens a file when
+  // it is first asked something of it; if the file is gone by then, its answer is EBADFD.
   if (r == -ENOENT || r == -EBADFD) return Failure(error(ESTALE, "stat"));
   if (r < 0) return Failure(error(-r, "stat"));
   return s;

@@ -73,7 +73,7 @@ class Callbacks:
         #: The main thread's, while a call runs there.
         self.nets: dict[int, _Net] = {}
         self.functions = progress, log, report
-        known = weakref.ref(self)
+        known: weakref.ref[Callbacks] = weakref.ref(self)
         # Always a progress function: it is how an exception of `log`, or of a signal's handler, cancels.
         self.progress = _abi.progress_fn(_progress(known, self.raised, self.nets))
         self.log = _abi.log_fn(_log(known, self.raised)) if log else _abi.log_fn()
@@ -130,7 +130,7 @@ def callbacks_for(progress: Optional[Progress], log: Optional[Log] = None) -> Ca
 
 
 def _progress(
-    known: "weakref.ref[Callbacks]", raised: dict[int, BaseException], nets: dict[int, _Net]
+    known: weakref.ref[Callbacks], raised: dict[int, BaseException], nets: dict[int, _Net]
 ) -> Callable[[Any, int, int], int]:
     def on_progress(user: Any, done: int, total: int) -> int:
         thread = threading.get_ident()
@@ -152,7 +152,7 @@ def _progress(
     return on_progress
 
 
-def _log(known: "weakref.ref[Callbacks]", raised: dict[int, BaseException]) -> Callable[[Any, int, bytes], None]:
+def _log(known: weakref.ref[Callbacks], raised: dict[int, BaseException]) -> Callable[[Any, int, bytes], None]:
     def on_log(user: Any, level: int, message: bytes) -> None:
         thread = threading.get_ident()
         callbacks = known()
@@ -167,7 +167,7 @@ def _log(known: "weakref.ref[Callbacks]", raised: dict[int, BaseException]) -> C
     return on_log
 
 
-def _report(known: "weakref.ref[Callbacks]", raised: dict[int, BaseException]) -> Callable[[Any, Any], int]:
+def _report(known: weakref.ref[Callbacks], raised: dict[int, BaseException]) -> Callable[[Any, Any], int]:
     def on_report(user: Any, finding: Any) -> int:
         thread = threading.get_ident()
         callbacks = known()

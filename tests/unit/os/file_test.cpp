@@ -57,7 +57,8 @@ TEST_F(FileTest, WhatTheStorageSaysOfAFileIsAskedOfTheKernelWhereStatxIsMissing)
   EXPECT_TRUE(fails_with(Status::io, file.stat()));
 }
 
-// GlusterFS opens a file when it is first asked something of it, and this kernel leads the name to the file that was there.
+// GlusterFS opens a file when it is first asked something of it, and this kernel leads the name to the file that was
+// there.
 TEST_F(FileTest, ANameThatLeadsToAFileThatIsGoneIsAskedOfTheServer) {
   put_bytes(path, "abc");
   auto at = Location::find(env, path);
