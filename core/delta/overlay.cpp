@@ -160,7 +160,7 @@ Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &pa
 }
 
 Result<bool> Overlay::stack() {
-  const Held seen = hold();
+  const Look look = begin_look();
   ST_TRY(auto base, ModelView::of(*layers_.base));
   std::vector<DeltaFile> deltas;
   for (const auto &file : layers_.deltas) {
@@ -171,7 +171,7 @@ Result<bool> Overlay::stack() {
   ST_TRY(check_heads(base, spread(chained.old)));
   const auto above = static_cast<uint32_t>(deltas.size() + 1);
   ST_TRY(auto stepped, SteppedFile::make(env(), base, deltas, above, &chained.listing));
-  return show_after(seen, std::make_unique<OverlayCatalogue>(std::move(base), layers_.deltas, std::move(deltas),
+  return show_after(look, std::make_unique<OverlayCatalogue>(std::move(base), layers_.deltas, std::move(deltas),
                                                              std::move(stepped), chained.listing));
 }
 
@@ -194,9 +194,9 @@ Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as)
 Result<void> Overlay::refresh() {
   ST_TRY(layers_.base->refresh());
   for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
-  for (;;) {
+  for (const uint64_t begun = begin_look().number;;) {
     ST_TRY(const auto shown, stack());
-    if (shown) return {};
+    if (shown || shows_since(begun)) return {};
   }
 }
 

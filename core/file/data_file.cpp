@@ -176,6 +176,13 @@ Result<void> DataFile::refresh_settled() {
   return refresh();
 }
 
+void warn_that_not_shown(const Log &log) noexcept try {
+  if (log)
+    log(LogLevel::warning,
+        "the change is committed, but memory ran out before the handle could show it; free some and refresh it");
+} catch (const std::bad_alloc &) {
+}
+
 HeldSnapshot DataFile::place(std::unique_ptr<Snapshot> state, uint64_t look) {
   state->look = look;
   if (options_.descriptors && state->env) state->share_descriptor(options_.descriptors);
@@ -200,9 +207,8 @@ Result<HeldSnapshot> DataFile::adopt_found(const Look &look, std::unique_ptr<Sna
   HeldSnapshot placed = place(std::move(found), look.number);
   // A write, so that a patch either is seen here or sees what was placed.
   if (keeps_old && patches_.fetch_add(0) != patches) return HeldSnapshot();
-  if (!versions_.show_after(look.shown, placed)) return HeldSnapshot();
-  if (journals_) journals_->follow(placed->identity.st_ino);
-  return placed;
+  if (journals_) journals_->follow(placed->identity.st_ino);  // in vain if it is not shown: that costs a sync
+  return versions_.show_after(look.shown, placed) ? placed : HeldSnapshot();
 }
 
 void DataFile::show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n) {
@@ -212,7 +218,8 @@ void DataFile::show_patch(const Snapshot &of, size_t index, uint64_t offset, uin
     try {
       auto shown = state.refresh(index, offset, n);
       if (!shown && options_.log) options_.log(LogLevel::warning, shown.error().message);
-    } catch (const std::bad_alloc &) {  // the change stands all the same
+    } catch (const std::bad_alloc &) {
+      warn_that_not_shown(options_.log);
     }
   });
 }

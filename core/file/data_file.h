@@ -95,6 +95,9 @@ struct Share {
   uint64_t room = UINT64_MAX;  // bytes that it may prefetch
 };
 
+// Memory ran out after a commit: the change stands, and the handle shows it once it is refreshed.
+void warn_that_not_shown(const Log &log) noexcept;
+
 class DataFile {
  public:
   static Result<std::unique_ptr<DataFile>> open(os::Env &env, const std::string &path, OpenOptions options);

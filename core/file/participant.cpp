@@ -22,13 +22,6 @@ uint64_t elements(std::span<const uint64_t> shape) {
 
 }  // namespace
 
-void warn_that_not_shown(const Log &log) noexcept try {
-  if (log)
-    log(LogLevel::warning,
-        "the change is committed, but memory ran out before the handle could show it; free some and refresh it");
-} catch (const std::bad_alloc &) {
-}
-
 Participant::~Participant() {
   // Before the file is unlocked: the next to lock it must see a hot journal.
   if (lock_ && of_.journal.journal && of_.journal.journal->committed()) of_.return_journal();
@@ -128,14 +121,10 @@ Result<void> Participant::mark_done() {
 }
 
 void Participant::finish() noexcept {
-  of_.journal.journal->settle();
   NewFile *last = second_ ? second_.get() : first_.get();
-  try {
-    count_and_show(of_);
-    if (last) of_.file.adopt(last->snapshot);
-  } catch (const std::bad_alloc &) {
-    warn_that_not_shown(of_.file.options().log);
-  }
+  if (last) of_.file.adopt(last->snapshot);
+  of_.journal.journal->settle();
+  count_and_show(of_);
   Counters &counters = of_.file.counters();
   counters.journal_bytes += of_.journal.journal->bytes_written() - of_.journal_start;
   for (const auto *made : {&first_, &second_})

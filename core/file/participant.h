@@ -13,9 +13,6 @@
 
 namespace st::store {
 
-// Memory ran out after a commit: the change stands, and the handle shows it once it is refreshed.
-void warn_that_not_shown(const Log &log) noexcept;
-
 class Participant {
  public:
   explicit Participant(Staged &of) : of_(of) {}

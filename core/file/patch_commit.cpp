@@ -143,15 +143,19 @@ Result<void> commit_patch(Staged &staged, CommitLock &lock) {
   }
 }
 
-void count_and_show(Staged &staged) {
+void count_and_show(Staged &staged) noexcept {
   Counters &counters = staged.file.counters();
   ++counters.commits;
-  for (const StagedTensor &t : staged.tensors) {
-    counters.bytes_written += t.piece.payload.length;
-    staged.show(t.index, t.piece.offset, t.piece.payload.length);
+  try {
+    for (const StagedTensor &t : staged.tensors) {
+      counters.bytes_written += t.piece.payload.length;
+      staged.show(t.index, t.piece.offset, t.piece.payload.length);
+    }
+    show_slices(staged);
+    show_remade(staged);
+  } catch (const std::bad_alloc &) {
+    warn_that_not_shown(staged.file.options().log);
   }
-  show_slices(staged);
-  show_remade(staged);
 }
 
 }  // namespace st::store

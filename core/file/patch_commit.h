@@ -14,6 +14,6 @@ write::Record record_for(const Staged &staged, const os::File &data);
 Result<void> commit_patch(Staged &staged, CommitLock &lock);
 
 // The change stands, and this handle shows it.
-void count_and_show(Staged &staged);
+void count_and_show(Staged &staged) noexcept;
 
 }  // namespace st::store

@@ -400,9 +400,11 @@ Result<void> Journal::finish() {
   return commit();
 }
 
-void Journal::settle() {
+// Nobody would hear the sentence of a failure, for which there may be no memory.
+void Journal::settle() noexcept try {
   committed_ = false;
   static_cast<void>(lock_.try_take(unrecorded));  // or others sync it once too often
+} catch (const std::bad_alloc &) {
 }
 
 Result<void> Journal::write_zeros() {

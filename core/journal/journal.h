@@ -117,7 +117,7 @@ class Journal {
   // For a part: says, durably, that it is carried out. Still committed(), as this must
   // stay until the super-journal is empty, durably; then the journal may be used again.
   Result<void> finish();
-  void settle();
+  void settle() noexcept;
   // Committed, but nothing of it is carried out: takes that back. Is the outcome open?
   bool give_up() { return !invalidate(); }
   // Empty again, durably: from here on it is as if it had never been. An undo

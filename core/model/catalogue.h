@@ -50,6 +50,8 @@ class Merged {
   virtual size_t index_bytes() const = 0;  // of memory, besides those of the members
   // Status file_changed if the index that names the members was replaced since it was read.
   virtual Result<void> check_unchanged() const { return {}; }
+
+  uint64_t look = 0;  // the number of the look that found it: see MultiFileOf
 };
 
 class Catalogue {

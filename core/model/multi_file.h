@@ -4,6 +4,7 @@
 // adds its members, and shows catalogues of its own kind.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -72,11 +73,18 @@ class MultiFileOf : public MultiFile {
  protected:
   using MultiFile::MultiFile;
   using Held = typename Versions<C>::Held;
-  // This is the catalogue from now on, if `seen`, which was shown before its parts were looked at, still is: the rule
-  // of DataFile::Look. Else false, and somebody looks again.
-  bool show_after(const Held &seen, std::unique_ptr<const C> catalogue) {
-    return catalogues_.show_after(seen, catalogues_.place(std::move(catalogue)));
+  struct Look {
+    Held shown;
+    uint64_t number = 0;
+  };
+  Look begin_look() { return {hold(), ++looks_}; }  // before the parts are looked at
+  // What that look has found is the catalogue from now on, if what was shown as it began still is: the rule of
+  // DataFile::Look. Else false, and somebody looks again, or does with what another look has found that began later.
+  bool show_after(const Look &look, std::unique_ptr<C> found) {
+    found->look = look.number;
+    return catalogues_.show_after(look.shown, catalogues_.place(std::move(found)));
   }
+  bool shows_since(uint64_t look) const { return hold()->look > look; }
   Held hold() const { return catalogues_.hold(); }  // none before the first
   template <class Visit>
   void each_catalogue(Visit visit) const {
@@ -86,6 +94,7 @@ class MultiFileOf : public MultiFile {
 
  private:
   Versions<C> catalogues_;
+  std::atomic<uint64_t> looks_ = 0;
 };
 
 }  // namespace st::store

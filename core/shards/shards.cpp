@@ -65,26 +65,28 @@ Result<std::unique_ptr<Shards>> Shards::open_sources(os::Env &env, os::SourceEnv
   ST_TRY(auto read, read_index(file));
   Kept &kept = shards->kept_.mine();
   const std::lock_guard lock(kept.mutex);
-  shards->show_after({}, shards->make_catalogue(std::move(read), kept));
+  shards->show_after(shards->begin_look(), shards->make_catalogue(std::move(read), kept));
   return shards;
 }
 
 Result<void> Shards::show_anew() {
   const Control control = control_of({});
   ST_TRY(with_room([&] { return recover_if_needed({options().lock_timeout_ms, &control, nullptr}); }));
-  for (;;) {
-    const Held seen = hold();
+  for (const uint64_t begun = begin_look().number;;) {
+    const Look look = begin_look();
     const uint64_t renamed = indexes_renamed_.load();
     ST_TRY(auto read, with_room([this] { return read_index(at_); }));
     ST_TRY(with_room([&] { return check_all_there(read.index); }));
     // Until it is shown no transaction pins its shards: it would miss this state.
     Kept &kept = kept_.mine();
     std::lock_guard lock(kept.mutex);
-    if (indexes_renamed_.load() != renamed || hold().get() != seen.get()) continue;
+    const bool overtaken = hold().get() != look.shown.get();
+    if (overtaken && shows_since(begun)) return {};
+    if (overtaken || indexes_renamed_.load() != renamed) continue;
     auto shown = make_catalogue(std::move(read), kept);
     // Else another thread has committed meanwhile, and shards may be newer than this index.
     if (indexes_renamed_.load() != renamed) continue;
-    if (show_after(seen, std::move(shown))) return {};
+    if (show_after(look, std::move(shown)) || shows_since(begun)) return {};
   }
 }
 

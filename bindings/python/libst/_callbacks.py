@@ -82,7 +82,8 @@ class Callbacks:
     @property
     def faces(self) -> tuple[Any, ...]:
         """What a handle borrows. It leads to no function of the user's, which may lead back to the handle's owner:
-        that would be a cycle through C, which the collector does not see."""
+        that would be a cycle through C, which the collector does not see. Only a source is held for good, as threads of
+        libst read it also between calls: see SourceCallbacks."""
         return self.progress, self.log, self.report
 
     def call(self, function: Callable[..., int], *args: Any) -> int:

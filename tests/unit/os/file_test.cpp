@@ -71,6 +71,7 @@ TEST_F(FileTest, ANameThatLeadsToAFileThatIsGoneIsAskedOfTheServer) {
     };
     EXPECT_TRUE(is_ok(open_regular(*at, O_RDONLY)));
     EXPECT_TRUE(asked);
+    env.before = nullptr;
   }
 }
 
