@@ -140,11 +140,11 @@ class DataFile {
   os::Env &env() const { return env_; }
   write::JournalFolder &journals() const { return *journals_; }  // of a writable file
 
-  // Which state is shown is changed here alone, and by one rule: *a state takes the place of the state that was shown
-  // when somebody began to look for it.* If another one was shown meanwhile, it may be the newer one, so what was found
-  // is dropped, and somebody looks again. So what is shown never goes back. A commit that gives the name to a new file
-  // holds the lock of the old one, and that of the new one, until it has shown it. Nobody can have found a newer file,
-  // so it need not look whose place it takes.
+  // Which state is shown is changed here alone, by one rule, so what is shown never goes back. A state takes the place
+  // of the state that was shown when somebody began to look for it. If another was shown meanwhile, that may be the
+  // newer one: what was found is dropped, and somebody looks again. A commit that gives the name to a new file holds
+  // the locks of the old file and of the new one until it has shown the new one. Nobody can have found a newer file, so
+  // it takes any place.
   struct Look {
     HeldSnapshot shown;
     uint64_t number = 0, patches = 0;
