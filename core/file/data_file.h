@@ -142,9 +142,9 @@ class DataFile {
 
   // Which state is shown is changed here alone, by one rule, so what is shown never goes back. A state takes the place
   // of the state that was shown when somebody began to look for it. If another was shown meanwhile, that may be the
-  // newer one: what was found is dropped, and somebody looks again. A commit that gives the name to a new file holds
-  // the locks of the old file and of the new one until it has shown the new one. Nobody can have found a newer file, so
-  // it takes any place.
+  // newer one: what was found is dropped, and somebody looks again. A commit that makes a new file holds the locks of
+  // the old file and of the new one until the new one is shown. Nobody can have found a newer file, so it takes any
+  // place.
   struct Look {
     HeldSnapshot shown;
     uint64_t number = 0, patches = 0;

@@ -1,8 +1,8 @@
 #include "file/replace_file.h"
 
 #include <cerrno>
-#include <new>
 
+#include "base/open_outcome.h"
 #include "journal/journal_folder.h"
 #include "journal/lock_settled.h"
 #include "journal/move_aside.h"
@@ -120,15 +120,10 @@ Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32
   if (placed) return {};
   Error e = std::move(placed.error().error);
   if (!placed.error().replaced) return Failure(std::move(e));
-  e.status = Status::needs_recovery;
-  if (e.message.empty()) return Failure(std::move(e));
-  try {
-    e.message = text("the new ", in_quotes(target.path()), " is in place, but a power cut may undo that (", e.message,
-                     "); save it again");
-  } catch (const std::bad_alloc &) {
-    e.message.clear();  // see boundary.h
-  }
-  return Failure(std::move(e));
+  return open_outcome(std::move(e), [&](const std::string &why) {
+    return text("the new ", in_quotes(target.path()), " is in place, but a power cut may undo that (", why,
+                "); save it again");
+  });
 }
 
 }  // namespace st::write

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <new>
 
+#include "base/open_outcome.h"
 #include "file/slices.h"
 #include "file/staging.h"
 #include "newfile/copy_attributes.h"
@@ -100,17 +100,10 @@ Result<void> finish(Staged &staged, const write::Built &built, tl::expected<void
   staged.file.counters().bytes_written += built.written + built.copied;
   if (placed) return {};
   staged.file.poison();
-  Error e = std::move(placed.error().error);
-  e.status = Status::needs_recovery;
-  if (e.message.empty()) return Failure(std::move(e));
-  try {
-    e.message =
-        text("the new ", in_quotes(staged.file.path()), " is in place, but a power cut may bring the old one back (",
-             e.message, "); close the handle, open the file anew and look which it is");
-  } catch (const std::bad_alloc &) {
-    e.message.clear();  // see boundary.h
-  }
-  return Failure(std::move(e));
+  return open_outcome(std::move(placed.error().error), [&](const std::string &why) {
+    return text("the new ", in_quotes(staged.file.path()), " is in place, but a power cut may bring the old one back (",
+                why, "); close the handle, open the file anew and look which it is");
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <new>
 
+#include "base/open_outcome.h"
 #include "newfile/names.h"
 #include "newfile/room.h"
 #include "os/turnstile.h"
@@ -141,17 +142,11 @@ Result<void> ShardCommit::commit_new_names() {
   for (const auto &part : parts_) part->finish_new_name();
   if (done) return done;
   shards_.poison();
-  Error e = std::move(done.error());
-  e.status = Status::needs_recovery;
-  if (e.message.empty()) return Failure(std::move(e));
-  try {
-    e.message = text("the new index of ", in_quotes(shards_.path()),
-                     " is in place, but a power cut may bring the old one back (", e.message,
-                     "); close the handle, open the checkpoint anew and look which it is");
-  } catch (const std::bad_alloc &) {
-    e.message.clear();  // see boundary.h
-  }
-  return Failure(std::move(e));
+  return st::open_outcome(std::move(done.error()), [this](const std::string &why) {
+    return text("the new index of ", in_quotes(shards_.path()),
+                " is in place, but a power cut may bring the old one back (", why,
+                "); close the handle, open the checkpoint anew and look which it is");
+  });
 }
 
 }  // namespace st::store

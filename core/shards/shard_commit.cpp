@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/hash.h"
+#include "base/open_outcome.h"
 #include "journal/lock_settled.h"
 #include "journal/recover.h"
 #include "journal/roll_forward.h"
@@ -382,16 +383,10 @@ Failure ShardCommit::open_outcome(Error cause) {
   decision_.taken.journal.reset();
   for (const auto &part : parts_) part->drop(true);
   shards_.poison();
-  Error e = std::move(cause);
-  e.status = Status::needs_recovery;
-  if (e.message.empty()) return Failure(std::move(e));
-  try {
-    e.message = text("the change of several shards was not finished (", e.message,
-                     "); close the handle and open the checkpoint anew, which finishes or drops it");
-  } catch (const std::bad_alloc &) {
-    e.message.clear();  // see boundary.h
-  }
-  return Failure(std::move(e));
+  return st::open_outcome(std::move(cause), [](const std::string &why) {
+    return text("the change of several shards was not finished (", why,
+                "); close the handle and open the checkpoint anew, which finishes or drops it");
+  });
 }
 
 }  // namespace st::store

@@ -86,7 +86,7 @@ Result<void> Shards::show_anew() {
     auto shown = make_catalogue(std::move(read), kept);
     // Else another thread has committed meanwhile, and shards may be newer than this index.
     if (indexes_renamed_.load() != renamed) continue;
-    if (show_after(look, std::move(shown)) || shows_since(begun)) return {};
+    if (show_after(look, std::move(shown))) return {};
   }
 }
 

@@ -3,7 +3,7 @@
 #   run.sh JUNIT-XML      from tests/run.sh, or after sourcing tests/setup.sh
 # With ST_DIST=all also what takes minutes: wheels for other systems, and long tests. Without it nothing is optimised,
 # debuggers get nothing, and clang compiles what g++ would, which takes a third less: what has compiled code in it is tried, and
-# thrown away. Of the Python suite a bare root then runs the files that reach the library in every way.
+# thrown away. Of the Python suite a bare root then runs the files that reach the library in most ways.
 set -euo pipefail
 report=$(realpath "$1")
 rm -f "$ROOT"/dist/*.{whl,tar.gz,crate,deb} # of other sources

@@ -54,7 +54,7 @@ OTHERS = ("FNUZ", "stock_writes_them", "loader")
 # system calls, and lacks process_vm_readv.
 NOT_THERE = ("without_a_home", "may_not_search", "only_owners_replace", "forbidden_file", "mode_owner")
 NOT_BY_QEMU = ("forbids_calls", "memory_that_is_gone")
-# Each reaches the library in another way; what they then do is tried by the stage `python`.
+# They reach the library in most of its ways; what they then do is tried by the stage `python`.
 FEW = ("api", "callbacks", "delta", "open", "shards", "update")
 SUITE = ["tests/python"] if os.environ.get("ST_DIST") == "all" else [f"tests/python/test_{name}.py" for name in FEW]
 

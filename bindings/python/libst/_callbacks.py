@@ -56,8 +56,8 @@ class _Net(list[Any]):
 class Callbacks:
     """A user's functions, and their C faces: what is made of each for C to call.
 
-    The faces must live as long as C may call them: see `faces`. They know the functions as long as this object lives,
-    so who makes a call, and who owns a handle, has it. Once it is gone nobody is told.
+    The faces must live as long as C may call them: see `faces`. They know the functions as long as this object lives:
+    a running call holds it, and so does the owner of a handle. Once it is gone nobody is told.
     """
 
     __slots__ = ("functions", "progress", "log", "report", "raised", "nets", "__weakref__")
