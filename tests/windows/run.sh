@@ -6,8 +6,8 @@ report=$(realpath -m "$1")
 FOR=windows bash "$ROOT/tests/setup.sh"
 bash "$ROOT/core/subprojects/fetch.sh"
 tree=$BUILD/windows/x86_64
-configure "$tree" --cross-file "$ROOT/core/platforms/windows_x86_64.ini" --wrap-mode=forcefallback -Dunity_size=8 --buildtype=release \
-  -Ddefault_library=shared -Dtests=true
+configure "$tree" --cross-file "$ROOT/core/platforms/windows_x86_64.ini" --cross-file "$ROOT/tests/windows/wine.ini" \
+  --wrap-mode=forcefallback -Dunity_size=8 --buildtype=release -Ddefault_library=shared -Dtests=true
 build "$tree"
 
 # Without its debugger: a program that has crashed under that one has the exit status 0.
