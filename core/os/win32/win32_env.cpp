@@ -143,7 +143,7 @@ int look_at(HANDLE handle, struct stat *out) {
   return 0;
 }
 
-constexpr size_t most_at_once = size_t{1} << 30;
+constexpr size_t most_of_a_call = size_t{1} << 30;
 
 int64_t size_of(HANDLE handle) {
   LARGE_INTEGER size;
@@ -180,7 +180,7 @@ class Win32Env final : public Env {
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
     OVERLAPPED at = overlapped_at(offset);
     DWORD got = 0;
-    if (::ReadFile(handle_of(fd), buffer, static_cast<DWORD>(std::min(n, most_at_once)), &got, &at)) return got;
+    if (::ReadFile(handle_of(fd), buffer, static_cast<DWORD>(std::min(n, most_of_a_call)), &got, &at)) return got;
     const DWORD error = ::GetLastError();
     return error == ERROR_HANDLE_EOF ? 0 : error == ERROR_INVALID_FUNCTION ? -EISDIR : of_error(error);
   }
@@ -197,7 +197,7 @@ class Win32Env final : public Env {
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
     OVERLAPPED at = overlapped_at(offset);
     DWORD put = 0;
-    if (!::WriteFile(handle_of(fd), buffer, static_cast<DWORD>(std::min(n, most_at_once)), &put, &at))
+    if (!::WriteFile(handle_of(fd), buffer, static_cast<DWORD>(std::min(n, most_of_a_call)), &put, &at))
       return of_last_error();
     return put;
   }
