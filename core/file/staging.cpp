@@ -109,9 +109,9 @@ Result<void> stage_update(Staged &staged, std::string_view name, const NewBytes 
 }
 
 Result<void> restage_if_gone(Staged &staged) {
-  auto there = staged.check_journal_is_there();
-  // Where other hosts write, one of them took the journal from us: it may have our locks, too.
-  if (there || staged.journal.journal->file().reads_past_cache()) return there;
+  // Where other hosts write, one of them would have taken the journal from us, and it may have our locks, too. So
+  // nothing is staged anew there, and whether it is gone is asked before the commit record.
+  if (staged.journal.journal->file().reads_past_cache() || staged.check_journal_is_there()) return {};
   ST_TRY(auto taken, staged.file.journals().take());
   const write::JournalFolder::Taken gone = std::exchange(staged.journal, std::move(taken));
   staged.journal_start = staged.journal.journal->bytes_written();

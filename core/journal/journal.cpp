@@ -80,9 +80,17 @@ Result<void> Journal::reserve(uint64_t end) {
   return {};
 }
 
-// What is hashed is read back: another thread, or a commit that shows through a
-// mapping, may change the caller's memory between two looks at it. And memory that
-// cannot be read is an error of write(), not a signal.
+Result<void> Journal::write(const std::byte *bytes, uint64_t n, uint64_t offset) {
+  auto written = file_.write(bytes, n, offset);
+  if (!written)
+    own_.forget();
+  else if (file_.writes_past_cache())
+    own_.note(bytes, n, offset);
+  return written;
+}
+
+// What is hashed is read back, or written from a copy: another thread, or a commit that shows through a mapping, may
+// change the caller's memory between two looks at it. And memory that cannot be read is an error, not a signal.
 Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control) {
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, n));
   Hasher hasher;
@@ -91,8 +99,13 @@ Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t o
     ST_TRY(control.check(done, n));
     const uint64_t take = std::min(write_chunk_bytes, n - done);
     const auto *from = static_cast<const std::byte *>(bytes) + done;
-    ST_TRY(file_.write(from, take, offset + done));
-    ST_TRY(read(buffer.get(), take, offset + done));
+    if (file_.writes_past_cache()) {
+      ST_TRY(os::copy_given(file_.env(), from, take, buffer.get()));
+      ST_TRY(write(buffer.get(), take, offset + done));
+    } else {
+      ST_TRY(file_.write(from, take, offset + done));
+      ST_TRY(read(buffer.get(), take, offset + done));
+    }
     hasher.add(buffer.get(), take);
     done += take;
     ST_TRY(note_loss(out.reached(offset + done, [] { return Result<void>(); })));
@@ -103,7 +116,7 @@ Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t o
 
 Result<void> Journal::flush() {
   if (tail_.empty()) return {};
-  ST_TRY(file_.write(tail_.data(), tail_.size(), end_ - tail_.size()));
+  ST_TRY(write(tail_.data(), tail_.size(), end_ - tail_.size()));
   bytes_written_ += tail_.size();
   tail_.clear();
   return {};

@@ -12,6 +12,7 @@
 #include "base/round.h"
 #include "journal/journal_layout.h"
 #include "journal/journal_plan.h"
+#include "journal/own_bytes.h"
 #include "journal/rights.h"
 #include "os/file.h"
 #include "os/range_lock.h"
@@ -58,6 +59,7 @@ class Journal {
   void begin() {
     started_ = end_ = header_bytes;
     tail_.clear();
+    own_.forget();
   }
   // Stage n bytes: at the end, or over a payload of the same length. They are read
   // once, and the hash is of what was read, also if they change meanwhile.
@@ -130,7 +132,9 @@ class Journal {
   Result<void> retire();
 
   // Staged bytes, read back. Nobody else writes any behind the first page, also where other hosts write.
-  Result<void> read(void *to, uint64_t n, uint64_t offset) const { return file_.read_own(to, n, offset); }
+  Result<void> read(void *to, uint64_t n, uint64_t offset) const {
+    return own_.read(to, n, offset) ? Result<void>() : file_.read_own(to, n, offset);
+  }
 
  private:
   Result<void> reserve(uint64_t end);
@@ -139,6 +143,7 @@ class Journal {
   Result<void> seal_with(CommitRecord record, std::span<const std::byte> manifest);
   Result<void> append_bytes(const void *bytes, uint64_t n);
   Result<void> flush_if_long();
+  Result<void> write(const std::byte *bytes, uint64_t n, uint64_t offset);
   template <class Source>
   Result<SectorTable> note_sectors(uint64_t offset, uint64_t n, Source source);
   struct Saved {
@@ -165,6 +170,7 @@ class Journal {
   uint64_t started_ = header_bytes;  // up to there the disk was told to begin
   uint64_t end_ = header_bytes;      // where the next byte goes
   std::vector<std::byte> tail_;      // small pieces, not yet written: they end at end_
+  OwnBytes own_;                     // where the cache of this kernel has none of it
   CommitRecord record_;
   uint64_t bytes_written_ = 0;
 };

@@ -22,6 +22,8 @@ class Env {
   // openat2: -ELOOP where any component of the path is a link. -ENOSYS before Linux 5.6.
   virtual int openat_without_links(int dir, const char *path, int flags) = 0;
   virtual int close(int fd) = 0;
+  // F_SETFL: O_DIRECT from now on. A server of FUSE is not told when the file is opened, but with each read and write.
+  virtual int set_direct(int fd) = 0;
   virtual ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) = 0;
   virtual ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) = 0;
   virtual ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) = 0;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t alignment = 4096;                 // of offset, length and memory
 constexpr uint64_t most_of_own = uint64_t{4} << 20;  // through memory of our own; from amid a page, a page more
+constexpr size_t long_read = size_t{1} << 20;        // what is worth an open, and a close
 
 struct Aligned {
   explicit Aligned(size_t n) : bytes(static_cast<char *>(::operator new (n, std::align_val_t{alignment}))) {}
@@ -37,6 +38,23 @@ Result<int> File::open_direct() const {
   return refused;
 }
 
+// The same, and the server hears of O_DIRECT with each read alone. Layers of GlusterFS's client that read ahead do so
+// for one descriptor, and know nothing of this one yet; those that keep bytes for all go by the flag of the read.
+// `refused` for whatever reason.
+int File::open_becoming_direct(int access) const {
+  const std::string itself = text("/proc/self/fd/", fd_);
+  const int opened = repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), access, 0); });
+  if (opened >= 0 && env_->set_direct(opened) >= 0) return opened;
+  if (opened >= 0) env_->close(opened);
+  return refused;
+}
+
+Result<void> File::become_direct() const {
+  if (past_cache_ != PastCache::by_length) return {};
+  if (const int r = env_->set_direct(fd_); r < 0) return Failure(error(-r, "read"));
+  return {};
+}
+
 Result<int> File::direct() const {
   int known = direct_.load(std::memory_order_acquire);
   if (known != not_tried) return known;
@@ -48,6 +66,31 @@ Result<int> File::direct() const {
 
 Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const {
   if (n == 0) return size_t{0};
+  if (past_cache_ == PastCache::by_length && n >= long_read) {
+    const size_t got = read_long(buffer, n, offset);
+    if (got == n) return got;
+    ST_TRY(auto rest, read_in_pages(static_cast<char *>(buffer) + got, n - got, offset + got));
+    return got + rest;
+  }
+  return read_in_pages(buffer, n, offset);
+}
+
+// Straight into the memory: FUSE asks for no borders. As many bytes as come. Those that do not are asked for by the
+// descriptor that is kept: a server may have removed the file, and know it by that one still.
+size_t File::read_long(void *buffer, size_t n, uint64_t offset) const {
+  const int fd = open_becoming_direct(O_RDONLY);
+  if (fd < 0) return 0;
+  size_t done = 0;
+  for (ssize_t got = 1; got > 0 && done < n;) {
+    got = repeat_interrupted(
+        [&] { return env_->pread(fd, static_cast<char *>(buffer) + done, n - done, offset + done); });
+    if (got > 0) done += static_cast<size_t>(got);
+  }
+  env_->close(fd);
+  return done;
+}
+
+Result<size_t> File::read_in_pages(void *buffer, size_t n, uint64_t offset) const {
   const bool anew = past_cache_ == PastCache::anew;
   ST_TRY(int fd, anew ? open_direct() : direct());
   struct CloseOwn {
@@ -94,6 +137,20 @@ Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const 
   return done + rest;
 }
 
+// If no other descriptor is to be had, this one: what is written through the cache is written, too. Any thread.
+int File::writer() const {
+  if (past_cache_ != PastCache::by_length) return fd_;
+  int known = writer_.load(std::memory_order_acquire);
+  if (known == not_tried) {
+    const int mine = open_becoming_direct(O_WRONLY);
+    if (writer_.compare_exchange_strong(known, mine, std::memory_order_acq_rel))
+      known = mine;
+    else if (mine >= 0)
+      env_->close(mine);
+  }
+  return known >= 0 ? known : fd_;
+}
+
 Filesystem Location::filesystem(const File &file, const struct stat &s) const {
   if (const Directory::Known *known = folder_->known_.load(std::memory_order_acquire); known && known->dev == s.st_dev)
     return known->filesystem;
@@ -114,6 +171,7 @@ PastCache Location::how_to_read(const struct stat &s) const {
 
 PastCache Location::how_to_read(const Filesystem &filesystem) {
   if (!may_have_other_hosts(filesystem.storage)) return PastCache::no;
+  if (filesystem.type == "fuse.glusterfs") return PastCache::by_length;
   return keeps_what_was_read(filesystem.type) ? PastCache::anew : PastCache::by_one;
 }
 

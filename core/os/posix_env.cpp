@@ -68,6 +68,10 @@ class PosixEnv final : public Env {
     forks_.forget(fd);
     return answer(::close(fd));
   }
+  int set_direct(int fd) override {
+    const int flags = ::fcntl(fd, F_GETFL);
+    return answer(flags < 0 ? flags : ::fcntl(fd, F_SETFL, flags | O_DIRECT));
+  }
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
     return answer(::pread(fd, buffer, n, static_cast<off_t>(offset)));
   }

@@ -66,6 +66,7 @@ class SourceEnv final : public Env {
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override;
   ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override;
   int fstat(int fd, struct stat *out) override;
+  int set_direct(int) override { return -ENOSYS; }
   int fstat_synced(int fd, struct stat *out) override { return fstat(fd, out); }
 
   std::string why() override;

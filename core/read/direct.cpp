@@ -14,8 +14,30 @@ namespace st::read {
 namespace {
 
 constexpr size_t most_under_way = 8;                  // requests
+constexpr size_t most_straight = 2;                   // the same of those that a server of FUSE takes in parts at once
 constexpr uint64_t most_memory = uint64_t{64} << 20;  // that they may take
 constexpr uint64_t alignment = 4096;                  // of offset, length and memory
+
+// One thread's requests, each straight to where it is wanted: FUSE asks for no borders, and gives the memory to its
+// server. A file that ends too soon by what this kernel remembers is read the usual way.
+class Straight {
+ public:
+  Straight(const os::File &file, const os::File &direct, const Plan &plan, FreshMemory *fresh)
+      : file_(file), direct_(direct), plan_(plan), fresh_(fresh) {}
+
+  Result<void> fetch(const Request &request) {
+    fresh_->expect(plan_, request);
+    if (read_request(direct_, plan_, request, &parts_, &scratch_)) return {};
+    return read_request(file_, plan_, request, &parts_, &scratch_);
+  }
+
+ private:
+  const os::File &file_, &direct_;
+  const Plan &plan_;
+  FreshMemory *const fresh_;
+  std::vector<struct iovec> parts_;
+  std::vector<std::byte> scratch_;
+};
 
 // One thread's requests. Each goes through memory that is used again and again, and on huge pages. For the caller's
 // memory the kernel would first have to find fresh pages, one by one; and scattered pages reach the disk in pieces.
@@ -53,34 +75,45 @@ class Through {
   std::vector<std::byte> scratch_;
 };
 
-}  // namespace
-
-Result<std::optional<BulkDone>> read_direct(const os::File &file, const Plan &plan, const Strategy &strategy,
-                                            const Control &control) {
-  auto direct = reopen_file(file, O_RDONLY | O_DIRECT);
-  if (!direct) return std::nullopt;
+// `most` threads, each with a Way of its own.
+template <class Way>
+Result<BulkDone> read_by(const os::File &file, const os::File &direct, const Plan &plan, size_t most,
+                         const Control &control) {
   std::atomic<size_t> next = 0;
   std::atomic<uint64_t> wanted_done = 0;
   ThreadPool pool;
   FreshMemory fresh(file.env());
   auto look = [&] { return control.check(wanted_done, plan.wanted); };
   auto work = [&](size_t, bool calling) -> Result<void> {
-    Through through(file, *direct, plan, &fresh);
+    Way way(file, direct, plan, &fresh);
     for (size_t i; !pool.stopped() && (i = next++) < plan.requests.size();) {
       if (calling || control.interrupted()) ST_TRY(look());
-      ST_TRY(through.fetch(plan.requests[i]));
+      ST_TRY(way.fetch(plan.requests[i]));
       wanted_done += wanted_of(plan, plan.requests[i]);
       if (!calling) pool.tell();
     }
     return {};
   };
-  const uint64_t fit = std::clamp<uint64_t>(most_memory / strategy.block, 1, most_under_way);
-  ST_TRY(pool.run(std::min<size_t>(fit, plan.requests.size()), work, look));
+  ST_TRY(pool.run(std::min(most, plan.requests.size()), work, look));
   ST_TRY(control.check(plan.wanted, plan.wanted));
   BulkDone sum;
   for (const Request &r : plan.requests) sum.bytes += r.length;
   sum.requests = plan.requests.size();
   return sum;
+}
+
+}  // namespace
+
+Result<std::optional<BulkDone>> read_direct(const os::File &file, const Plan &plan, const Strategy &strategy,
+                                            const Control &control) {
+  auto direct = reopen_file(file, O_RDONLY | file.direct_flag());
+  if (!direct || !direct->become_direct()) return std::nullopt;
+  if (file.direct_flag() == 0) {
+    direct->read_through_cache();  // by its descriptor, that is
+    return read_by<Straight>(file, *direct, plan, most_straight, control);
+  }
+  const uint64_t fit = std::clamp<uint64_t>(most_memory / strategy.block, 1, most_under_way);
+  return read_by<Through>(file, *direct, plan, fit, control);
 }
 
 }  // namespace st::read

@@ -7,11 +7,12 @@ namespace st::testing {
 
 std::string_view call_name(Call call) {
   constexpr std::string_view names[] = {
-      "openat",     "close",       "pread",      "pwrite",     "fsync",     "fdatasync", "fallocate",    "sync_range",
-      "wait_range", "fstat",       "fstatat",    "fstatfs",    "fchmod",    "fchown",    "realpath",     "readlinkat",
-      "list",       "mkdirat",     "unlinkat",   "renameat",   "lock",      "mmap",      "munmap",       "madvise",
-      "mincore",    "copy_memory", "random",     "getpid",     "geteuid",   "clock",     "sleep",        "getenv",
-      "ftruncate",  "clone_range", "copy_range", "flistxattr", "fgetxattr", "fsetxattr", "fstat_synced", "renew_name"};
+      "openat",     "close",      "pread",     "pwrite",       "fsync",       "fdatasync",   "fallocate",
+      "sync_range", "wait_range", "fstat",     "fstatat",      "fstatfs",     "fchmod",      "fchown",
+      "realpath",   "readlinkat", "list",      "mkdirat",      "unlinkat",    "renameat",    "lock",
+      "mmap",       "munmap",     "madvise",   "mincore",      "copy_memory", "random",      "getpid",
+      "geteuid",    "clock",      "sleep",     "getenv",       "ftruncate",   "clone_range", "copy_range",
+      "flistxattr", "fgetxattr",  "fsetxattr", "fstat_synced", "renew_name",  "set_direct"};
   return names[static_cast<size_t>(call)];
 }
 
@@ -122,6 +123,11 @@ int FaultEnv::wait_range(int fd, uint64_t offset, uint64_t n) {
 int FaultEnv::fstat(int fd, struct stat *out) {
   ST_ASK(fstat);
   return base_.fstat(fd, out);
+}
+
+int FaultEnv::set_direct(int fd) {
+  ST_ASK(set_direct);
+  return base_.set_direct(fd);
 }
 
 int FaultEnv::fstat_synced(int fd, struct stat *out) {

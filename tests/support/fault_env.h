@@ -52,6 +52,7 @@ enum class Call {
   fsetxattr,
   fstat_synced,
   renew_name,
+  set_direct,
 };
 std::string_view call_name(Call);
 
@@ -69,6 +70,7 @@ class FaultEnv : public os::Env {
   int openat(int dir, const char *path, int flags, mode_t mode) override;
   int openat_without_links(int dir, const char *path, int flags) override;  // a kind of openat
   int close(int fd) override;
+  int set_direct(int fd) override;
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override;
   ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override;
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override;

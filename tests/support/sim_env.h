@@ -152,6 +152,7 @@ class SimEnv : public os::Env {
   int extents(int, struct fiemap *) override { return -EOPNOTSUPP; }
   int realtime_blocks(int, uint64_t *out) override { return *out = disk_.realtime, 0; }
   int fstat(int fd, struct stat *out) override;
+  int set_direct(int) override { return -ENOSYS; }
   int fstat_synced(int fd, struct stat *out) override { return fstat(fd, out); }  // a disk has one host
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
   int renew_name(int, const char *) override { return 0; }

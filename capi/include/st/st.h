@@ -690,7 +690,8 @@ st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
  * journalled and written with the bytes between them, which are read under the
  * lock. Other runs stay apart, each with some 100 bytes of journal. A
  * transaction with more than 1024 of them also locks the bytes between those
- * that lie nearest. On storage that several hosts share, locks reach to pages.
+ * that lie nearest. On storage that several hosts share, locks reach to pages;
+ * not so on GlusterFS.
  * Statuses that leave the transaction as it was: ST_E_NOT_FOUND,
  * ST_E_DTYPE_MISMATCH, ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH;
  * ST_E_INVALID_ARGUMENT for a step of 0; ST_E_OUT_OF_RANGE for more ranges than

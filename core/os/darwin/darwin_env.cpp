@@ -86,6 +86,7 @@ class DarwinEnv final : public Env {
   int extents(int, struct fiemap *) override { return -ENOSYS; }
   int realtime_blocks(int, uint64_t *) override { return -ENOSYS; }
   int fstat(int fd, struct stat *out) override { return answer(::fstat(fd, out)); }
+  int set_direct(int) override { return -ENOSYS; }
   int fstat_synced(int, struct stat *) override { return -ENOSYS; }
   int fstatat(int dir, const char *path, struct stat *out, int flags) override {
     return answer(::fstatat(dir, path, out, flags));

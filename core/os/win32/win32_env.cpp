@@ -234,6 +234,7 @@ class Win32Env final : public Env {
   int extents(int, struct fiemap *) override { return -EOPNOTSUPP; }
   int realtime_blocks(int, uint64_t *) override { return -EOPNOTSUPP; }
   int fstat(int fd, struct stat *out) override { return look_at(handle_of(fd), out); }
+  int set_direct(int) override { return -ENOSYS; }
   int fstat_synced(int, struct stat *) override { return -ENOSYS; }
   int fstatat(int dir, const char *path, struct stat *out, int flags) override {
     OwnHandle opened;

@@ -56,6 +56,54 @@ TEST_F(JournalTest, IsNewLockedAndPrivate) {
   EXPECT_TRUE(is_ok(os::RangeLock::acquire(*other, {{0, 0, true}}, {})));
 }
 
+// On GlusterFS the cache of this kernel has nothing of what a journal wrote.
+TEST_F(JournalTest, WhatWentPastTheCacheIsReadBackWithoutTheServer) {
+  struct Client : FaultEnv {
+    using FaultEnv::FaultEnv;
+    int set_direct(int) override { return 0; }
+  } client{os::Env::posix()};
+  folder = open_dir(client);
+  folder.read_past_cache(os::PastCache::by_length);
+  auto journal = create();
+  const std::string small = pattern(100, 1), large = pattern((size_t{2} << 20) + 9, 2),
+                    other = pattern(large.size(), 3);
+  const auto preads = [&] { return std::count(client.calls.begin(), client.calls.end(), Call::pread); };
+  const auto holds = [&](const Payload &p, const std::string &wanted) {
+    std::string got(wanted.size(), '?');
+    EXPECT_TRUE(is_ok(journal->read(got.data(), got.size(), p.offset)));
+    return same_bytes(got, wanted);
+  };
+  auto first = journal->append(small.data(), small.size(), {});
+  auto second = journal->append(large.data(), large.size(), {});
+  ASSERT_TRUE(is_ok(first) && is_ok(second));
+  EXPECT_TRUE(holds(*first, small));
+  EXPECT_TRUE(holds(*second, large));
+  auto third = journal->overwrite(*second, other.data(), {});
+  ASSERT_TRUE(is_ok(third));
+  EXPECT_TRUE(holds(*third, other));
+  EXPECT_EQ(payload(*journal, *third), other);
+  EXPECT_EQ(preads(), 0);
+  // What may be half written is asked for.
+  int left = 1;
+  client.before = [&](Call call) { return call == Call::pwrite && left-- == 0 ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, journal->overwrite(*third, large.data(), {})));
+  client.before = nullptr;
+  const std::string torn = payload(*journal, *third);
+  EXPECT_FALSE(torn == other);
+  EXPECT_TRUE(holds(*third, torn));
+  EXPECT_GT(preads(), 0);
+  // More than is kept, and another transaction.
+  const std::string long_one = pattern(size_t{17} << 20, 4);
+  journal->begin();
+  for (const std::string *bytes : {&long_one, &large}) {
+    auto p = journal->append(bytes->data(), bytes->size(), {});
+    ASSERT_TRUE(is_ok(p));
+    EXPECT_TRUE(holds(*p, *bytes));
+  }
+  journal.reset();
+  folder = open_dir(env);  // of `client`, which ends here
+}
+
 TEST_F(JournalTest, TakesAnotherNameWhereOneIsTaken) {
   class SameTwice : public FaultEnv {
    public:

@@ -3,9 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <map>
+
 #include "fault_env.h"
 #include "os/file.h"
 #include "os/location.h"
+#include "os/process.h"
+#include "os/range_lock.h"
 #include "read_only_env.h"
 #include "test_files.h"
 
@@ -99,6 +103,154 @@ TEST_F(FileTest, WhereTheStorageFailsNoCacheAnswersForIt) {
     EXPECT_EQ(read.error().os_errno, EIO);
     env.before = nullptr;
   }
+}
+
+// By PastCache::by_length. No filesystem of one host has such a client: here F_SETFL answers, and does nothing.
+class ByLength : public FileTest {
+ protected:
+  struct Client : FaultEnv {
+    using FaultEnv::FaultEnv;
+    int refuses = 0;                                 // an errno that F_SETFL answers
+    std::map<int, int> opened;                       // descriptors, and their flags
+    std::vector<int> read, written, synced, closed;  // by these
+    int set_direct(int fd) override { return refuses ? -refuses : (opened[fd] |= O_DIRECT, 0); }
+    int openat(int dir_fd, const char *name, int flags, mode_t mode) override {
+      const int fd = FaultEnv::openat(dir_fd, name, flags & ~O_DIRECT, mode);
+      if (fd >= 0) opened[fd] = flags & O_DIRECT;
+      return fd;
+    }
+    ssize_t pread(int fd, void *to, size_t n, uint64_t offset) override {
+      read.push_back(fd);
+      return FaultEnv::pread(fd, to, n, offset);
+    }
+    ssize_t pwrite(int fd, const void *from, size_t n, uint64_t offset) override {
+      written.push_back(fd);
+      return FaultEnv::pwrite(fd, from, n, offset);
+    }
+    int fdatasync(int fd) override {
+      synced.push_back(fd);
+      return FaultEnv::fdatasync(fd);
+    }
+    int fsync(int fd) override {
+      synced.push_back(fd);
+      return FaultEnv::fsync(fd);
+    }
+    int close(int fd) override {
+      closed.push_back(fd);
+      return FaultEnv::close(fd);
+    }
+  };
+  File shared() {
+    auto file = File::open(client, AT_FDCWD, path, O_RDWR, 0600, path);
+    EXPECT_TRUE(is_ok(file));
+    file->read_past_cache(PastCache::by_length);
+    return std::move(*file);
+  }
+  static constexpr size_t length = (size_t{1} << 20) + 5;
+  const std::string data = testing::pattern(3 + length, 1);
+  Client client{Env::posix()};
+};
+
+TEST_F(ByLength, ALongReadHasADescriptorOfItsOwnThatNobodyHasReadBy) {
+  put_bytes(path, data);
+  File file = shared();
+  std::string got(length, '?'), short_one(10, '?');
+  for (int i = 0; i < 2; ++i) {
+    client.read.clear();
+    client.closed.clear();
+    ASSERT_TRUE(is_ok(file.read(got.data(), length, 3)));
+    EXPECT_TRUE(same_bytes(got, data.substr(3)));
+    ASSERT_EQ(client.read.size(), 1u);
+    EXPECT_NE(client.read.front(), file.fd());
+    EXPECT_EQ(client.opened[client.read.front()], O_DIRECT);
+    EXPECT_EQ(client.closed, client.read);
+  }
+  client.closed.clear();
+  ASSERT_TRUE(is_ok(file.read(short_one.data(), short_one.size(), 7)));
+  EXPECT_TRUE(same_bytes(short_one, data.substr(7, 10)));
+  EXPECT_NE(client.read.back(), file.fd());
+  EXPECT_TRUE(client.closed.empty());
+  // Beyond the end: what there is.
+  auto had = file.read_up_to(got.data(), length, 100);
+  ASSERT_TRUE(is_ok(had));
+  EXPECT_EQ(*had, data.size() - 100);
+}
+
+TEST_F(ByLength, AStorageThatFailsIsNotReadByTheCache) {
+  put_bytes(path, data);
+  std::string got(length, '?');
+  for (const int missing : {EMFILE, EIO}) {
+    File file = shared();
+    client.before = [&](Call call) { return call == Call::openat ? -missing : 0; };
+    EXPECT_EQ(file.read(got.data(), length, 0).error().os_errno, missing);
+    client.before = [&](Call call) { return call == Call::pread ? -missing : 0; };
+    EXPECT_EQ(file.read(got.data(), length, 0).error().os_errno, missing);
+    client.before = nullptr;
+  }
+}
+
+// As of a file that is removed: a server may know it by the first descriptor alone.
+TEST_F(ByLength, WhereNoNewDescriptorReadsTheKeptOneDoes) {
+  put_bytes(path, data);
+  for (const int refuses : {EINVAL, 0}) {
+    File file = shared();
+    char byte = 0;
+    ASSERT_TRUE(is_ok(file.read(&byte, 1, 0)));
+    const int kept = client.read.back();
+    client.refuses = refuses;
+    int left = refuses ? 1 : 0;
+    client.before = [&](Call call) { return call == Call::pread && left++ == 0 ? -ESTALE : 0; };
+    std::string got(length, '?');
+    ASSERT_TRUE(is_ok(file.read(got.data(), length, 3)));
+    EXPECT_TRUE(same_bytes(got, data.substr(3)));
+    EXPECT_EQ(client.read.back(), kept);
+    client.before = nullptr;
+    client.refuses = 0;
+  }
+}
+
+TEST_F(ByLength, WhatIsWrittenGoesPastTheCacheAndIsSyncedByTheSameDescriptor) {
+  put_bytes(path, "");
+  {
+    File file = shared();
+    ASSERT_TRUE(is_ok(file.sync_data()));
+    EXPECT_EQ(client.synced.back(), file.fd());  // nothing was written
+    for (size_t n : {size_t{1}, length}) {
+      ASSERT_TRUE(is_ok(file.write(data.data(), n, 3)));
+      EXPECT_EQ(client.opened[client.written.back()], O_DIRECT);
+      ASSERT_TRUE(is_ok(file.sync_data()));
+      EXPECT_EQ(client.synced.back(), client.written.back());
+      ASSERT_TRUE(is_ok(file.sync()));
+      EXPECT_EQ(client.synced.back(), client.written.back());
+    }
+    EXPECT_TRUE(file.writes_past_cache());
+    EXPECT_EQ(client.written.front(), client.written.back());
+    EXPECT_TRUE(client.closed.empty());
+  }
+  EXPECT_EQ(client.closed.size(), 2u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), std::string(3, '\0') + data.substr(0, length)));
+}
+
+TEST_F(ByLength, BytesAreLockedWhereNoPageIsWritten) {
+  put_bytes(path, data);
+  const std::vector<LockRange> bytes = {{0, 100, false}, {100, 50, true}};
+  const auto locked = [&](int refuses) {
+    client.refuses = refuses;
+    const File file = shared();
+    auto ranges = to_pages(file, bytes);
+    EXPECT_TRUE(is_ok(ranges));
+    return ranges->back();
+  };
+  const LockRange exact = locked(0), rounded = locked(EINVAL);
+  EXPECT_EQ(exact.begin, 100u);
+  EXPECT_EQ(exact.length, 50u);
+  EXPECT_EQ(rounded.begin + rounded.length, page_size());
+  // Then the cache is written through: the bytes are there, and the descriptor that wrote them is synced.
+  File file = shared();
+  ASSERT_TRUE(is_ok(file.write("xyz", 3, 0)));
+  EXPECT_EQ(client.written.back(), file.fd());
+  ASSERT_TRUE(is_ok(file.sync_data()));
+  EXPECT_EQ(client.synced.back(), file.fd());
 }
 
 TEST_F(FileTest, ASystemThatOnlyReadsSaysWhy) {
