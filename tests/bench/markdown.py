@@ -17,6 +17,7 @@ TITLES = {
     "local": "Reading from a local disk",
     "distance": "Reading from an object store",
     "remote": "Models behind URLs",
+    "two_hosts": "Several hosts",
     "layout": "Changing the layout",
     "bindings": "The bindings",
     "loads": "Loads into torch, each in a fresh process",

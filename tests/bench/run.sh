@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Benchmarks against stock safetensors, in a build of their own: release, without the assertions of the tests' build.
 #   bash tests/bench/run.sh [--quick] [NAME...]     only these: run many commits transactions journals local distance remote layout
-#                                                   deltas bindings loads stock_benches scaling latency two_hosts; the last
-#                                                   three run only if named: two draw curves, one mounts GlusterFS
+#                                                   deltas bindings loads stock_benches two_hosts scaling latency; the last
+#                                                   three run only if named: one mounts GlusterFS, two draw curves
 BUILD=${BUILD:-$(cd "$(dirname "$0")/../.." && pwd)/build-bench}
 MESON_OPTIONS=(--buildtype=release -Dtests=false -Dbench=true -Dcli=false)
 # shellcheck disable=SC2034
