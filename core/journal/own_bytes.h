@@ -28,7 +28,11 @@ class OwnBytes {
       forget();
     }
   }
-  void forget() noexcept { bytes_.clear(), begin_ = 0; }
+  void forget() noexcept {
+    begin_ = 0;
+    bytes_.clear();
+    if (bytes_.capacity() > most_at_rest) bytes_.shrink_to_fit();
+  }
 
   // Has it these?
   bool read(void *to, uint64_t n, uint64_t offset) const {
@@ -38,7 +42,7 @@ class OwnBytes {
   }
 
  private:
-  static constexpr uint64_t most = uint64_t{16} << 20;
+  static constexpr uint64_t most = uint64_t{16} << 20, most_at_rest = most / 2;
   uint64_t end() const { return begin_ + bytes_.size(); }
 
   uint64_t begin_ = 0;

@@ -140,7 +140,7 @@ class File {
   int fd_ = -1;
   PastCache past_cache_ = PastCache::no;
   mutable std::atomic<int> direct_ = not_tried;  // a descriptor of the same file, for O_DIRECT
-  mutable std::atomic<int> writer_ = not_tried;  // the same for long writes
+  mutable std::atomic<int> writer_ = not_tried;  // the same for writes
   std::string path_;
 };
 

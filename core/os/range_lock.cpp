@@ -123,7 +123,8 @@ void RangeLock::release() {
 Result<std::vector<LockRange>> to_pages(const File &file, std::vector<LockRange> ranges) {
   constexpr uint64_t most = uint64_t{16} << 10;  // beyond it st_blksize says how large a request is to be
   const auto least = uint64_t{page_size()};
-  if (!file.reads_past_cache() || file.writes_past_cache()) return ranges;
+  const bool exclusive = std::any_of(ranges.begin(), ranges.end(), [](const LockRange &r) { return r.exclusive; });
+  if (!exclusive || !file.reads_past_cache() || file.writes_past_cache()) return ranges;
   ST_TRY(auto s, file.stat());
   const auto block = static_cast<uint64_t>(s.st_blksize);
   const uint64_t page = std::has_single_bit(block) && block <= most ? std::max(block, least) : least;

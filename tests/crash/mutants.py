@@ -125,7 +125,7 @@ MUTANTS = [
            " journal->read_like(dir_); ", " static_cast<void>(journal); ", rule="STALE_LOOK"),
     Mutant("hosts: names believed from the cache", PAST_CACHE, "  env().renew_name(dir(), name_.c_str());\n", ""),
     Mutant("hosts: bytes locked, not pages", "core/os/range_lock.cpp",
-           "  if (!file.reads_past_cache() || file.writes_past_cache()) return ranges;\n", "  if (!ranges.empty()) return ranges;\n", rule="BYTE_LOCKS"),
+           "  if (!exclusive || !file.reads_past_cache() || file.writes_past_cache()) return ranges;\n", "  if (!exclusive || !ranges.empty()) return ranges;\n", rule="BYTE_LOCKS"),
     Mutant("hosts: what the cache writes by pages is locked by bytes", "core/os/file.h", " && writer() != fd_;", ";"),
     Mutant("hosts: a long read believes what a client has read ahead", PAST_CACHE,
            "  const int fd = open_becoming_direct(O_RDONLY);\n", "  const int fd = *direct();\n"),
