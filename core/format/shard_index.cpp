@@ -56,7 +56,7 @@ Result<void> check_json(const char *json, uint64_t size) {
   const auto code = parse(json);
   if (!code) return {};
   if (code == simdjson::MEMALLOC) return broken(code);
-  std::string copy = without_numbers({json, size});
+  std::string copy = without_numbers({json, static_cast<size_t>(size)});
   copy.resize(size + simdjson::SIMDJSON_PADDING);
   if (parse(copy.data())) return broken(code);
   return {};
