@@ -44,6 +44,7 @@ std::vector<write::Piece> Staged::pieces() const {
 Result<void> Staged::need_journal() {
   if (journal.journal) return {};
   ST_TRY(journal, with_room([this] { return file.journals().take(); }));
+  if (!file.options().descriptors) journal.journal->keep_own_bytes();
   journal_start = journal.journal->bytes_written();
   return {};
 }

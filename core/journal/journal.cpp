@@ -84,7 +84,7 @@ Result<void> Journal::write(const std::byte *bytes, uint64_t n, uint64_t offset)
   auto written = file_.write(bytes, n, offset);
   if (!written)
     own_.forget();
-  else if (file_.writes_past_cache())
+  else if (keeps_own_ && file_.writes_past_cache())
     own_.note(bytes, n, offset);
   return written;
 }
@@ -92,12 +92,15 @@ Result<void> Journal::write(const std::byte *bytes, uint64_t n, uint64_t offset)
 // What is hashed is read back, or written from a copy: another thread, or a commit that shows through a mapping, may
 // change the caller's memory between two looks at it. And memory that cannot be read is an error, not a signal.
 Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control) {
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, n));
+  // The last chunk may be longer: copy_given() asks for few bytes without a call, and then memory that is gone is a
+  // signal.
+  constexpr uint64_t few = 4096;
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes + few, n));
   Hasher hasher;
   WriteOut out(file_, offset);
   for (uint64_t done = 0; done < n;) {
     ST_TRY(control.check(done, n));
-    const uint64_t take = std::min(write_chunk_bytes, n - done);
+    const uint64_t left = n - done, take = left <= write_chunk_bytes + few ? left : write_chunk_bytes;
     const auto *from = static_cast<const std::byte *>(bytes) + done;
     if (file_.writes_past_cache()) {
       ST_TRY(os::copy_given(file_.env(), from, take, buffer.get()));

@@ -59,6 +59,14 @@ class Journal {
   void begin() {
     started_ = end_ = header_bytes;
     tail_.clear();
+    rest();
+  }
+  // Reads what it writes past the cache from memory until the next begin(). Of many shards, whose journals are many,
+  // none does.
+  void keep_own_bytes() { keeps_own_ = true; }
+  // It is not used for now.
+  void rest() noexcept {
+    keeps_own_ = false;
     own_.forget();
   }
   // Stage n bytes: at the end, or over a payload of the same length. They are read
@@ -170,7 +178,8 @@ class Journal {
   uint64_t started_ = header_bytes;  // up to there the disk was told to begin
   uint64_t end_ = header_bytes;      // where the next byte goes
   std::vector<std::byte> tail_;      // small pieces, not yet written: they end at end_
-  OwnBytes own_;                     // where the cache of this kernel has none of it
+  bool keeps_own_ = false;
+  OwnBytes own_;  // where the cache of this kernel has none of it
   CommitRecord record_;
   uint64_t bytes_written_ = 0;
 };

@@ -247,6 +247,7 @@ void JournalFolder::give_back(Taken taken) noexcept {
   Kept &kept = kept_.mine();
   std::lock_guard lock(kept.mutex);
   const bool good = !taken.journal->lost() && taken.journal->allocated() <= largest_parked;
+  taken.journal->rest();
   if (good && taken.folder == kept.folder && kept.parked.size() < most_parked)
     kept.parked.push_back(std::move(taken.journal));
   else

@@ -30,8 +30,7 @@ class OwnBytes {
   }
   void forget() noexcept {
     begin_ = 0;
-    bytes_.clear();
-    if (bytes_.capacity() > most_at_rest) bytes_.shrink_to_fit();
+    bytes_ = {};
   }
 
   // Has it these?
@@ -42,7 +41,7 @@ class OwnBytes {
   }
 
  private:
-  static constexpr uint64_t most = uint64_t{16} << 20, most_at_rest = most / 2;
+  static constexpr uint64_t most = uint64_t{16} << 20;
   uint64_t end() const { return begin_ + bytes_.size(); }
 
   uint64_t begin_ = 0;

@@ -42,8 +42,7 @@ Result<File> File::open_without_links(Env &env, const std::string &path, int fla
 
 void File::close() {
   if (fd_ >= 0) env_->close(std::exchange(fd_, -1));
-  for (std::atomic<int> *second : {&direct_, &writer_})
-    if (const int fd = second->exchange(not_tried); fd >= 0) env_->close(fd);
+  if (const int direct = direct_.exchange(not_tried); direct >= 0) env_->close(direct);
 }
 
 Result<size_t> File::read_up_to(void *buffer, size_t n, uint64_t offset) const {
@@ -121,10 +120,10 @@ Result<void> File::read_parts(std::span<struct iovec> parts, uint64_t offset) co
 
 Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
   size_t done = 0;
-  const int fd = writer();
+  if (writes_past_cache()) unsynced_.store(true, std::memory_order_relaxed);
   while (done < n) {
     const ssize_t put = repeat_interrupted([&] {
-      return env_->pwrite(fd, static_cast<const char *>(buffer) + done, std::min(n - done, most_at_once),
+      return env_->pwrite(fd_, static_cast<const char *>(buffer) + done, std::min(n - done, most_at_once),
                           offset + done);
     });
     if (put == -EFAULT) return Failure(given_memory_is_gone(EFAULT).at_offset(offset + done));
@@ -152,11 +151,15 @@ Result<void> File::clone(const File &source, uint64_t from, uint64_t n, uint64_t
 }
 
 // A failed sync is never repeated: the kernel may have dropped the pages and
-// would answer the second call with a lie. A client of a server may tell what it could not write only to the
-// descriptor that wrote it.
-Result<void> File::sync_data() const {
-  if (const int r = env_->fdatasync(written_by()); r < 0) return Failure(error(-r, "sync"));
+// would answer the second call with a lie.
+Result<void> File::synced(int answer) const {
+  if (answer < 0) return Failure(error(-answer, "sync"));
+  unsynced_ = false;
   return {};
+}
+
+Result<void> File::sync_data() const {
+  return synced(env_->fdatasync(fd_));
 }
 
 Result<void> File::write_out(uint64_t offset, uint64_t n) const {
@@ -167,8 +170,7 @@ Result<void> File::write_out(uint64_t offset, uint64_t n) const {
 }
 
 Result<void> File::sync() const {
-  if (const int r = env_->fsync(written_by()); r < 0) return Failure(error(-r, "sync"));
-  return {};
+  return synced(env_->fsync(fd_));
 }
 
 Result<struct stat> File::stat() const {

@@ -37,8 +37,8 @@ enum class PastCache {
   by_one,  // descriptor, which it keeps for that
   anew,    // each time by another one: what was read through a descriptor may be answered again
   // A short piece by one descriptor. A long one by a descriptor of its own that gets O_DIRECT once it is open: then the
-  // server reads from its memory, and need not ask its disk. What is written goes by such a descriptor, too: the bytes
-  // alone, as no page of a cache is changed and written back.
+  // server reads from its memory, and need not ask its disk. Before the first write this one gets O_DIRECT, too: then
+  // the bytes alone are written, as no page of a cache is changed and written back.
   by_length,
 };
 
@@ -83,7 +83,7 @@ class File {
   void read_through_cache() { past_cache_ = PastCache::no; }
   bool reads_past_cache() const { return past_cache_ != PastCache::no; }
   // Do its writes change no byte beside theirs, and leave nothing in the cache of this kernel?
-  bool writes_past_cache() const { return past_cache_ == PastCache::by_length && writer() != fd_; }
+  bool writes_past_cache() const;
   // For long reads past the cache a second File of this one is opened with this flag, and then becomes direct.
   int direct_flag() const { return past_cache_ == PastCache::by_length ? 0 : O_DIRECT; }
   Result<void> become_direct() const;
@@ -114,13 +114,9 @@ class File {
   Failure ends_at(uint64_t offset) const;
   Failure cannot_read(int err, uint64_t offset) const;
   Result<int> open_direct() const;
-  int open_becoming_direct(int access) const;
+  int open_becoming_direct() const;
   Result<int> direct() const;
-  int writer() const;  // the descriptor to write by
-  int written_by() const {
-    const int writer = writer_.load(std::memory_order_acquire);
-    return writer >= 0 ? writer : fd_;
-  }
+  Result<void> synced(int answer) const;
   Result<size_t> read_stored(void *buffer, size_t n, uint64_t offset) const;
   size_t read_long(void *buffer, size_t n, uint64_t offset) const;
   Result<size_t> read_in_pages(void *buffer, size_t n, uint64_t offset) const;
@@ -130,17 +126,20 @@ class File {
     std::swap(fd_, other.fd_);
     std::swap(past_cache_, other.past_cache_);
     other.direct_ = direct_.exchange(other.direct_);
-    other.writer_ = writer_.exchange(other.writer_);
+    other.writes_ = writes_.exchange(other.writes_);
+    other.unsynced_ = unsynced_.exchange(other.unsynced_);
     path_.swap(other.path_);
   }
 
   static constexpr int not_tried = -1, refused = -2;
+  enum class Writes : char { as_opened, past_cache, through_cache };
 
   Env *env_ = nullptr;
   int fd_ = -1;
   PastCache past_cache_ = PastCache::no;
   mutable std::atomic<int> direct_ = not_tried;  // a descriptor of the same file, for O_DIRECT
-  mutable std::atomic<int> writer_ = not_tried;  // the same for writes
+  mutable std::atomic<Writes> writes_ = Writes::as_opened;
+  mutable std::atomic<bool> unsynced_ = false;  // where closing another descriptor may be told what a sync should be
   std::string path_;
 };
 

@@ -41,9 +41,9 @@ Result<int> File::open_direct() const {
 // The same, and the server hears of O_DIRECT with each read alone. Layers of GlusterFS's client that read ahead do so
 // for one descriptor, and know nothing of this one yet; those that keep bytes for all go by the flag of the read.
 // `refused` for whatever reason.
-int File::open_becoming_direct(int access) const {
+int File::open_becoming_direct() const {
   const std::string itself = text("/proc/self/fd/", fd_);
-  const int opened = repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), access, 0); });
+  const int opened = repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), O_RDONLY, 0); });
   if (opened >= 0 && env_->set_direct(opened) >= 0) return opened;
   if (opened >= 0) env_->close(opened);
   return refused;
@@ -66,7 +66,8 @@ Result<int> File::direct() const {
 
 Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const {
   if (n == 0) return size_t{0};
-  if (past_cache_ == PastCache::by_length && n >= long_read) {
+  // What of an unsynced write fails at the server, it may tell to whatever descriptor of the file is closed next.
+  if (past_cache_ == PastCache::by_length && n >= long_read && !unsynced_) {
     const size_t got = read_long(buffer, n, offset);
     if (got == n) return got;
     ST_TRY(auto rest, read_in_pages(static_cast<char *>(buffer) + got, n - got, offset + got));
@@ -78,7 +79,7 @@ Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const 
 // Straight into the memory: FUSE asks for no borders. As many bytes as come. Those that do not are asked for by the
 // descriptor that is kept: a server may have removed the file, and know it by that one still.
 size_t File::read_long(void *buffer, size_t n, uint64_t offset) const {
-  const int fd = open_becoming_direct(O_RDONLY);
+  const int fd = open_becoming_direct();
   if (fd < 0) return 0;
   size_t done = 0;
   for (ssize_t got = 1; got > 0 && done < n;) {
@@ -137,18 +138,11 @@ Result<size_t> File::read_in_pages(void *buffer, size_t n, uint64_t offset) cons
   return done + rest;
 }
 
-// If no other descriptor is to be had, this one: what is written through the cache is written, too. Any thread.
-int File::writer() const {
-  if (past_cache_ != PastCache::by_length) return fd_;
-  int known = writer_.load(std::memory_order_acquire);
-  if (known == not_tried) {
-    const int mine = open_becoming_direct(O_WRONLY);
-    if (writer_.compare_exchange_strong(known, mine, std::memory_order_acq_rel))
-      known = mine;
-    else if (mine >= 0)
-      env_->close(mine);
-  }
-  return known >= 0 ? known : fd_;
+// Any thread.
+bool File::writes_past_cache() const {
+  if (past_cache_ != PastCache::by_length) return false;
+  if (writes_ == Writes::as_opened) writes_ = env_->set_direct(fd_) < 0 ? Writes::through_cache : Writes::past_cache;
+  return writes_ == Writes::past_cache;
 }
 
 Filesystem Location::filesystem(const File &file, const struct stat &s) const {

@@ -1,6 +1,7 @@
 /* Two hosts and a server. Two tensors lie in one page. A host's page cache may be stale for ever, and its locks may be
    lost while it is frozen, without a word. A host is frozen wherever the other host's steps come in between.
-   The rules: what decides is read past the cache; locks are rounded out to pages. Before anybody acts on a journal that is
+   The rules: what decides is read past the cache; locks are rounded out to pages (GlusterFS, where no
+   page is written, is not in the model). Before anybody acts on a journal that is
    not his own, he gives it another name, and then reads it once more. A writer asks for its journal by its name: right
    before its record, again right before its data, before a rename, and before it uses the journal again.
    A transaction is a patch, or a publish, which is also a save: another file takes the name. Locks belong to a file, and

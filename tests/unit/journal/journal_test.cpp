@@ -73,6 +73,7 @@ TEST_F(JournalTest, WhatWentPastTheCacheIsReadBackWithoutTheServer) {
     EXPECT_TRUE(is_ok(journal->read(got.data(), got.size(), p.offset)));
     return same_bytes(got, wanted);
   };
+  journal->keep_own_bytes();
   auto first = journal->append(small.data(), small.size(), {});
   auto second = journal->append(large.data(), large.size(), {});
   ASSERT_TRUE(is_ok(first) && is_ok(second));
@@ -95,6 +96,7 @@ TEST_F(JournalTest, WhatWentPastTheCacheIsReadBackWithoutTheServer) {
   // More than is kept, and another transaction.
   const std::string long_one = pattern(size_t{17} << 20, 4);
   journal->begin();
+  journal->keep_own_bytes();
   for (const std::string *bytes : {&long_one, &large}) {
     auto p = journal->append(bytes->data(), bytes->size(), {});
     ASSERT_TRUE(is_ok(p));
