@@ -120,7 +120,10 @@ Result<void> File::read_parts(std::span<struct iovec> parts, uint64_t offset) co
 
 Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
   size_t done = 0;
-  if (writes_past_cache()) unsynced_.store(true, std::memory_order_relaxed);
+  if (past_cache_ == PastCache::by_length) {
+    writes_past_cache();  // from now on, if that can be had
+    unsynced_ = true;
+  }
   while (done < n) {
     const ssize_t put = repeat_interrupted([&] {
       return env_->pwrite(fd_, static_cast<const char *>(buffer) + done, std::min(n - done, most_at_once),
