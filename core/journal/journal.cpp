@@ -89,6 +89,10 @@ Result<void> Journal::write(const std::byte *bytes, uint64_t n, uint64_t offset)
   return written;
 }
 
+Result<void> Journal::read(void *to, uint64_t n, uint64_t offset) const {
+  return own_.read(to, n, offset) ? Result<void>() : file_.read_own(to, n, offset);
+}
+
 // What is hashed is read back, or written from a copy: another thread, or a commit that shows through a mapping, may
 // change the caller's memory between two looks at it. And memory that cannot be read is an error, not a signal.
 Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control) {

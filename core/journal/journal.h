@@ -140,9 +140,7 @@ class Journal {
   Result<void> retire();
 
   // Staged bytes, read back. Nobody else writes any behind the first page, also where other hosts write.
-  Result<void> read(void *to, uint64_t n, uint64_t offset) const {
-    return own_.read(to, n, offset) ? Result<void>() : file_.read_own(to, n, offset);
-  }
+  Result<void> read(void *to, uint64_t n, uint64_t offset) const;
 
  private:
   Result<void> reserve(uint64_t end);

@@ -1,5 +1,5 @@
-// What a journal wrote past the cache of this kernel, up to a bound: so it is read back without the server. Bytes that
-// follow each other; what comes elsewhere takes their place.
+// What a journal wrote past the cache of this kernel, a chunk at a time and up to a bound: so it is read back without
+// the server. Bytes that follow each other; what comes elsewhere takes their place.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,6 @@ class OwnBytes {
     }
     const bool follows = offset == end() && end() - begin_ + n <= most;
     if (!follows) forget();
-    if (n > most) return;
     try {
       bytes_.insert(bytes_.end(), bytes, bytes + n);
       if (!follows) begin_ = offset;
