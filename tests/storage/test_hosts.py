@@ -99,8 +99,8 @@ def test_a_publish_is_seen_elsewhere(two):
 
 
 def test_neighbours_in_one_page_lose_nothing(rig, two):
-    """Caches work in pages: of two hosts that write to one page, each may write back old bytes of the other. So they wait
-    for each other; or they write past the caches, on GlusterFS, where byte after byte has one writer alone."""
+    """Caches work in pages: of two hosts that write to one page, each may write back old bytes of the other. So they
+    wait for each other. On GlusterFS they write past the caches, and so side by side."""
     here, there = two
     if isinstance(rig, hosts.GlusterFs):
         with st_abi.File(there, lock_timeout_ms=st_abi.st_h.ST_TIMEOUT_NONE) as other, _lock_begin(here, 1):
@@ -117,7 +117,7 @@ def test_neighbours_in_one_page_lose_nothing(rig, two):
 
 
 def _change_neighbours_at_once(here, there):
-    """From two hosts, each its tensor, in turns that nobody orders. Then both have all of it, past the caches and not."""
+    """From two hosts, each its tensor, in turns that nobody orders. Then both hosts read both."""
     rounds = 60
 
     def change(path, tensor):
