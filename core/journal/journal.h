@@ -61,8 +61,8 @@ class Journal {
     tail_.clear();
     rest();
   }
-  // Reads what it writes past the cache from memory until the next begin(). Of many shards, whose journals are many,
-  // none does.
+  // Reads what it writes past the cache from memory until the next begin(). Journals of shards do not: there may be
+  // many.
   void keep_own_bytes() { keeps_own_ = true; }
   // It is not used for now.
   void rest() noexcept {
