@@ -86,7 +86,7 @@ class File {
   bool writes_past_cache() const;
   // For long reads past the cache a second File of this one is opened with this flag, and then becomes direct.
   int direct_flag() const { return past_cache_ == PastCache::by_length ? 0 : O_DIRECT; }
-  Result<void> become_direct() const;
+  bool become_direct() const;
 
   // As many bytes as there are, up to n.
   Result<size_t> read_up_to(void *buffer, size_t n, uint64_t offset) const;
@@ -113,6 +113,7 @@ class File {
  private:
   Failure ends_at(uint64_t offset) const;
   Failure cannot_read(int err, uint64_t offset) const;
+  int open_again(int flags) const;
   Result<int> open_direct() const;
   int open_becoming_direct() const;
   Result<int> direct() const;

@@ -27,11 +27,15 @@ struct Aligned {
 
 }  // namespace
 
+int File::open_again(int flags) const {
+  const std::string itself = text("/proc/self/fd/", fd_);
+  return repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), flags, 0); });
+}
+
 // A descriptor of its own, as this one is also written through. `refused` where there is no O_DIRECT, or no /proc to
 // open it by. What else fails is an error: the cache must not answer for a storage that fails. Any thread.
 Result<int> File::open_direct() const {
-  const std::string itself = text("/proc/self/fd/", fd_);
-  const int opened = repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), O_RDONLY | O_DIRECT, 0); });
+  const int opened = open_again(O_RDONLY | O_DIRECT);
   if (opened >= 0) return opened;
   constexpr int lacks[] = {EINVAL, EOPNOTSUPP, ENOSYS, ENOENT, ENOTDIR, EACCES, EPERM};
   if (std::find(std::begin(lacks), std::end(lacks), -opened) == std::end(lacks)) return Failure(error(-opened, "read"));
@@ -42,17 +46,14 @@ Result<int> File::open_direct() const {
 // for one descriptor, and know nothing of this one yet; those that keep bytes for all go by the flag of the read.
 // `refused` for whatever reason.
 int File::open_becoming_direct() const {
-  const std::string itself = text("/proc/self/fd/", fd_);
-  const int opened = repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), O_RDONLY, 0); });
+  const int opened = open_again(O_RDONLY);
   if (opened >= 0 && env_->set_direct(opened) >= 0) return opened;
   if (opened >= 0) env_->close(opened);
   return refused;
 }
 
-Result<void> File::become_direct() const {
-  if (past_cache_ != PastCache::by_length) return {};
-  if (const int r = env_->set_direct(fd_); r < 0) return Failure(error(-r, "read"));
-  return {};
+bool File::become_direct() const {
+  return past_cache_ != PastCache::by_length || env_->set_direct(fd_) >= 0;
 }
 
 Result<int> File::direct() const {

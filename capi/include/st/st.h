@@ -1143,9 +1143,9 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * has not opened yet, and for changes of shards that have a new name.
  * st_refresh mends that. A process that changes an old shard by the shard's own
  * path changes a file that no index names. The flag is ST_E_UNSUPPORTED on one
- * file, and where the index is a link into another folder, as in a cache of the
- * Hub. It is so also for a shard that is not named *.safetensors, or whose name
- * holds a line break or is too long for a new one. */
+ * file. It is so where the index is a link into another folder, as in a cache
+ * of the Hub. And it is so for three names of shards: one without .safetensors
+ * at its end, one with a line break, and one that is too long for a new one. */
 
 /* How many files the handle stands for: 1, or the number of shards; and the
  * deltas on them. 0 for NULL. */
