@@ -100,7 +100,7 @@ Result<std::unique_ptr<Snapshot>> DataFile::look(bool follows) {
     struct stat identity;
     ST_TRY(auto file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity));
     ST_TRY(auto met, recover_if_needed(identity));
-    if (met == Met::hot && os::maps_what_was_opened(at_.filesystem(file, identity).type)) {
+    if (met == Met::hot) {  // a change of several files has put a new one here; on an overlay any change has
       ST_TRY(file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity));
     }
     // Another host may have finished what this one met; pages that were remembered meanwhile are half of a change.
@@ -127,45 +127,57 @@ Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct sta
 Result<void> DataFile::refresh() {
   if (path_.empty()) return {};
   for (const uint64_t begun = ++looks_;;) {
-    ST_TRY(const auto done, refresh_once(begun));
-    if (done) return {};
+    ST_TRY(const auto found, find());
+    if (show(found) || shows_since(begun)) return {};
   }
 }
 
-Result<bool> DataFile::refresh_once(uint64_t begun) {
-  const Look looks = begin_look();
+Result<DataFile::Found> DataFile::find() {
   constexpr auto half = os::Descriptors::GiveUp::half;
-  ST_TRY(auto fresh, os::Descriptors::with_room(options_.descriptors, half, [this] { return look(true); }));
-  // In a folder that was moved nothing new would ever be seen.
-  ST_TRY(at_.check_led_to());
-  const HeldSnapshot &now = looks.shown;
-  // Views that may be written must not change under a reader, and do not tell whether the file did. A handle that has
-  // relied on the cache of a kernel that other hosts tell nothing does so no more.
-  const bool follows = now->reads_past_cache() == fresh->reads_past_cache();
-  const bool same = now->is_of_same_file(*fresh) && follows;
-  const bool left_behind = same && is_left_behind(*now, *fresh);
-  const bool stays = same && !left_behind && now->content.wanted() != read::MapMode::copy_on_write;
-  // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
-  // read once more to where it is.
-  bool done = true;
-  if (!stays || (now->has_own_memory() && now.alone())) {
-    ST_TRY(const auto adopted, adopt_found(looks, std::move(fresh)));
-    done = static_cast<bool>(adopted);
-  } else {
-    if (now->has_own_memory()) ST_TRY(now->refresh_own_memory());
-    done = versions_.is_current(now);
+  for (;;) {
+    Found found{begin_look(), {}};
+    ST_TRY(auto fresh, os::Descriptors::with_room(options_.descriptors, half, [this] { return look(true); }));
+    // In a folder that was moved nothing new would ever be seen.
+    ST_TRY(at_.check_led_to());
+    const HeldSnapshot &now = found.look.shown;
+    // Views that may be written must not change under a reader, and do not tell whether the file did. A handle that has
+    // relied on the cache of a kernel that other hosts tell nothing does so no more.
+    const bool same_file = now->is_of_same_file(*fresh);
+    const bool follows = now->reads_past_cache() == fresh->reads_past_cache();
+    found.is_left_behind = same_file && follows && is_left_behind(*now, *fresh);
+    const bool stays =
+        same_file && follows && !found.is_left_behind && now->content.wanted() != read::MapMode::copy_on_write;
+    // After the look: what it found is not of a commit that withholds it from later on.
+    const bool withheld = !same_file && is_withheld();
+    // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
+    // read once more to where it is.
+    if (!withheld && (!stays || (now->has_own_memory() && now.alone()))) {
+      ST_TRY(const auto placed, place_found(found, std::move(fresh)));
+      if (!placed) continue;
+    } else if (now->has_own_memory()) {
+      auto read = now->refresh_own_memory();
+      // The file that is withheld may have taken this one's name: then what is there stays until that is shown.
+      if (!read && !(withheld && read.error().status == Status::file_changed)) return Failure(std::move(read.error()));
+    }
+    return found;
   }
-  if (!done && left_behind) has_changed_ = false;  // it is still to be shown
-  return done || hold()->look > begun;
+}
+
+bool DataFile::show(const Found &found) noexcept {
+  if (!found.state) return is_next(found);
+  if (journals_) journals_->follow(found.state->identity.st_ino);  // in vain if it is not shown: that costs a sync
+  const bool shown = versions_.show_after(found.look.shown, found.state);
+  if (shown && found.is_left_behind) has_changed_ = true;
+  return shown;
 }
 
 // On an overlay: does `now` map the file of the lower layer, which was changed since? The change has put a copy into
 // the upper layer, where all that is opened later finds it.
-bool DataFile::is_left_behind(const Snapshot &now, const Snapshot &fresh) {
+bool DataFile::is_left_behind(const Snapshot &now, const Snapshot &fresh) const {
   const auto &before = now.identity.st_mtim, &after = fresh.identity.st_mtim;
   const bool changed = before.tv_sec != after.tv_sec || before.tv_nsec != after.tv_nsec;
   if (!changed || !os::maps_what_was_opened(fresh.filesystem.type)) return false;
-  return !has_changed_.exchange(true) && !options_.writable && now.content.map() != read::MapMode::none;
+  return !has_changed_ && !options_.writable && now.content.map() != read::MapMode::none;
 }
 
 Result<void> DataFile::refresh_settled() {
@@ -197,18 +209,23 @@ void DataFile::adopt(const HeldSnapshot &made) noexcept {
 // A copy-on-write mapping that stands while this process patches keeps the old bytes (os/writable_mappings.h). A patch
 // through this handle tells each state that is placed. One that was not placed yet, but mapped, missed that: then it
 // goes. A long look would miss one patch after the other, so it is mapped once more at its end.
-Result<HeldSnapshot> DataFile::adopt_found(const Look &look, std::unique_ptr<Snapshot> found) {
-  const bool keeps_old = found->content.wanted() == read::MapMode::copy_on_write;
-  uint64_t patches = look.patches;
+// Whether it is whole; else look again.
+Result<bool> DataFile::place_found(Found &found, std::unique_ptr<Snapshot> state) {
+  const bool keeps_old = state->content.wanted() == read::MapMode::copy_on_write;
+  uint64_t patches = found.look.patches;
   if (keeps_old && patches_ != patches) {
     patches = patches_;
-    ST_TRY(found->map_anew());
+    ST_TRY(state->map_anew());
   }
-  HeldSnapshot placed = place(std::move(found), look.number);
+  found.state = place(std::move(state), found.look.number);
   // A write, so that a patch either is seen here or sees what was placed.
-  if (keeps_old && patches_.fetch_add(0) != patches) return HeldSnapshot();
-  if (journals_) journals_->follow(placed->identity.st_ino);  // in vain if it is not shown: that costs a sync
-  return versions_.show_after(look.shown, placed) ? placed : HeldSnapshot();
+  return !keeps_old || patches_.fetch_add(0) == patches;
+}
+
+Result<HeldSnapshot> DataFile::adopt_found(const Look &look, std::unique_ptr<Snapshot> state) {
+  Found found{look, {}};
+  ST_TRY(const auto placed, place_found(found, std::move(state)));
+  return placed && show(found) ? found.state : HeldSnapshot();
 }
 
 void DataFile::show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n) {

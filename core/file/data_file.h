@@ -152,6 +152,23 @@ class DataFile {
   Look begin_look() { return {hold(), ++looks_, patches_}; }  // before the file is opened
   // What that look has found is shown, and held. None: look again.
   Result<HeldSnapshot> adopt_found(const Look &look, std::unique_ptr<Snapshot> found);
+  // A refresh in two steps, for a model that shows what it finds in all of its files at once.
+  struct Found {
+    Look look;
+    HeldSnapshot state;  // none: what is shown stays
+    bool is_left_behind = false;
+  };
+  Result<Found> find();
+  // Is it to be shown, or has another state been shown since the look began?
+  bool is_next(const Found &found) const { return versions_.is_current(found.look.shown); }
+  // That may be as good: is it of a look, or a commit, that began later than this one?
+  bool shows_since(uint64_t look) const { return hold()->look > look; }
+  // If it is still to be shown. Takes no memory, and ends no state.
+  bool show(const Found &found) noexcept;
+  // A commit on several files is about to put a new one here. What it puts in their places is shown together, by
+  // adopt(): until this ends, no refresh shows it.
+  void withhold() noexcept { withheld_by_ = env_.fork_generation() + 1; }
+  void end_withholding() noexcept { withheld_by_ = 0; }
   // Before a commit, so that nothing can fail after it.
   HeldSnapshot place(std::unique_ptr<Snapshot> made) { return place(std::move(made), ++looks_); }
   // By the commit, under its locks. Takes no memory.
@@ -246,10 +263,11 @@ class DataFile {
     counters_.read_requests += done.requests;
   }
   Result<std::unique_ptr<Snapshot>> look(bool follows);
-  Result<bool> refresh_once(uint64_t begun);
+  Result<bool> place_found(Found &found, std::unique_ptr<Snapshot> state);
+  bool is_withheld() const { return withheld_by_ == env_.fork_generation() + 1; }
   HeldSnapshot place(std::unique_ptr<Snapshot> state, uint64_t look);
   void end_writing() noexcept;
-  bool is_left_behind(const Snapshot &now, const Snapshot &fresh);
+  bool is_left_behind(const Snapshot &now, const Snapshot &fresh) const;
   // What lay beside the file. Without any journal nothing has touched it.
   enum class Met { nothing, journals, hot };
   Result<Met> recover_if_needed(const struct stat &identity);
@@ -266,6 +284,7 @@ class DataFile {
   std::unique_ptr<DeferredCommits> deferred_;
   std::atomic<bool> poisoned_ = false;
   std::atomic<uint64_t> placing_ = 0;
+  std::atomic<uint64_t> withheld_by_ = 0;  // 1 + os::Env::fork_generation, for its commit goes on in no child; 0: no
   std::atomic<bool> has_changed_ = false;  // as a refresh has seen: an overlay has the file in its upper layer since
   std::atomic<bool> locks_tested_ = false;
   std::atomic<uint64_t> undo_from_ = write::never;

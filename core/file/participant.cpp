@@ -120,16 +120,23 @@ Result<void> Participant::mark_done() {
   return of_.journal.journal->finish();
 }
 
+void Participant::show() noexcept {
+  if (const NewFile *last = last_file()) {
+    replaced_ = of_.file.hold();
+    of_.file.adopt(last->snapshot);
+  }
+  if (publishes()) of_.file.end_withholding();
+}
+
 void Participant::finish() noexcept {
-  NewFile *last = second_ ? second_.get() : first_.get();
-  if (last) of_.file.adopt(last->snapshot);
+  replaced_ = {};
   of_.journal.journal->settle();
   count_and_show(of_);
   Counters &counters = of_.file.counters();
   counters.journal_bytes += of_.journal.journal->bytes_written() - of_.journal_start;
   for (const auto *made : {&first_, &second_})
     if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
-  if (last) os::hand_over(lock_.file(), lock_.held->lock);
+  if (last_file()) os::hand_over(lock_.file(), lock_.held->lock);
   // The new files are locked until here, and the next writer waits for that.
   first_.reset();
   second_.reset();
@@ -137,6 +144,7 @@ void Participant::finish() noexcept {
 }
 
 void Participant::drop(bool open) noexcept {
+  if (publishes()) of_.file.end_withholding();
   for (auto *made : {&first_, &second_}) {
     if (*made && open) (*made)->replacement->leave();
     made->reset();

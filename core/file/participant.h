@@ -52,11 +52,17 @@ class Participant {
   // Is the prepared journal where recovery will look for it?
   Result<void> check_is_there() const { return of_.check_journal_is_there(); }
   // The commit is decided: from here on nothing is dropped, whatever happens.
+  // Until show() nobody sees a new file of this handle's: see DataFile::withhold.
+  void withhold() noexcept {
+    if (publishes()) of_.file.withhold();
+  }
   Result<void> apply_patch();
   Result<void> publish_gains();   // before the index takes its new state
   Result<void> publish_losses();  // after it
   Result<void> mark_done();
-  // The super-journal is empty. If memory runs out the change stands, and the log says that it is not shown.
+  // The super-journal is empty. The new file is shown: of all parts before anybody looks, so nothing here takes long.
+  void show() noexcept;
+  // Afterwards. If memory runs out the change stands, and the log says that a patch is not shown.
   void finish() noexcept;
   // The commit was never decided: takes all back. `open`: it may have been decided, so all is left to recovery.
   void drop(bool open) noexcept;
@@ -72,12 +78,14 @@ class Participant {
   void finish_new_name();
 
  private:
+  const NewFile *last_file() const { return second_ ? second_.get() : first_.get(); }
   Result<std::unique_ptr<NewFile>> make(write::Form *form, std::string *name, bool keeping_removed);
 
   Staged &of_;
   CommitLock lock_;
   std::vector<write::Piece> pieces_;
   std::unique_ptr<NewFile> first_, second_;
+  HeldSnapshot replaced_;      // what was shown before: it ends after show()
   write::ChunkBuffer buffer_;  // taken early: a decided commit must not fail for want of memory
 };
 

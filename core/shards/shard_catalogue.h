@@ -46,6 +46,7 @@ class ShardCatalogue final : public Merged {
   size_t index_bytes() const override { return read_.index.memory_bytes(); }
 
   const ShardIndex &index() const { return read_.index; }
+  const ReadIndex &read() const { return read_; }
   const Members &shards() const { return members_; }
 
   struct Pinned {

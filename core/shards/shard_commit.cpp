@@ -28,7 +28,11 @@ std::vector<std::unique_ptr<Participant>> in_order(const std::vector<Transaction
 }  // namespace
 
 ShardCommit::ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work)
-    : shards_(shards), shown_(shown), work_(std::move(work)), parts_(in_order(work_.transactions)) {}
+    : shards_(shards),
+      kept_(shards.kept_.mine()),
+      shown_(shown),
+      work_(std::move(work)),
+      parts_(in_order(work_.transactions)) {}
 
 // No journal can speak for files in different folders: it holds names and no paths.
 Result<void> ShardCommit::check_folder() const {
@@ -70,6 +74,7 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   } catch (const std::bad_alloc &) {
     return open_outcome(Error{Status::nomem, {}});
   }
+  show();
   if (index_.fresh) os::hand_over(index_.file(), index_.held->lock);
   for (const auto &part : parts_) part->finish();
   decision_.remove();
@@ -358,7 +363,20 @@ Result<void> ShardCommit::sync_folder() const {
   return folder_.sync();
 }
 
+void ShardCommit::withhold() noexcept {
+  const std::lock_guard lock(kept_.mutex);
+  if (index_.fresh) kept_.withholds_index = true;
+  for (const auto &part : parts_) part->withhold();
+}
+
+void ShardCommit::show() noexcept {
+  const std::lock_guard lock(kept_.mutex);
+  if (index_.fresh) kept_.withholds_index = false;
+  for (const auto &part : parts_) part->show();
+}
+
 Result<void> ShardCommit::apply() {
+  withhold();
   bool makes_files = index_.fresh != nullptr;
   for (const auto &part : parts_) {
     makes_files |= part->publishes();
@@ -382,6 +400,10 @@ Failure ShardCommit::open_outcome(Error cause) {
   // Before anything is unlocked: the next to lock it must see a hot journal.
   decision_.taken.journal.reset();
   for (const auto &part : parts_) part->drop(true);
+  if (index_.fresh) {
+    const std::lock_guard lock(kept_.mutex);
+    kept_.withholds_index = false;
+  }
   shards_.poison();
   return st::open_outcome(std::move(cause), [](const std::string &why) {
     return text("the change of several shards was not finished (", why,

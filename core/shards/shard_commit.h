@@ -77,7 +77,10 @@ class ShardCommit {
   Result<void> check_in_place() const;
   Result<std::optional<std::string>> new_index() const;
   Result<void> decide();
+  // Nobody is shown a part of what it puts in place, until all of it is there and show() shows that at once.
   Result<void> apply();
+  void withhold() noexcept;
+  void show() noexcept;
   // A step before anything is decided: if it fails, or memory runs out in it, all is taken back.
   Result<void> or_drop_all(const std::function<Result<void>()> &step);
   void drop_all();
@@ -95,6 +98,7 @@ class ShardCommit {
   Result<void> sync_folder() const;
 
   Shards &shards_;
+  Shards::Kept &kept_;  // asked for here, as that may take memory
   const ShardCatalogue &shown_;
   const Work work_;
   const std::vector<std::unique_ptr<Participant>> parts_;  // in the order of their paths; they outlive what decides

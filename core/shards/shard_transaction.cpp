@@ -340,11 +340,14 @@ void ShardTransaction::show_result() noexcept {
   const Log &log = shards_.options().log;
   try {
     bool changed = changes_index() || options_.compact || renames_shards();
-    for (const auto &[shard, transaction] : parts_)
+    bool followed = false;  // what others have put there, perhaps with other shards
+    for (const auto &[shard, transaction] : parts_) {
       changed |= transaction->data_file().hold().get() != shown_.pinned(shard);
+      followed |= &transaction->before() != shown_.pinned(shard);
+    }
     if (!changed) return;
     const os::WaitedByCall call(os::WaitedByCall::anew);  // the commit is over, and may have waited as long as it might
-    auto shown = shards_.show_anew();
+    auto shown = followed ? shards_.refresh() : shards_.show_anew();
     if (!shown && log)
       log(LogLevel::warning, text("the change is committed, but the handle cannot show it until it is refreshed: ",
                                   shown.error().message));

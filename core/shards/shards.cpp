@@ -83,6 +83,8 @@ Result<void> Shards::show_anew() {
     const bool overtaken = hold().get() != look.shown.get();
     if (overtaken && shows_since(begun)) return {};
     if (overtaken || indexes_renamed_.load() != renamed) continue;
+    // A commit of ours is going to show this index, with the shards that belong to it.
+    if (kept.withholds_index && look.shown && !look.shown->is_of(read.identity)) read = look.shown->read();
     auto shown = make_catalogue(std::move(read), kept);
     // Else another thread has committed meanwhile, and shards may be newer than this index.
     if (indexes_renamed_.load() != renamed) continue;
@@ -113,7 +115,8 @@ Error Shards::missing(const std::string &path, uint32_t number, const std::strin
 
 // Shards that the index names no more stay as long as an older catalogue has them.
 std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read, Kept &kept) {
-  auto &[mutex, by_name, with_journals] = kept;
+  auto &by_name = kept.by_name;
+  auto &with_journals = kept.with_journals;
   if (by_name.empty() && env().fork_generation() != process_)  // what its parent shows
     for (const auto &shard : hold()->shards()) by_name.emplace(shard->name(), shard);
   decltype(kept.by_name) named;
@@ -245,12 +248,45 @@ Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const
 Result<void> Shards::refresh() {
   if (sources_) return {};
   ST_TRY(at_.check_led_to());
-  const Held shown = hold();
-  for (const auto &shard : shown->shards()) {
-    DataFile *c = shard->opened();
-    if (auto fresh = c ? c->refresh() : Result<void>(); !fresh && fresh.error().status != Status::no_file) return fresh;
-  }
+  ST_TRY(refresh_shards());
   return show_anew();
+}
+
+// What is found in all of them is shown at once: else a commit of this handle beside it would show a part of that.
+Result<void> Shards::refresh_shards() {
+  struct Refreshed {
+    DataFile *shard;
+    uint64_t begun;
+    DataFile::Found found = {};
+    bool is_to_be_found = true;
+  };
+  const Held shown = hold();
+  std::vector<Refreshed> all;
+  for (const auto &member : shown->shards())
+    if (DataFile *shard = member->opened()) all.push_back({shard, shard->begin_look().number});
+  for (bool again = true; again;) {
+    for (Refreshed &r : all) {
+      if (!r.is_to_be_found) continue;
+      auto found = r.shard->find();
+      if (found)
+        r.found = std::move(*found);
+      else if (found.error().status == Status::no_file)
+        r.shard = nullptr;
+      else
+        return Failure(std::move(found.error()));
+    }
+    std::erase_if(all, [](const Refreshed &r) { return !r.shard; });
+    const std::lock_guard lock(kept_.mine().mutex);
+    again = false;
+    for (Refreshed &r : all) {
+      r.is_to_be_found = !r.shard->is_next(r.found) && !r.shard->shows_since(r.begun);
+      again |= r.is_to_be_found;
+    }
+    if (again) continue;
+    // A commit of one shard alone may come in between. What it has made is newer than what was found.
+    for (const Refreshed &r : all) r.shard->show(r.found);
+  }
+  return {};
 }
 
 Result<std::unique_ptr<AnyTransaction>> Shards::begin(TransactionOptions options) {

@@ -61,6 +61,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     std::mutex mutex;                                                     // of what follows
     std::map<std::string, std::shared_ptr<Member>, std::less<>> by_name;  // those that the index names
     std::vector<std::shared_ptr<Member>> with_journals;                   // those used last
+    bool withholds_index = false;  // a commit has named its index, and not yet shown the shards that belong to it
   };
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read, Kept &kept);
@@ -69,6 +70,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // A commit renames the new index into place. `replaced` is locked.
   Result<void> rename_index(const os::File &replaced, write::TemporaryFile &fresh);
   Result<void> show_anew();
+  Result<void> refresh_shards();
   Result<void> check_all_there(const ShardIndex &index) const;
   Result<void> recover_if_needed(const os::LockWait &wait);
   Result<void> recover(const os::LockWait &wait);

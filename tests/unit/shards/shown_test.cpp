@@ -1,0 +1,276 @@
+// What a handle of shards shows while several of them change, by its own commit or by a refresh: one state, all of the
+// shards old or all new. What happens beside a call happens inside it, before each of its system calls in turn.
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+
+#include "fault_env.h"
+#include "shards/shards.h"
+#include "shards_scene.h"
+
+namespace st::store {
+namespace {
+
+using namespace testing;
+using read::MapMode;
+using testing::Call;
+
+// As there is no power cut.
+class Unsynced : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int fsync(int) override { return 0; }
+  int fdatasync(int) override { return 0; }
+  int sync_range(int, uint64_t, uint64_t) override { return 0; }
+  int wait_range(int, uint64_t, uint64_t) override { return 0; }
+};
+
+class ShownOfShards : public testing::ShardsScene {
+ protected:
+  void put_model() const {
+    for (const auto &left : std::filesystem::directory_iterator(dir.path())) std::filesystem::remove_all(left.path());
+    put_shards(dir.path());
+    put_bytes(dir / "m-3.safetensors", file_of(std::vector{u8_tensor("d", 100, 4)}));
+    put_bytes(index, R"({"metadata":{"by":"me"},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors",)"
+                     R"("c":"m-2.safetensors","d":"m-3.safetensors"}})");
+  }
+  std::unique_ptr<Shards> open(os::Env &with, MapMode map = MapMode::automatic) {
+    OpenOptions options;
+    options.writable = true;
+    options.map = map;
+    options.lock_timeout_ms = 0;
+    auto opened = Shards::open(with, index, options);
+    EXPECT_TRUE(is_ok(opened));
+    return opened ? std::move(*opened) : nullptr;
+  }
+  static std::unique_ptr<AnyTransaction> begin(Shards &shards, bool new_names = false, bool publish = true) {
+    TransactionOptions options;
+    options.publish = publish;
+    options.new_names = new_names;
+    options.lock_timeout_ms = 0;
+    auto begun = shards.begin(options);
+    EXPECT_TRUE(is_ok(begun));
+    return begun ? std::move(*begun) : nullptr;
+  }
+  // Of the shards of a and c; and of the index, if that changes.
+  std::unique_ptr<AnyTransaction> begin_change(Shards &shards, bool of_index, bool new_names = false) const {
+    auto t = begin(shards, new_names);
+    EXPECT_TRUE(is_ok(t->update("a", u8(new_a))));
+    EXPECT_TRUE(is_ok(t->update("c", u8(new_c))));
+    if (of_index) {
+      EXPECT_TRUE(is_ok(t->rename("b", "e")));
+      EXPECT_TRUE(is_ok(t->set_metadata("by", "you")));
+    }
+    return t;
+  }
+  static std::string of(const Catalogue &state, std::string_view name) {
+    auto place = state.find(name);
+    EXPECT_TRUE(is_ok(place)) << name;
+    if (!place) return {};
+    auto view = place->member->view(*place->snapshot, place->index);
+    EXPECT_TRUE(is_ok(view)) << name;
+    return view ? std::string(reinterpret_cast<const char *>(*view), place->tensor().nbytes) : std::string();
+  }
+  // The state is all old or all new.
+  enum class State { old, fresh, mix };
+  State state_of(const Catalogue &state, bool of_index) const {
+    const std::string a = of(state, "a"), c = of(state, "c");
+    int fresh = (a == new_a) + (c == new_c), old = (a == old_a) + (c == old_c), all = 2;
+    if (of_index) {
+      const bool is_fresh = state.metadata_find("by") == "you";
+      const std::string b = of(state, is_fresh ? "e" : "b");
+      fresh += is_fresh + (b == old_b && is_fresh), old += !is_fresh + (b == old_b && !is_fresh), all = 4;
+    }
+    return fresh == all ? State::fresh : old == all ? State::old : State::mix;
+  }
+  // Does something once, before the n-th system call; of a commit from its first rename on. Whether there were as many.
+  enum class Of { commit, refresh };
+  bool during(Of of, size_t n, const std::function<void()> &then, const std::function<void()> &call) {
+    size_t left = n;
+    bool came = false, renames = of == Of::refresh;
+    env.before = [&](Call what) {
+      renames |= what == Call::renameat;
+      if (renames && !came && left-- == 0) {
+        came = true;
+        then();
+      }
+      return 0;
+    };
+    call();
+    env.before = nullptr;
+    return came;
+  }
+
+  const testing::TempDir dir;
+  const std::string index = dir / "m.safetensors.index.json";
+  const std::string old_a = pattern(4000, 1), old_b = pattern(100, 2), old_c = pattern(5000, 3);
+  const std::string new_a = pattern(4000, 11), new_c = pattern(5000, 13), new_d = pattern(100, 14);
+  Unsynced unsynced{os::Env::posix()};
+  FaultEnv env{static_cast<os::Env &>(unsynced)};
+};
+
+TEST_F(ShownOfShards, ARefreshBesideItsOwnHandlesCommitShowsAllOfItOrNothing) {
+  const struct {
+    bool of_index, new_names;
+    MapMode map;
+  } cases[] = {{false, false, MapMode::automatic}, {true, false, MapMode::automatic},
+               {false, true, MapMode::automatic},  {true, true, MapMode::automatic},
+               {false, false, MapMode::none},      {false, false, MapMode::copy_on_write}};
+  for (const auto &[of_index, new_names, map] : cases) {
+    bool more = true;
+    for (size_t n = 0; more; ++n) {
+      SCOPED_TRACE(text("index ", of_index, " new names ", new_names, " map ", static_cast<int>(map), " call ", n));
+      put_model();
+      auto c = open(env, map);
+      ASSERT_EQ(state_of(c->catalogue(), of_index), State::old);
+      auto t = begin_change(*c, of_index, new_names);
+      std::optional<Catalogue> beside;
+      State then = State::mix;
+      const auto look = [&] {
+        EXPECT_TRUE(is_ok(c->refresh()));
+        beside = c->catalogue();
+        then = state_of(*beside, of_index);
+        EXPECT_NE(then, State::mix);
+      };
+      more = during(Of::commit, n, look, [&] { ASSERT_TRUE(is_ok(t->commit())); });
+      EXPECT_EQ(state_of(c->catalogue(), of_index), State::fresh);
+      if (more) {
+        EXPECT_EQ(state_of(*beside, of_index), then);
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Its old files cannot be opened once more, and what was read of them stays what it was.
+TEST_F(ShownOfShards, ARefreshBesideACommitNeedsNoFileThatIsGone) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    auto c = open(env, MapMode::none);
+    const Catalogue before = c->catalogue();
+    ASSERT_EQ(state_of(before, false), State::old);
+    auto t = begin_change(*c, false);
+    const auto look = [&] {
+      c->member_options().descriptors->give_up(os::Descriptors::GiveUp::all);
+      EXPECT_TRUE(is_ok(c->refresh()));
+      EXPECT_NE(state_of(c->catalogue(), false), State::mix);
+    };
+    more = during(Of::commit, n, look, [&] { ASSERT_TRUE(is_ok(t->commit())); });
+    EXPECT_EQ(state_of(before, false), State::old);
+    EXPECT_EQ(state_of(c->catalogue(), false), State::fresh);
+    if (HasFailure()) return;
+  }
+}
+
+// What it has left to recovery is found by the next look.
+TEST_F(ShownOfShards, ACommitThatWasNotFinishedWithholdsNothing) {
+  for (const bool of_index : {false, true})
+    for (size_t n = 0; n < 2; ++n) {
+      SCOPED_TRACE(text("index ", of_index, " rename ", n));
+      put_model();
+      auto c = open(env);
+      ASSERT_EQ(state_of(c->catalogue(), of_index), State::old);
+      auto t = begin_change(*c, of_index);
+      env.before = nth_call_fails(n, -EIO, true, [](Call call) { return call == Call::renameat; });
+      EXPECT_TRUE(fails_with(Status::needs_recovery, t->commit()));
+      env.before = nullptr;
+      EXPECT_EQ(state_of(c->catalogue(), of_index), State::old);
+      t.reset();
+      ASSERT_TRUE(is_ok(c->refresh()));
+      EXPECT_EQ(state_of(c->catalogue(), of_index), State::fresh);
+    }
+}
+
+// Its recovery gives the shard's name to another file than the one that was opened first.
+TEST_F(ShownOfShards, AShardThatIsOpenedAloneIsTheOneThatItsRecoveryLeaves) {
+  put_model();
+  auto c = open(env);
+  auto t = begin_change(*c, false);
+  env.before = nth_call_fails(0, -EIO, true, [](Call call) { return call == Call::renameat; });
+  EXPECT_TRUE(fails_with(Status::needs_recovery, t->commit()));
+  env.before = nullptr;
+  t.reset(), c.reset();
+  OpenOptions options;
+  options.writable = true;
+  auto shard = DataFile::open(env, dir / "m-1.safetensors", options);
+  ASSERT_TRUE(is_ok(shard));
+  const HeldSnapshot shown = (*shard)->hold();
+  std::string a(new_a.size(), '\0');
+  ASSERT_TRUE(is_ok((*shard)->read(*shown, shown->header.index.find("a").value(), a.data())));
+  EXPECT_TRUE(same_bytes(a, new_a));
+}
+
+TEST_F(ShownOfShards, ACommitOfAnotherShardBesideItShowsAllOfItOrNothing) {
+  for (const bool of_index : {false, true}) {
+    bool more = true;
+    for (size_t n = 0; more; ++n) {
+      SCOPED_TRACE(text("index ", of_index, " call ", n));
+      put_model();
+      auto c = open(env);
+      auto t = begin_change(*c, of_index);
+      const auto commit = [&] {
+        auto other = begin(*c);
+        ASSERT_TRUE(is_ok(other->update("d", u8(new_d))));
+        if (!other->commit()) return;  // not while the first has all locks
+        const Catalogue beside = c->catalogue();
+        EXPECT_NE(state_of(beside, of_index), State::mix);
+        EXPECT_TRUE(same_bytes(of(beside, "d"), new_d));
+      };
+      more = during(Of::commit, n, commit, [&] { ASSERT_TRUE(is_ok(t->commit())); });
+      EXPECT_EQ(state_of(c->catalogue(), of_index), State::fresh);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Another writer has changed its shard, and others with it.
+TEST_F(ShownOfShards, ACommitThatFollowsAChangeOfSeveralShardsShowsAllOfIt) {
+  for (const bool publish : {true, false}) {
+    SCOPED_TRACE(publish);
+    put_model();
+    auto c = open(env);
+    ASSERT_EQ(state_of(c->catalogue(), false), State::old);
+    auto t = begin(*c, false, publish);
+    ASSERT_TRUE(is_ok(t->update("b", u8(new_d))));
+    {
+      auto other = open(unsynced);
+      ASSERT_TRUE(is_ok(begin_change(*other, false)->commit()));
+    }
+    ASSERT_TRUE(is_ok(t->commit()));
+    EXPECT_EQ(state_of(c->catalogue(), false), State::fresh);
+    EXPECT_TRUE(same_bytes(of(c->catalogue(), "b"), new_d));
+  }
+}
+
+TEST_F(ShownOfShards, ACommitBesideARefreshShowsAllThatItFindsOrNothing) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    auto c = open(env);
+    for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+    {
+      auto other = open(unsynced);
+      ASSERT_TRUE(is_ok(begin_change(*other, false)->commit()));
+    }
+    const auto commit = [&] {
+      auto own = begin(*c);
+      ASSERT_TRUE(is_ok(own->update("d", u8(new_d))));
+      ASSERT_TRUE(is_ok(own->commit()));
+      const Catalogue beside = c->catalogue();
+      EXPECT_NE(state_of(beside, false), State::mix);
+      EXPECT_TRUE(same_bytes(of(beside, "d"), new_d));
+    };
+    more = during(Of::refresh, n, commit, [&] { ASSERT_TRUE(is_ok(c->refresh())); });
+    EXPECT_EQ(state_of(c->catalogue(), false), State::fresh);
+    if (more) {
+      EXPECT_TRUE(same_bytes(of(c->catalogue(), "d"), new_d));
+    }
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace st::store
