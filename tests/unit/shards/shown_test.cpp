@@ -2,7 +2,9 @@
 // shards old or all new. What happens beside a call happens inside it, before each of its system calls in turn.
 #include <cerrno>
 #include <filesystem>
+#include <future>
 #include <optional>
+#include <thread>
 
 #include "fault_env.h"
 #include "shards/shards.h"
@@ -268,6 +270,43 @@ TEST_F(ShownOfShards, ACommitBesideARefreshShowsAllThatItFindsOrNothing) {
     if (more) {
       EXPECT_TRUE(same_bytes(of(c->catalogue(), "d"), new_d));
     }
+    if (HasFailure()) return;
+  }
+}
+
+// The earlier one stops before its n-th call, and goes on when the later one is as far.
+TEST_F(ShownOfShards, OfTwoRefreshesThatWhichLookedEarlierHidesNothing) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    auto c = open(env, MapMode::copy_on_write);
+    ASSERT_EQ(state_of(c->catalogue(), false), State::old);
+    std::promise<void> there, on;
+    size_t calls_of_earlier = 0, calls_of_later = 0;
+    std::thread earlier;
+    const auto let_it_end = [&] { on.set_value(), earlier.join(); };
+    env.before = [&, later = std::this_thread::get_id()](Call) {
+      if (std::this_thread::get_id() == later) {
+        if (calls_of_later++ == n) let_it_end();
+      } else if (calls_of_earlier++ == n) {
+        there.set_value();
+        on.get_future().wait();
+      }
+      return 0;
+    };
+    earlier = std::thread([&] {
+      EXPECT_TRUE(is_ok(c->refresh()));
+      if (calls_of_earlier <= n) there.set_value();
+    });
+    there.get_future().wait();
+    more = calls_of_earlier > n;
+    auto other = open(unsynced);
+    EXPECT_TRUE(is_ok(begin_change(*other, false)->commit()));
+    EXPECT_TRUE(is_ok(c->refresh()));
+    if (earlier.joinable()) let_it_end();
+    env.before = nullptr;
+    EXPECT_EQ(state_of(c->catalogue(), false), State::fresh);
     if (HasFailure()) return;
   }
 }
