@@ -238,9 +238,10 @@ Result<write::Look> ShardCommit::lock_parts(Participant **hot) {
 
 // What the index will say; nothing if that is what it says. It may have been
 // replaced since it was read here: our changes must fit what is there now.
-Result<std::optional<std::string>> ShardCommit::new_index() const {
+Result<std::optional<std::string>> ShardCommit::new_index(ReadIndex *as_read) const {
   if (!work_.changes_index && !work_.grace_s) return std::nullopt;
   ST_TRY(auto read, with_room([this] { return Shards::read_index(shards_.location()); }));
+  if (as_read) *as_read = read;
   ShardIndex &index = read.index;
   const std::string old = index.spell();
   auto changed = [&](std::string_view name, std::string_view what) {
@@ -301,9 +302,12 @@ Result<void> ShardCommit::make_index(const std::string &text) {
 Result<void> ShardCommit::prepare_index(write::SuperParticipant *entry) {
   entry->file = shards_.location().name();
   ST_TRY(entry->old, write::form_of_index(index_.file()));
-  ST_TRY(auto spelled, new_index());
+  auto withheld = std::make_unique<Shards::WithheldIndex>();
+  ST_TRY(auto spelled, new_index(&withheld->locked));
   if (!spelled) return {};
   ST_TRY(make_index(*spelled));
+  ST_TRY(withheld->identity, index_.fresh->file().stat());
+  index_.withheld = std::move(withheld);
   entry->first = index_.fresh->temporary();
   entry->first_form = {spelled->size(), hash64(spelled->data(), spelled->size())};
   return {};
@@ -365,13 +369,13 @@ Result<void> ShardCommit::sync_folder() const {
 
 void ShardCommit::withhold() noexcept {
   const std::lock_guard lock(kept_.mutex);
-  if (index_.fresh) kept_.withholds_index = true;
+  if (index_.fresh) kept_.withheld_index.swap(index_.withheld);
   for (const auto &part : parts_) part->withhold();
 }
 
 void ShardCommit::show() noexcept {
   const std::lock_guard lock(kept_.mutex);
-  if (index_.fresh) kept_.withholds_index = false;
+  if (index_.fresh) kept_.withheld_index.swap(index_.withheld);
   for (const auto &part : parts_) part->show();
 }
 
@@ -402,7 +406,7 @@ Failure ShardCommit::open_outcome(Error cause) {
   for (const auto &part : parts_) part->drop(true);
   if (index_.fresh) {
     const std::lock_guard lock(kept_.mutex);
-    kept_.withholds_index = false;
+    kept_.withheld_index.reset();
   }
   shards_.poison();
   return st::open_outcome(std::move(cause), [](const std::string &why) {

@@ -46,6 +46,7 @@ class ShardCommit {
   struct LockedIndex {
     std::unique_ptr<os::LockedFile> held;
     std::unique_ptr<write::TemporaryFile> fresh;
+    std::unique_ptr<const Shards::WithheldIndex> withheld;  // `fresh`, until it is withheld, and afterwards
     const os::File &file() const { return held->file; }
   };
   // The super-journal, once it is there.
@@ -75,7 +76,7 @@ class ShardCommit {
   Result<void> make_index(const std::string &text);
   Result<void> check_all_is_there() const;
   Result<void> check_in_place() const;
-  Result<std::optional<std::string>> new_index() const;
+  Result<std::optional<std::string>> new_index(ReadIndex *as_read = nullptr) const;  // which becomes what is there now
   Result<void> decide();
   // Nobody is shown a part of what it puts in place, until all of it is there and show() shows that at once.
   Result<void> apply();

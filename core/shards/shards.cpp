@@ -84,7 +84,8 @@ Result<void> Shards::show_anew() {
     if (overtaken && shows_since(begun)) return {};
     if (overtaken || indexes_renamed_.load() != renamed) continue;
     // A commit of ours is going to show this index, with the shards that belong to it.
-    if (kept.withholds_index && look.shown && !look.shown->is_of(read.identity)) read = look.shown->read();
+    const WithheldIndex *const withheld = kept.withheld_index.get();
+    if (withheld && os::same_inode(withheld->identity, read.identity)) read = withheld->locked;
     auto shown = make_catalogue(std::move(read), kept);
     // Else another thread has committed meanwhile, and shards may be newer than this index.
     if (indexes_renamed_.load() != renamed) continue;

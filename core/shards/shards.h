@@ -57,11 +57,17 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     return Descriptors::with_room(member_options().descriptors, Descriptors::GiveUp::all, std::move(work));
   }
   static Result<ReadIndex> read_index(const os::File &file);
+  // An index that a commit puts in place, and the one that it has locked, whose place that takes.
+  struct WithheldIndex {
+    struct stat identity = {};
+    ReadIndex locked = {};
+  };
   struct Kept {
     std::mutex mutex;                                                     // of what follows
     std::map<std::string, std::shared_ptr<Member>, std::less<>> by_name;  // those that the index names
     std::vector<std::shared_ptr<Member>> with_journals;                   // those used last
-    bool withholds_index = false;  // a commit has named its index, and not yet shown the shards that belong to it
+    // Of a commit that has not yet shown the shards that belong to it: the locked index is shown in its place.
+    std::unique_ptr<const WithheldIndex> withheld_index;
   };
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read, Kept &kept);
