@@ -225,6 +225,7 @@ Result<bool> DataFile::place_found(Found &found, std::unique_ptr<Snapshot> state
 Result<HeldSnapshot> DataFile::adopt_found(const Look &look, std::unique_ptr<Snapshot> state) {
   Found found{look, {}};
   ST_TRY(const auto placed, place_found(found, std::move(state)));
+  ++follows_;  // before anybody sees it
   return placed && show(found) ? found.state : HeldSnapshot();
 }
 

@@ -147,9 +147,9 @@ class DataFile {
   // place.
   struct Look {
     HeldSnapshot shown;
-    uint64_t number = 0, patches = 0;
+    uint64_t number = 0, patches = 0, follows = 0;
   };
-  Look begin_look() { return {hold(), ++looks_, patches_}; }  // before the file is opened
+  Look begin_look() { return {hold(), ++looks_, patches_, follows_}; }  // before the file is opened
   // What that look has found is shown, and held. None: look again.
   Result<HeldSnapshot> adopt_found(const Look &look, std::unique_ptr<Snapshot> found);
   // A refresh in two steps, for a model that shows what it finds in all of its files at once.
@@ -163,6 +163,9 @@ class DataFile {
   bool is_next(const Found &found) const { return versions_.is_current(found.look.shown); }
   // That may be as good: is it of a look, or a commit, that began later than this one?
   bool shows_since(uint64_t look) const { return hold()->look > look; }
+  // Has a transaction found here what others have made, perhaps with other files, since all were refreshed together?
+  bool has_followed() const { return follows_ != follows_refreshed_; }
+  void note_refreshed(const Found &found) noexcept { follows_refreshed_ = found.look.follows; }
   // If it is still to be shown. Takes no memory, and ends no state.
   bool show(const Found &found) noexcept;
   // A commit on several files is about to put a new one here. What it puts in their places is shown together, by
@@ -279,7 +282,8 @@ class DataFile {
   os::Location at_;
   std::string path_;  // of at_
   Versions<Snapshot> versions_;
-  std::atomic<uint64_t> looks_ = 0, patches_ = 0;   // begun; shown, or about to be
+  std::atomic<uint64_t> looks_ = 0, patches_ = 0;  // begun; shown, or about to be
+  std::atomic<uint64_t> follows_ = 0, follows_refreshed_ = 0;
   std::unique_ptr<write::JournalFolder> journals_;  // of a writable file, as is deferred_
   std::unique_ptr<DeferredCommits> deferred_;
   std::atomic<bool> poisoned_ = false;

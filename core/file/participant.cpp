@@ -125,7 +125,7 @@ void Participant::show() noexcept {
     replaced_ = of_.file.hold();
     of_.file.adopt(last->snapshot);
   }
-  if (publishes()) of_.file.end_withholding();
+  end_withholding();
 }
 
 void Participant::finish() noexcept {
@@ -144,7 +144,6 @@ void Participant::finish() noexcept {
 }
 
 void Participant::drop(bool open) noexcept {
-  if (publishes()) of_.file.end_withholding();
   for (auto *made : {&first_, &second_}) {
     if (*made && open) (*made)->replacement->leave();
     made->reset();

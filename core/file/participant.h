@@ -52,9 +52,13 @@ class Participant {
   // Is the prepared journal where recovery will look for it?
   Result<void> check_is_there() const { return of_.check_journal_is_there(); }
   // The commit is decided: from here on nothing is dropped, whatever happens.
-  // Until show() nobody sees a new file of this handle's: see DataFile::withhold.
+  // Until show() nobody sees a new file of this handle's: see DataFile::withhold. If it is left to recovery instead,
+  // end it for all parts together, after drop().
   void withhold() noexcept {
     if (publishes()) of_.file.withhold();
+  }
+  void end_withholding() noexcept {
+    if (publishes()) of_.file.end_withholding();
   }
   Result<void> apply_patch();
   Result<void> publish_gains();   // before the index takes its new state

@@ -379,6 +379,14 @@ void ShardCommit::show() noexcept {
   for (const auto &part : parts_) part->show();
 }
 
+// All at once, as in show(). It may not have begun.
+void ShardCommit::end_withholding() noexcept {
+  const std::lock_guard lock(kept_.mutex);
+  if (index_.fresh && !index_.withheld) kept_.withheld_index.swap(index_.withheld);
+  for (const auto &part : parts_) part->end_withholding();
+  ++shards_.open_outcomes_;
+}
+
 Result<void> ShardCommit::apply() {
   withhold();
   bool makes_files = index_.fresh != nullptr;
@@ -404,10 +412,8 @@ Failure ShardCommit::open_outcome(Error cause) {
   // Before anything is unlocked: the next to lock it must see a hot journal.
   decision_.taken.journal.reset();
   for (const auto &part : parts_) part->drop(true);
-  if (index_.fresh) {
-    const std::lock_guard lock(kept_.mutex);
-    kept_.withheld_index.reset();
-  }
+  // Afterwards: until all journals are hot, somebody would take one new shard for a whole change.
+  end_withholding();
   shards_.poison();
   return st::open_outcome(std::move(cause), [](const std::string &why) {
     return text("the change of several shards was not finished (", why,

@@ -82,6 +82,7 @@ class ShardCommit {
   Result<void> apply();
   void withhold() noexcept;
   void show() noexcept;
+  void end_withholding() noexcept;
   // A step before anything is decided: if it fails, or memory runs out in it, all is taken back.
   Result<void> or_drop_all(const std::function<Result<void>()> &step);
   void drop_all();

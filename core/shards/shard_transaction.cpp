@@ -343,9 +343,9 @@ void ShardTransaction::show_result() noexcept {
     bool followed = false;  // what others have put there, perhaps with other shards
     for (const auto &[shard, transaction] : parts_) {
       changed |= transaction->data_file().hold().get() != shown_.pinned(shard);
-      followed |= &transaction->before() != shown_.pinned(shard);
+      followed |= transaction->data_file().has_followed();
     }
-    if (!changed) return;
+    if (!changed && !followed) return;
     const os::WaitedByCall call(os::WaitedByCall::anew);  // the commit is over, and may have waited as long as it might
     auto shown = followed ? shards_.refresh() : shards_.show_anew();
     if (!shown && log)

@@ -249,8 +249,13 @@ Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const
 Result<void> Shards::refresh() {
   if (sources_) return {};
   ST_TRY(at_.check_led_to());
-  ST_TRY(refresh_shards());
-  return show_anew();
+  for (;;) {
+    const uint64_t outcomes = open_outcomes_;
+    ST_TRY(refresh_shards());
+    ST_TRY(show_anew());
+    // Else the index may be the new one of a commit whose shards were still withheld.
+    if (open_outcomes_ == outcomes) return {};
+  }
 }
 
 // What is found in all of them is shown at once: else a commit of this handle beside it would show a part of that.
@@ -259,14 +264,17 @@ Result<void> Shards::refresh_shards() {
     DataFile *shard;
     uint64_t begun;
     DataFile::Found found = {};
+    HeldSnapshot now = {};
     bool is_to_be_found = true;
   };
   const Held shown = hold();
   std::vector<Refreshed> all;
   for (const auto &member : shown->shards())
     if (DataFile *shard = member->opened()) all.push_back({shard, shard->begin_look().number});
+  uint64_t outcomes = open_outcomes_;
   for (bool again = true; again;) {
     for (Refreshed &r : all) {
+      r.now = {};  // not under the mutex: it may be the last to hold it
       if (!r.is_to_be_found) continue;
       auto found = r.shard->find();
       if (found)
@@ -278,14 +286,20 @@ Result<void> Shards::refresh_shards() {
     }
     std::erase_if(all, [](const Refreshed &r) { return !r.shard; });
     const std::lock_guard lock(kept_.mine().mutex);
-    again = false;
+    // Of a commit that has failed meanwhile, one shard was withheld or old, and another is new.
+    const uint64_t before = std::exchange(outcomes, open_outcomes_.load());
+    const bool all_again = outcomes != before;
+    again = all_again;
     for (Refreshed &r : all) {
-      r.is_to_be_found = !r.shard->is_next(r.found) && !r.shard->shows_since(r.begun);
+      r.is_to_be_found = all_again || (!r.shard->is_next(r.found) && (r.now = r.shard->hold())->look <= r.begun);
       again |= r.is_to_be_found;
     }
     if (again) continue;
     // A commit of one shard alone may come in between. What it has made is newer than what was found.
-    for (const Refreshed &r : all) r.shard->show(r.found);
+    for (const Refreshed &r : all) {
+      r.shard->show(r.found);
+      r.shard->note_refreshed(r.found);
+    }
   }
   return {};
 }

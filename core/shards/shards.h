@@ -102,6 +102,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // States of two indexes: the one that a commit of ours is putting in place, and the one before, if that is ours, too.
   std::atomic<uint64_t> own_index_ = 0, own_before_ = 0;
   std::atomic<uint64_t> indexes_renamed_ = 0;  // by commits of ours
+  // Commits of ours that have left what they withheld to recovery. They withhold it until recovery would find it.
+  std::atomic<uint64_t> open_outcomes_ = 0;
 };
 
 }  // namespace st::store

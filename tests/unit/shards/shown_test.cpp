@@ -1,5 +1,6 @@
 // What a handle of shards shows while several of them change, by its own commit or by a refresh: one state, all of the
 // shards old or all new. What happens beside a call happens inside it, before each of its system calls in turn.
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <future>
@@ -103,9 +104,21 @@ class ShownOfShards : public testing::ShardsScene {
     return came;
   }
 
+  // Is it the n-th rename or sync from the first rename on?
+  struct FailsOnce {
+    size_t left;
+    bool renames = false;
+    bool operator()(Call what) {
+      renames |= what == Call::renameat;
+      const bool counts = what == Call::renameat || what == Call::fsync || what == Call::fdatasync;
+      return renames && counts && left-- == 0;
+    }
+  };
+
   const testing::TempDir dir;
   const std::string index = dir / "m.safetensors.index.json";
-  const std::string old_a = pattern(4000, 1), old_b = pattern(100, 2), old_c = pattern(5000, 3);
+  const std::string old_a = pattern(4000, 1), old_b = pattern(100, 2), old_c = pattern(5000, 3),
+                    old_d = pattern(100, 4);
   const std::string new_a = pattern(4000, 11), new_c = pattern(5000, 13), new_d = pattern(100, 14);
   Unsynced unsynced{os::Env::posix()};
   FaultEnv env{static_cast<os::Env &>(unsynced)};
@@ -141,6 +154,34 @@ TEST_F(ShownOfShards, ARefreshBesideItsOwnHandlesCommitShowsAllOfItOrNothing) {
       }
       if (HasFailure()) return;
     }
+  }
+}
+
+// It goes on from an index that the handle does not show yet.
+TEST_F(ShownOfShards, ARefreshBesideACommitShowsTheIndexThatAnotherHandleLeft) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    auto c = open(env);
+    for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+    auto t = begin_change(*c, true);
+    {
+      auto other = open(unsynced);
+      auto its = begin(*other);
+      ASSERT_TRUE(is_ok(its->rename("d", "d2")));
+      ASSERT_TRUE(is_ok(its->commit()));
+    }
+    const auto look = [&] {
+      EXPECT_TRUE(is_ok(c->refresh()));
+      const Catalogue beside = c->catalogue();
+      EXPECT_NE(state_of(beside, true), State::mix);
+      EXPECT_TRUE(same_bytes(of(beside, "d2"), old_d));
+    };
+    more = during(Of::commit, n, look, [&] { ASSERT_TRUE(is_ok(t->commit())); });
+    EXPECT_EQ(state_of(c->catalogue(), true), State::fresh);
+    EXPECT_TRUE(same_bytes(of(c->catalogue(), "d2"), old_d));
+    if (HasFailure()) return;
   }
 }
 
@@ -182,6 +223,101 @@ TEST_F(ShownOfShards, ACommitThatWasNotFinishedWithholdsNothing) {
       t.reset();
       ASSERT_TRUE(is_ok(c->refresh()));
       EXPECT_EQ(state_of(c->catalogue(), of_index), State::fresh);
+    }
+}
+
+// The m-th rename or sync of the commit, from its first rename on, fails; then the refresh begins at once or n calls
+// later, while the commit gives back what it has.
+TEST_F(ShownOfShards, ARefreshBesideACommitThatFailsShowsAllOfItOrNothing) {
+  for (const bool of_index : {false, true}) {
+    bool fails = true;
+    for (size_t m = 0; fails; ++m) {
+      bool more = true;
+      for (size_t n = m % 3; more; n += 3) {
+        SCOPED_TRACE(text("index ", of_index, " fails ", m, " call ", n));
+        put_model();
+        auto c = open(env);
+        ASSERT_EQ(state_of(c->catalogue(), of_index), State::old);
+        auto t = begin_change(*c, of_index);
+        size_t left = n;
+        fails = more = false;
+        env.before = [&, fail = FailsOnce{m}](Call what) mutable {
+          if (!fails) {
+            fails = fail(what);
+            return fails ? -EIO : 0;
+          }
+          if (!more && left-- == 0) {
+            more = true;
+            if (c->refresh()) {
+              EXPECT_NE(state_of(c->catalogue(), of_index), State::mix);
+            }
+          }
+          return 0;
+        };
+        const auto done = t->commit();
+        env.before = nullptr;
+        EXPECT_TRUE(done || done.error().status == Status::needs_recovery);
+        t.reset();
+        EXPECT_TRUE(is_ok(c->refresh()));
+        EXPECT_EQ(state_of(c->catalogue(), of_index), State::fresh);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// The commit has begun before the refresh, and waits before the call that fails; or it begins and fails beside it.
+TEST_F(ShownOfShards, ACommitThatFailsBesideARefreshShowsAllOfItOrNothing) {
+  for (const bool of_index : {false, true})
+    for (const bool begun_before : {false, true}) {
+      bool fails = true;
+      for (size_t m = 0; fails; ++m) {
+        bool more = true;
+        for (size_t n = m % 7; more; n += 7) {
+          SCOPED_TRACE(text("index ", of_index, " begun before ", begun_before, " fails ", m, " call ", n));
+          put_model();
+          auto c = open(env);
+          ASSERT_EQ(state_of(c->catalogue(), of_index), State::old);
+          auto t = begin_change(*c, of_index);
+          std::promise<void> there, on;
+          size_t left = n;
+          bool refreshes = true;
+          fails = more = false;
+          std::thread committer;
+          const auto commit = [&] {
+            committer = std::thread([&] {
+              const auto done = t->commit();
+              EXPECT_TRUE(done || done.error().status == Status::needs_recovery);
+              t.reset();
+              if (!fails) there.set_value();
+            });
+            there.get_future().wait();
+          };
+          const auto let_it_end = [&] { on.set_value(), committer.join(); };
+          env.before = [&, fail = FailsOnce{m}, refresher = std::this_thread::get_id()](Call what) mutable {
+            if (std::this_thread::get_id() != refresher) {
+              if (fails || !fail(what)) return 0;
+              fails = true;
+              there.set_value();
+              on.get_future().wait();
+              return -EIO;
+            }
+            if (refreshes && !more && left-- == 0) {
+              more = true;
+              if (!begun_before) commit();
+              let_it_end();
+            }
+            return 0;
+          };
+          if (begun_before) commit();
+          EXPECT_TRUE(is_ok(c->refresh()));
+          refreshes = false;
+          EXPECT_NE(state_of(c->catalogue(), of_index), State::mix);
+          if (committer.joinable()) let_it_end();
+          env.before = nullptr;
+          if (HasFailure()) return;
+        }
+      }
     }
 }
 
@@ -244,6 +380,27 @@ TEST_F(ShownOfShards, ACommitThatFollowsAChangeOfSeveralShardsShowsAllOfIt) {
     EXPECT_EQ(state_of(c->catalogue(), false), State::fresh);
     EXPECT_TRUE(same_bytes(of(c->catalogue(), "b"), new_d));
   }
+}
+
+// What it follows to is its own handle's, and came with nothing else.
+TEST_F(ShownOfShards, ACommitThatFollowsAnotherOfItsHandleLooksAtNoOtherShard) {
+  size_t opens[2] = {};
+  for (const bool others_are_open : {false, true}) {
+    put_model();
+    auto c = open(env);
+    of(c->catalogue(), "a");
+    if (others_are_open) of(c->catalogue(), "c"), of(c->catalogue(), "d");
+    auto first = begin(*c), second = begin(*c);
+    ASSERT_TRUE(is_ok(first->update("a", u8(new_a))));
+    ASSERT_TRUE(is_ok(second->update("b", u8(new_d))));
+    ASSERT_TRUE(is_ok(first->commit()));
+    env.calls.clear();
+    ASSERT_TRUE(is_ok(second->commit()));
+    opens[others_are_open] = std::count(env.calls.begin(), env.calls.end(), Call::openat);
+    EXPECT_TRUE(same_bytes(of(c->catalogue(), "a"), new_a));
+    EXPECT_TRUE(same_bytes(of(c->catalogue(), "b"), new_d));
+  }
+  EXPECT_EQ(opens[true], opens[false]);
 }
 
 TEST_F(ShownOfShards, ACommitBesideARefreshShowsAllThatItFindsOrNothing) {
