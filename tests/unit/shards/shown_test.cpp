@@ -185,6 +185,53 @@ TEST_F(ShownOfShards, ARefreshBesideACommitShowsTheIndexThatAnotherHandleLeft) {
   }
 }
 
+// The first has given its locks back, and nobody has looked at its index yet. In the window of the second somebody
+// does.
+TEST_F(ShownOfShards, ARefreshBesideTheSecondOfTwoCommitsShowsAllOfTheFirst) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    auto c = open(env);
+    for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+    auto first = begin(*c), second = begin(*c);
+    ASSERT_TRUE(is_ok(first->rename("b", "e")));
+    ASSERT_TRUE(is_ok(second->update("d", u8(new_d))));
+    ASSERT_TRUE(is_ok(second->rename("c", "f")));
+    const auto look = [&] {
+      EXPECT_TRUE(is_ok(c->refresh()));
+      const Catalogue beside = c->catalogue();
+      EXPECT_TRUE(same_bytes(of(beside, "e"), old_b));
+      const bool is_fresh = of(beside, "d") == new_d;
+      EXPECT_TRUE(same_bytes(of(beside, is_fresh ? "f" : "c"), old_c));
+    };
+    enum class At { begin, first_renames, first_ends, second, second_renames, end } at = At::begin;
+    size_t left = n;
+    more = false;
+    env.before = [&](Call what) {
+      if (at == At::begin && what == Call::renameat) at = At::first_renames;
+      if (at == At::second && what == Call::renameat) at = At::second_renames;
+      if (at == At::second_renames && !more && left-- == 0) {
+        more = true;
+        look();
+      }
+      if (at == At::first_renames && what == Call::unlinkat) at = At::first_ends;  // of its super-journal
+      if (at == At::first_ends) {
+        at = At::second;
+        at = second->commit() ? At::end : At::first_ends;  // as soon as it gets its locks
+      }
+      return 0;
+    };
+    EXPECT_TRUE(is_ok(first->commit()));
+    EXPECT_EQ(at, At::end);
+    env.before = nullptr;
+    EXPECT_TRUE(same_bytes(of(c->catalogue(), "d"), new_d));
+    EXPECT_TRUE(same_bytes(of(c->catalogue(), "e"), old_b));
+    EXPECT_TRUE(same_bytes(of(c->catalogue(), "f"), old_c));
+    if (HasFailure()) return;
+  }
+}
+
 // Its old files cannot be opened once more, and what was read of them stays what it was.
 TEST_F(ShownOfShards, ARefreshBesideACommitNeedsNoFileThatIsGone) {
   bool more = true;
