@@ -50,6 +50,11 @@ class Ledger {
                      status == ST_E_FILE_CHANGED || status == ST_E_TXN_FAILED);
   }
 
+  // Set before there are workers: the storage forgets a file that was replaced. FUSE does if its server goes by names.
+  std::atomic<bool> forgets_replaced = false;
+  // Does a read through a handle that was not refreshed since say so?
+  bool is_forgotten(st_status status) const { return forgets_replaced && status == ST_E_FILE_CHANGED; }
+
   std::atomic<uint64_t> failures = 0;
   std::atomic<uint64_t> commits = 0, publishes = 0, deltas = 0, busy = 0, recoveries = 0, writer_opens = 0, reads = 0;
 

@@ -20,9 +20,11 @@
 // --stay: when something is wrong, the storm stops itself, beside its workers if they live, so that one can look at
 // them.
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,6 +147,9 @@ class Storm {
     scene_.make();
     ledger_.start_over(std::vector<uint64_t>(scene_.cells(), 0));
     ledger_.rough = !settings_.trouble.empty();
+    struct statfs of_storage;
+    ledger_.forgets_replaced =
+        ::statfs(scene_.path().c_str(), &of_storage) == 0 && of_storage.f_type == FUSE_SUPER_MAGIC;
     StockReader stock(settings_, scene_.path());
     for (uint32_t w = 0; w < settings_.writers + settings_.readers; ++w) pids_.push_back(start(w));
 
