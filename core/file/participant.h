@@ -51,9 +51,9 @@ class Participant {
   Result<void> prepare(const write::Super &super, write::SuperParticipant *entry);
   // Is the prepared journal where recovery will look for it?
   Result<void> check_is_there() const { return of_.check_journal_is_there(); }
-  // The commit is decided: from here on nothing is dropped, whatever happens.
-  // Until show() nobody sees a new file of this handle's: see DataFile::withhold. If it is left to recovery instead,
-  // end it for all parts together, after drop().
+  // The commit is decided: from here on nothing is dropped, whatever happens. First the new file is withheld from the
+  // handle's refreshes (DataFile::withhold), until show(). If all is left to recovery, that ends for all parts together,
+  // after drop().
   void withhold() noexcept {
     if (publishes()) of_.file.withhold();
   }
@@ -64,9 +64,9 @@ class Participant {
   Result<void> publish_gains();   // before the index takes its new state
   Result<void> publish_losses();  // after it
   Result<void> mark_done();
-  // The super-journal is empty. The new file is shown: of all parts before anybody looks, so nothing here takes long.
+  // The super-journal is empty: the new file is shown. This happens to all parts under one mutex, so it takes no time.
   void show() noexcept;
-  // Afterwards. If memory runs out the change stands, and the log says that a patch is not shown.
+  // After show(). If memory runs out the change stands, and the log says that a patch is not shown.
   void finish() noexcept;
   // The commit was never decided: takes all back. `open`: it may have been decided, so all is left to recovery.
   void drop(bool open) noexcept;
