@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "base/open_outcome.h"
 #include "file/commit_plan.h"
 #include "file/remakes.h"
 #include "file/slices.h"
@@ -115,11 +116,10 @@ Result<void> finish(Staged &staged, CommitLock &lock) {
     write::PatchFailure &failure = done.error();
     if (failure.sync_failed || failure.open_outcome) staged.file.poison();
     if (!failure.open_outcome) return Failure(std::move(failure.error));
-    Error e = std::move(failure.error);
-    e.message = text("the change was not finished (", e.message,
-                     "); close the handle and open the file anew, which finishes or drops it");
-    e.status = Status::needs_recovery;
-    return Failure(std::move(e));
+    return open_outcome(std::move(failure.error), [](const std::string &why) {
+      return text("the change was not finished (", why,
+                  "); close the handle and open the file anew, which finishes or drops it");
+    });
   }
   count_and_show(staged);  // while the bytes are locked
   if (staged.journal.journal->committed())

@@ -84,9 +84,9 @@ class File {
   bool reads_past_cache() const { return past_cache_ != PastCache::no; }
   // Do its writes change no byte beside theirs, and leave nothing in the cache of this kernel?
   bool writes_past_cache() const;
-  // For long reads past the cache a second File of this one is opened with this flag, and then becomes direct.
-  int direct_flag() const { return past_cache_ == PastCache::by_length ? 0 : O_DIRECT; }
-  bool become_direct() const;
+  // Does a descriptor for long reads get O_DIRECT when it is open, and not by its open? See PastCache::by_length.
+  bool becomes_direct() const { return past_cache_ == PastCache::by_length; }
+  bool become_direct() const { return env_->set_direct(fd_) >= 0; }
 
   // As many bytes as there are, up to n.
   Result<size_t> read_up_to(void *buffer, size_t n, uint64_t offset) const;

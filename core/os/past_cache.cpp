@@ -52,10 +52,6 @@ int File::open_becoming_direct() const {
   return refused;
 }
 
-bool File::become_direct() const {
-  return past_cache_ != PastCache::by_length || env_->set_direct(fd_) >= 0;
-}
-
 Result<int> File::direct() const {
   int known = direct_.load(std::memory_order_acquire);
   if (known != not_tried) return known;

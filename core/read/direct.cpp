@@ -106,12 +106,14 @@ Result<BulkDone> read_by(const os::File &file, const os::File &direct, const Pla
 
 Result<std::optional<BulkDone>> read_direct(const os::File &file, const Plan &plan, const Strategy &strategy,
                                             const Control &control) {
-  auto direct = reopen_file(file, O_RDONLY | file.direct_flag());
-  if (!direct || !direct->become_direct()) return std::nullopt;
-  if (file.direct_flag() == 0) {
-    direct->read_through_cache();  // by its descriptor, that is
+  if (file.becomes_direct()) {
+    auto direct = reopen_file(file, O_RDONLY);
+    if (!direct || !direct->become_direct()) return std::nullopt;
+    direct->read_through_cache();  // its flag alone decides
     return read_by<Straight>(file, *direct, plan, most_straight, control);
   }
+  auto direct = reopen_file(file, O_RDONLY | O_DIRECT);
+  if (!direct) return std::nullopt;
   const uint64_t fit = std::clamp<uint64_t>(most_memory / strategy.block, 1, most_under_way);
   return read_by<Through>(file, *direct, plan, fit, control);
 }
