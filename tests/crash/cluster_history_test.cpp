@@ -20,7 +20,8 @@ class History {
  public:
   explicit History(uint64_t seed) : random_(seed + chosen_seed() * 1000003) {
     const LateRequests late = one_in(2) ? LateRequests::refused : LateRequests::taken;
-    for (size_t n = 2 + below(2); n > 0; --n) hosts_.push_back(std::make_unique<Host>(scene_.server, late));
+    const auto client = one_in(2) ? ClusterHost::Client::glusterfs : ClusterHost::Client::remembers;
+    for (size_t n = 2 + below(2); n > 0; --n) hosts_.push_back(std::make_unique<Host>(scene_.server, late, client));
     for (size_t h = 0; h < hosts_.size(); ++h)
       hosts_[h]->env.at_call = [this, h](Call call, size_t) { at_call(h, call); };
   }
@@ -48,7 +49,7 @@ class History {
 
  private:
   struct Host {
-    Host(SimEnv &server, LateRequests late) : env(server, late) {}
+    Host(SimEnv &server, LateRequests late, ClusterHost::Client client) : env(server, late, client) {}
     ClusterHost env;
     bool ended = false;
     uint64_t frozen_until = 0;

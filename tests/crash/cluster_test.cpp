@@ -51,14 +51,15 @@ constexpr const char *name_of(Moment moment) {
 
 class Trial {
  public:
-  Trial(First first, Second second, bool was_open, Moment moment, size_t at)
+  Trial(First first, Second second, bool was_open, Moment moment, size_t at, ClusterHost::Client by)
       : first_(first),
         second_(second),
         moment_(moment),
         at_(at),
         late_(moment == Moment::it_is_fenced ? LateRequests::refused : LateRequests::taken),
-        one_(scene_.server, late_),
-        two_(scene_.server),
+        one_(scene_.server, late_, by),
+        two_(scene_.server, LateRequests::taken, by),
+        by_(by),
         was_open_(was_open) {}
 
   std::string run() {
@@ -101,7 +102,7 @@ class Trial {
 
   // A third host dies when one of the tensors of its change is written.
   void leave_a_record() {
-    ClusterHost third(scene_.server);
+    ClusterHost third(scene_.server, LateRequests::taken, by_);
     auto file = opened(third);
     expect(scene_.change(*file, ClusterScene::pair), "the third's first change");
     bool is_record = false;
@@ -210,6 +211,7 @@ class Trial {
   const LateRequests late_;
   ClusterScene scene_;
   ClusterHost one_, two_;
+  const ClusterHost::Client by_;
   const bool was_open_;
   Handle file_of_one_, file_of_two_;
   Result<void> done_;
@@ -217,11 +219,18 @@ class Trial {
   std::string wrong_;
 };
 
-class Cluster : public ::testing::TestWithParam<First> {};
-INSTANTIATE_TEST_SUITE_P(Operations, Cluster, ::testing::Values(First::patch, First::publish, First::recovery),
-                         [](const auto &first) { return name_of(first.param); });
+using Client = ClusterHost::Client;
+class Cluster : public ::testing::TestWithParam<std::tuple<First, Client>> {};
+INSTANTIATE_TEST_SUITE_P(Operations, Cluster,
+                         ::testing::Combine(::testing::Values(First::patch, First::publish, First::recovery),
+                                            ::testing::Values(Client::remembers, Client::glusterfs)),
+                         [](const auto &info) {
+                           const bool by_glusterfs = std::get<1>(info.param) == Client::glusterfs;
+                           return name_of(std::get<0>(info.param)) + std::string(by_glusterfs ? "_by_glusterfs" : "");
+                         });
 
 TEST_P(Cluster, TwoHostsLeaveASerialOrderWhateverHappensAtAnyCall) {
+  const auto [first, client] = GetParam();
   const size_t step = full_bound() ? 1 : small_bound() ? 31 : 2;
   size_t tried = 0, exempt = 0, turn = 0;
   for (const Second second : {Second::patch, Second::patch_of_the_same_page, Second::publish, Second::recovery})
@@ -231,8 +240,8 @@ TEST_P(Cluster, TwoHostsLeaveASerialOrderWhateverHappensAtAnyCall) {
         const size_t stride = moment == Moment::amid_a_write ? 1 : step;
         bool reached = true;
         for (size_t at = turn++ % stride; reached; at += stride) {
-          Trial trial(GetParam(), second, was_open, moment, at);
-          EXPECT_EQ(trial.run(), "") << name_of(moment) << " at call " << at << " of a " << name_of(GetParam())
+          Trial trial(first, second, was_open, moment, at, client);
+          EXPECT_EQ(trial.run(), "") << name_of(moment) << " at call " << at << " of a " << name_of(first)
                                      << ", then a " << name_of(second) << (was_open ? " by one that was open" : "");
           reached = trial.reached();
           tried += reached;

@@ -19,6 +19,7 @@ bool is_model(const char *name) {
 }  // namespace
 
 ssize_t WholePages::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
+  if (direct_.contains(fd)) return server_.pwrite(fd, buffer, n, offset);
   const uint64_t from = round_down(offset, page), until = round_up(offset + n, page);
   std::string pages(until - from, '\0');
   const ssize_t there = server_.pread(fd, pages.data(), pages.size(), from);
@@ -29,9 +30,9 @@ ssize_t WholePages::pwrite(int fd, const void *buffer, size_t n, uint64_t offset
   return put < 0 ? put : static_cast<ssize_t>(n);
 }
 
-ClusterHost::ClusterHost(SimEnv &server, LateRequests late)
+ClusterHost::ClusterHost(SimEnv &server, LateRequests late, Client by)
     : HasWholePages(server), StaleEnv(pages), server_(server), late_(late) {
-  client_remembers = true;
+  client = by;
   before = [this](Call call) { return answer(call); };
 }
 
@@ -75,6 +76,11 @@ int ClusterHost::close(int fd) {
 void ClusterHost::notice_death() {
   for (const int fd : held_) StaleEnv::close(fd);
   held_.clear();
+}
+
+int ClusterHost::set_direct(int fd) {
+  const int r = StaleEnv::set_direct(fd);
+  return r < 0 ? r : pages.set_direct(fd);
 }
 
 ssize_t ClusterHost::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {

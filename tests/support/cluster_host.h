@@ -1,7 +1,8 @@
 // A host of a simulated cluster: a client of a server that lives in memory (sim_env.h), with caches that nobody tells
 // of what others change (stale_env.h). Beyond that:
 //
-//   - it writes whole pages: it reads the page, puts its bytes in, and writes the page back;
+//   - it writes whole pages: it reads the page, puts its bytes in, and writes the page back. Where a descriptor has
+//     become direct it writes these bytes alone;
 //   - it may be frozen until the server has given its locks away. The server takes its requests after that, or refuses
 //     those that need a lock;
 //   - a lock may be granted when the host has given up waiting for the answer;
@@ -22,15 +23,18 @@ namespace st::testing {
 
 enum class LateRequests { taken, refused };
 
-// Writes to the server page by page.
+// Writes to the server page by page, but for descriptors that became direct.
 class WholePages : public FaultEnv {
  public:
   explicit WholePages(os::Env &server) : FaultEnv(server), server_(server) {}
+  int set_direct(int fd) override { return direct_.insert(fd), 0; }
+  int close(int fd) override { return direct_.erase(fd), FaultEnv::close(fd); }
   std::function<void()> amid_write;  // between a page that was read and the same that is written
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override;
 
  private:
   os::Env &server_;
+  std::set<int> direct_;
 };
 
 struct HasWholePages {
@@ -40,7 +44,7 @@ struct HasWholePages {
 
 class ClusterHost : public HasWholePages, public StaleEnv {
  public:
-  explicit ClusterHost(SimEnv &server, LateRequests late = LateRequests::taken);
+  explicit ClusterHost(SimEnv &server, LateRequests late = LateRequests::taken, Client by = Client::remembers);
 
   // Called before each call, with its number.
   std::function<void(Call, size_t)> at_call;
@@ -60,6 +64,7 @@ class ClusterHost : public HasWholePages, public StaleEnv {
 
   int openat(int dir, const char *path, int flags, mode_t mode) override;
   int close(int fd) override;
+  int set_direct(int fd) override;
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override;
   int fsync(int fd) override { return acts_on_ = fd, told(StaleEnv::fsync(fd)); }
   int fdatasync(int fd) override { return acts_on_ = fd, told(StaleEnv::fdatasync(fd)); }

@@ -66,7 +66,8 @@ StaleEnv::Entry *StaleEnv::entry(int dir, const char *name, bool folders_only) {
 
 int StaleEnv::openat(int dir, const char *path, int flags, mode_t mode) {
   // The mount that a descriptor really lies on.
-  if (client_remembers && std::string_view(path).starts_with("/proc/self/fdinfo/")) return -ENOENT;
+  if (client != Client::kernel && std::string_view(path).starts_with("/proc/self/fdinfo/")) return -ENOENT;
+  if (client == Client::glusterfs && std::string_view(path) == "/proc/self/mountinfo") return mounts_fd;
   if (is_name(dir, path) && !(flags & O_CREAT))
     if (const Entry *known = entry(dir, path, true)) {
       const std::string by_inode = "/proc/self/fd/" + std::to_string(known->fd);
@@ -100,7 +101,14 @@ void StaleEnv::lose_locks() {
   }
 }
 
+int StaleEnv::set_direct(int fd) {
+  if (client != Client::glusterfs) return -EINVAL;
+  direct_.insert(fd);  // and not of what lies below, which has borders
+  return 0;
+}
+
 int StaleEnv::close(int fd) {
+  if (fd == mounts_fd) return 0;
   direct_.erase(fd);
   kept_.erase(fd);
   locked_.erase(fd);
@@ -108,9 +116,13 @@ int StaleEnv::close(int fd) {
 }
 
 ssize_t StaleEnv::pread(int fd, void *buffer, size_t n, uint64_t offset) {
+  if (fd == mounts_fd) {
+    constexpr std::string_view mounts = "1 0 0:99 / / rw - fuse.glusterfs server rw\n";
+    return static_cast<ssize_t>(mounts.copy(static_cast<char *>(buffer), n, std::min(mounts.size(), offset)));
+  }
   const ino_t file = inode(fd);
   const bool direct = direct_.contains(fd);
-  if (file == 0 || (direct && !client_remembers)) return FaultEnv::pread(fd, buffer, n, offset);
+  if (file == 0 || (direct && client != Client::remembers)) return FaultEnv::pread(fd, buffer, n, offset);
   return read_by(direct ? kept_[fd] : pages_[file], fd, buffer, n, offset);
 }
 
@@ -147,12 +159,14 @@ ssize_t StaleEnv::preadv(int fd, const struct iovec *parts, int count, uint64_t 
   return done;
 }
 
-// Written through; pages that are remembered get these bytes and no others.
+// Written through; pages that are remembered get these bytes and no others, or are forgotten if the write goes past
+// them.
 ssize_t StaleEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
   const ssize_t put = FaultEnv::pwrite(fd, buffer, n, offset);
   const ino_t file = inode(fd);
   kept_.clear();  // of this file, as a client knows what it writes itself; of others at most too much
   Pages &pages = pages_[file];
+  if (direct_.contains(fd)) pages.clear();
   for (uint64_t at = offset; put > 0 && at < offset + static_cast<uint64_t>(put);) {
     const uint64_t number = at / sizeof(Page), skip = at % sizeof(Page);
     const size_t take = std::min<uint64_t>(sizeof(Page) - skip, offset + static_cast<uint64_t>(put) - at);
@@ -202,7 +216,7 @@ int StaleEnv::renew_name(int dir, const char *name) {
 
 int StaleEnv::fstatfs(int fd, struct statfs *out) {
   const int r = FaultEnv::fstatfs(fd, out);
-  out->f_type = client_remembers ? 0x65735546 /* FUSE */ : 0x6969 /* NFS */;
+  out->f_type = client == Client::kernel ? 0x6969 /* NFS */ : 0x65735546 /* FUSE */;
   return r;
 }
 

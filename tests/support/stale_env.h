@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <climits>
 #include <map>
 #include <set>
 #include <string>
@@ -18,8 +19,12 @@ namespace st::testing {
 class StaleEnv : public FaultEnv {
  public:
   explicit StaleEnv(os::Env &base) : FaultEnv(base), under_(base) {}
-  // It reaches the server by a process (FUSE) that keeps what was read through a descriptor, with O_DIRECT, too.
-  bool client_remembers = false;
+  enum class Client {
+    kernel,     // O_DIRECT asks the server
+    remembers,  // a process (FUSE): it keeps what was read through a descriptor, with O_DIRECT, too
+    glusterfs,  // a process: O_DIRECT asks the server, also if a descriptor gets it once it is open
+  };
+  Client client = Client::kernel;
   ~StaleEnv() override;
 
   // As of a host that the server has not heard of for too long.
@@ -33,6 +38,7 @@ class StaleEnv : public FaultEnv {
   int close(int fd) override;
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override;
   ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override;
+  int set_direct(int fd) override;
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override;
   int fadvise(int, uint64_t, uint64_t, int) override { return 0; }
   int fstat(int fd, struct stat *out) override;
@@ -60,6 +66,7 @@ class StaleEnv : public FaultEnv {
     struct stat stat;
   };
 
+  static constexpr int mounts_fd = INT_MAX;  // of /proc/self/mountinfo
   ino_t inode(int fd);
   Entry *entry(int dir, const char *name, bool folders_only);
   void forget(int dir, const char *name);
