@@ -37,6 +37,8 @@ on i686 "*"
 # By qemu-user some tests take minutes, by headers of 100 MB; and the last two need process_vm_readv, which it lacks.
 not_by_qemu='-HostileHeader.*Hundred*:TwoReaders.*:SpellHeader.RefusesOneThatIsLongerThanTheFormatAllows'
 not_by_qemu+=':*.MemoryThatCannotBeRead*:Deltas.ThatAreTruncatedWhileTheyAreApplied*'
+# It gives a program all memory there is, whatever RLIMIT_AS says. With 32 bits there is little to give.
+not_by_qemu+=':OutOfMemory.TheFirstErrorOfAThreadIsAnswered'
 # It also answers 0 to MADV_POPULATE_READ and MADV_POPULATE_WRITE without doing it. And it takes minutes where a test makes
 # a thread for each of thousands of trials, or stops a call thousands of times.
 not_by_qemu+=':*ViewsAsPayloads.Swap/*CopyOnWriteHandle:*ViewsAsPayloads.Swap/*CopyOnWriteOtherHandle'
