@@ -147,7 +147,7 @@ Result<DataFile::Found> DataFile::find() {
     found.is_left_behind = same_file && follows && is_left_behind(*now, *fresh);
     const bool stays =
         same_file && follows && !found.is_left_behind && now->content.wanted() != read::MapMode::copy_on_write;
-    // After the look: what it found is not of a commit that withholds it from later on.
+    // Asked after the look: a commit that begins to withhold later has not made what was found.
     const bool withheld = !same_file && is_withheld();
     // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
     // read once more to where it is.
@@ -209,7 +209,7 @@ void DataFile::adopt(const HeldSnapshot &made) noexcept {
 // A copy-on-write mapping that stands while this process patches keeps the old bytes (os/writable_mappings.h). A patch
 // through this handle tells each state that is placed. One that was not placed yet, but mapped, missed that: then it
 // goes. A long look would miss one patch after the other, so it is mapped once more at its end.
-// Whether it is whole; else look again.
+// False: a patch came in between; look again.
 Result<bool> DataFile::place_found(Found &found, std::unique_ptr<Snapshot> state) {
   const bool keeps_old = state->content.wanted() == read::MapMode::copy_on_write;
   uint64_t patches = found.look.patches;

@@ -165,7 +165,7 @@ class DataFile {
   bool shows_since(uint64_t look) const { return hold()->look > look; }
   // Has a transaction found here what others have made, perhaps with other files, since all were refreshed together?
   bool has_followed() const { return follows_ != follows_refreshed_; }
-  void note_refreshed(const Found &found) noexcept { follows_refreshed_ = found.look.follows; }
+  void note_refreshed(const Look &begun) noexcept { follows_refreshed_ = begun.follows; }
   // If it is still to be shown. Takes no memory, and ends no state.
   bool show(const Found &found) noexcept;
   // A commit on several files is about to put a new one here. What it puts in their places is shown together, by

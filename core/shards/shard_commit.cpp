@@ -384,7 +384,7 @@ void ShardCommit::end_withholding() noexcept {
   const std::lock_guard lock(kept_.mutex);
   if (index_.fresh && !index_.withheld) kept_.withheld_index.swap(index_.withheld);
   for (const auto &part : parts_) part->end_withholding();
-  ++shards_.open_outcomes_;
+  ++shards_.unseen_;
 }
 
 Result<void> ShardCommit::apply() {

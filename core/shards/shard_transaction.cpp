@@ -14,15 +14,19 @@ Result<void> of_shard(uint32_t shard, Result<void> answer) {
   return answer;
 }
 
+Result<void> may_change(const Shards &shards) {
+  if (!shards.poisoned()) return {};
+  return fail(Status::poisoned, "an earlier commit of ", in_quotes(shards.path()),
+              " did not end well; close the handle and open the model anew");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards, TransactionOptions options) {
   if (!shards.options().writable)
     return fail(Status::read_only, in_quotes(shards.path()),
                 " was opened for reading only; open it for reading and writing to change it");
-  if (shards.poisoned())
-    return fail(Status::poisoned, "an earlier commit of ", in_quotes(shards.path()),
-                " did not end well; close the handle and open the checkpoint anew");
+  ST_TRY(may_change(shards));
   // A view of one shard may be the payload of another, of which that one knows nothing.
   options.is_view = [&shards](const void *bytes, uint64_t n) { return shards.lends(bytes, n); };
   return std::unique_ptr<ShardTransaction>(new ShardTransaction(shards, std::move(options)));
@@ -39,6 +43,7 @@ ShardTransaction::~ShardTransaction() {
 Result<void> ShardTransaction::may_go_on() const {
   if (failed_)
     return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  ST_TRY(may_change(shards_));
   // A part may have failed before it had any work.
   for (const auto &[shard, transaction] : parts_) ST_TRY(of_shard(shard, transaction->staged().may_go_on()));
   return {};
@@ -340,14 +345,11 @@ void ShardTransaction::show_result() noexcept {
   const Log &log = shards_.options().log;
   try {
     bool changed = changes_index() || options_.compact || renames_shards();
-    bool followed = false;  // what others have put there, perhaps with other shards
-    for (const auto &[shard, transaction] : parts_) {
+    for (const auto &[shard, transaction] : parts_)
       changed |= transaction->data_file().hold().get() != shown_.pinned(shard);
-      followed |= transaction->data_file().has_followed();
-    }
-    if (!changed && !followed) return;
+    if (!changed) return;
     const os::WaitedByCall call(os::WaitedByCall::anew);  // the commit is over, and may have waited as long as it might
-    auto shown = followed ? shards_.refresh() : shards_.show_anew();
+    auto shown = shards_.show_anew();
     if (!shown && log)
       log(LogLevel::warning, text("the change is committed, but the handle cannot show it until it is refreshed: ",
                                   shown.error().message));

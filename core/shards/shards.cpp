@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <unordered_set>
 
 #include "base/hash.h"
@@ -70,8 +71,11 @@ Result<std::unique_ptr<Shards>> Shards::open_sources(os::Env &env, os::SourceEnv
 }
 
 Result<void> Shards::show_anew() {
-  const Control control = control_of({});
-  ST_TRY(with_room([&] { return recover_if_needed({options().lock_timeout_ms, &control, nullptr}); }));
+  ST_TRY(recover_left());
+  return show(0);
+}
+
+Result<void> Shards::show(uint64_t refreshed_for) {
   for (const uint64_t begun = begin_look().number;;) {
     const Look look = begin_look();
     const uint64_t renamed = indexes_renamed_.load();
@@ -79,18 +83,39 @@ Result<void> Shards::show_anew() {
     ST_TRY(with_room([&] { return check_all_there(read.index); }));
     // Until it is shown no transaction pins its shards: it would miss this state.
     Kept &kept = kept_.mine();
-    std::lock_guard lock(kept.mutex);
+    std::unique_lock lock(kept.mutex);
     const bool overtaken = hold().get() != look.shown.get();
     if (overtaken && shows_since(begun)) return {};
     if (overtaken || indexes_renamed_.load() != renamed) continue;
     // A commit of ours is going to show this index, with the shards that belong to it.
     const WithheldIndex *const withheld = kept.withheld_index.get();
     if (withheld && os::same_inode(withheld->identity, read.identity)) read = withheld->locked;
+    const uint64_t index = state_of(read.identity);
+    const bool is_known = !look.shown || look.shown->is_of(read.identity) || is_own(index) || index == refreshed_for;
     auto shown = make_catalogue(std::move(read), kept);
     // Else another thread has committed meanwhile, and shards may be newer than this index.
     if (indexes_renamed_.load() != renamed) continue;
+    // What others have changed is shown together, or not at all.
+    if (!is_known || is_behind(kept, look)) {
+      lock.unlock();
+      refreshed_for = index;
+      ST_TRY(recover_left());
+      ST_TRY(refresh_shards());
+      continue;
+    }
     if (show_after(look, std::move(shown))) return {};
   }
+}
+
+// May one of its shards show what others have changed, or recovery has, and another not yet? With the mutex.
+bool Shards::is_behind(const Kept &kept, const Look &look) const {
+  if (!look.shown) return false;
+  if (kept.refreshed != unseen_) return true;
+  const auto &shards = look.shown->shards();
+  return std::any_of(shards.begin(), shards.end(), [](const std::shared_ptr<Member> &member) {
+    const DataFile *const shard = member->opened();
+    return shard && shard->has_followed();
+  });
 }
 
 void Shards::pin_in_all_states(const Member &shard) {
@@ -160,6 +185,11 @@ write::Findings Shards::told() const {
   };
 }
 
+Result<void> Shards::recover_left() {
+  const Control control = control_of({});
+  return with_room([&] { return recover_if_needed({options().lock_timeout_ms, &control, nullptr}); });
+}
+
 Result<void> Shards::recover_if_needed(const os::LockWait &wait) {
   ST_TRY(write::recover_super_if_needed(at_, wait, options().writable, told()));
   return {};
@@ -174,7 +204,9 @@ Result<void> Shards::rename_index(const os::File &replaced, write::TemporaryFile
   ST_TRY(auto before, replaced.stat());
   ST_TRY(auto after, fresh.file().stat());
   const uint64_t old = state_of(before);
-  own_before_ = old == own_index_ || old == own_before_ ? old : 0;
+  const bool was_own = is_own(old);
+  if (!was_own && !hold()->is_of(before)) ++unseen_;  // nobody will see that one any more
+  own_before_ = was_own ? old : 0;
   own_index_ = state_of(after);
   ST_TRY(fresh.rename());
   ++indexes_renamed_;
@@ -249,59 +281,63 @@ Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const
 Result<void> Shards::refresh() {
   if (sources_) return {};
   ST_TRY(at_.check_led_to());
+  ST_TRY(recover_left());  // else of what is left one file might be opened before it is recovered, and another after
+  struct stat index;       // before the shards, which are as new then, or newer
+  const bool there = at_.stat(&index) == 0;
+  ST_TRY(refresh_shards());
+  return show(there ? state_of(index) : 0);
+}
+
+Result<void> Shards::refresh_shards() {
   for (;;) {
-    const uint64_t outcomes = open_outcomes_;
-    ST_TRY(refresh_shards());
-    ST_TRY(show_anew());
-    // Else the index may be the new one of a commit whose shards were still withheld.
-    if (open_outcomes_ == outcomes) return {};
+    ST_TRY(const bool done, refresh_shards_once());
+    if (done) return {};
   }
 }
 
-// What is found in all of them is shown at once: else a commit of this handle beside it would show a part of that.
-Result<void> Shards::refresh_shards() {
+// What is found in all of them is shown at once: else a catalogue that is made meanwhile would have a part of it.
+Result<bool> Shards::refresh_shards_once() {
   struct Refreshed {
     DataFile *shard;
-    uint64_t begun;
-    DataFile::Found found = {};
+    DataFile::Look begun;
+    std::optional<DataFile::Found> found = {};  // nothing: it is gone
     HeldSnapshot now = {};
     bool is_to_be_found = true;
   };
+  const uint64_t unseen = unseen_;
   const Held shown = hold();
   std::vector<Refreshed> all;
   for (const auto &member : shown->shards())
-    if (DataFile *shard = member->opened()) all.push_back({shard, shard->begin_look().number});
-  uint64_t outcomes = open_outcomes_;
+    if (DataFile *shard = member->opened()) all.push_back({shard, shard->begin_look()});
   for (bool again = true; again;) {
     for (Refreshed &r : all) {
       r.now = {};  // not under the mutex: it may be the last to hold it
       if (!r.is_to_be_found) continue;
       auto found = r.shard->find();
+      if (!found && found.error().status != Status::no_file) return Failure(std::move(found.error()));
       if (found)
         r.found = std::move(*found);
-      else if (found.error().status == Status::no_file)
-        r.shard = nullptr;
       else
-        return Failure(std::move(found.error()));
+        r.found.reset();
     }
-    std::erase_if(all, [](const Refreshed &r) { return !r.shard; });
-    const std::lock_guard lock(kept_.mine().mutex);
-    // Of a commit that has failed meanwhile, one shard was withheld or old, and another is new.
-    const uint64_t before = std::exchange(outcomes, open_outcomes_.load());
-    const bool all_again = outcomes != before;
-    again = all_again;
+    Kept &kept = kept_.mine();
+    const std::lock_guard lock(kept.mutex);
+    // A commit has failed meanwhile: some were found before its recovery, and others after it.
+    if (unseen_ != unseen) return false;
+    again = false;
     for (Refreshed &r : all) {
-      r.is_to_be_found = all_again || (!r.shard->is_next(r.found) && (r.now = r.shard->hold())->look <= r.begun);
+      r.is_to_be_found = r.found && !r.shard->is_next(*r.found) && (r.now = r.shard->hold())->look <= r.begun.number;
       again |= r.is_to_be_found;
     }
     if (again) continue;
     // A commit of one shard alone may come in between. What it has made is newer than what was found.
     for (const Refreshed &r : all) {
-      r.shard->show(r.found);
-      r.shard->note_refreshed(r.found);
+      if (r.found) r.shard->show(*r.found);
+      r.shard->note_refreshed(r.begun);
     }
+    kept.refreshed = unseen;
   }
-  return {};
+  return true;
 }
 
 Result<std::unique_ptr<AnyTransaction>> Shards::begin(TransactionOptions options) {

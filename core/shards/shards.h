@@ -68,6 +68,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     std::vector<std::shared_ptr<Member>> with_journals;                   // those used last
     // Of a commit that has not yet shown the shards that belong to it: the locked index is shown in its place.
     std::unique_ptr<const WithheldIndex> withheld_index;
+    uint64_t refreshed = 0;  // unseen_, when all shards were last refreshed together
   };
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read, Kept &kept);
@@ -75,13 +76,20 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   void pin_in_all_states(const Member &shard);
   // A commit renames the new index into place. `replaced` is locked.
   Result<void> rename_index(const os::File &replaced, write::TemporaryFile &fresh);
+  // Shows the index as it is now, and the shards as they are shown. But where others have changed more than one file,
+  // the shards are refreshed first. `refreshed_for`: the state of the index before they were last refreshed.
   Result<void> show_anew();
+  Result<void> show(uint64_t refreshed_for);
+  bool is_behind(const Kept &kept, const Look &look) const;
   Result<void> refresh_shards();
+  Result<bool> refresh_shards_once();  // false: again
   Result<void> check_all_there(const ShardIndex &index) const;
+  Result<void> recover_left();  // within the time of this call
   Result<void> recover_if_needed(const os::LockWait &wait);
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
   static uint64_t state_of(const struct stat &index);
+  bool is_own(uint64_t index) const { return index == own_index_ || index == own_before_; }
   // Status file_changed if the index is no longer the one that was read. `same_as` is a later state of it that was
   // found to have the same bytes; 0: none.
   Result<void> check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as) const;
@@ -102,8 +110,9 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // States of two indexes: the one that a commit of ours is putting in place, and the one before, if that is ours, too.
   std::atomic<uint64_t> own_index_ = 0, own_before_ = 0;
   std::atomic<uint64_t> indexes_renamed_ = 0;  // by commits of ours
-  // Commits of ours that have left what they withheld to recovery. They withhold it until recovery would find it.
-  std::atomic<uint64_t> open_outcomes_ = 0;
+  // Counts what may have changed several shards, and is not seen by its index: a commit of ours that is left to
+  // recovery, or one by others whose index a commit of ours has replaced.
+  std::atomic<uint64_t> unseen_ = 0;
 };
 
 }  // namespace st::store

@@ -429,6 +429,66 @@ TEST_F(ShownOfShards, ACommitThatFollowsAChangeOfSeveralShardsShowsAllOfIt) {
   }
 }
 
+// It touches none of those shards, and shows what another handle has committed there, as it shows the index.
+TEST_F(ShownOfShards, ACommitElsewhereShowsAllOfWhatAnotherHandleHasCommitted) {
+  for (const bool changes_index : {false, true}) {
+    SCOPED_TRACE(changes_index);
+    put_model();
+    auto c = open(env);
+    for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+    ASSERT_TRUE(is_ok(begin_change(*open(unsynced), true)->commit()));
+    auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->update("d", u8(new_d))));
+    if (changes_index) {
+      ASSERT_TRUE(is_ok(t->set_metadata("more", "yes")));
+    }
+    ASSERT_TRUE(is_ok(t->commit()));
+    EXPECT_EQ(state_of(c->catalogue(), true), State::fresh);
+    EXPECT_TRUE(same_bytes(of(c->catalogue(), "d"), new_d));
+  }
+}
+
+// It has found one of the shards that another handle has changed, and then another shard was locked.
+TEST_F(ShownOfShards, WhatACommitInVainHasFoundIsNotShownAlone) {
+  put_model();
+  auto c = open(env);
+  for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+  ASSERT_TRUE(is_ok(begin_change(*open(unsynced), false)->commit()));
+  {
+    auto in_vain = begin(*c);
+    ASSERT_TRUE(is_ok(in_vain->update("b", u8(new_d))));
+    ASSERT_TRUE(is_ok(in_vain->update("d", u8(new_d))));
+    const std::string path = dir / "m-3.safetensors";
+    const auto file = *os::File::open(unsynced, AT_FDCWD, path, O_RDWR, 0, path);
+    const auto locked = os::RangeLock::acquire(file, {os::whole_file(true)}, {});
+    ASSERT_TRUE(is_ok(locked));
+    EXPECT_TRUE(fails_with(Status::busy, in_vain->commit()));
+  }
+  EXPECT_NE(state_of(c->catalogue(), false), State::mix);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("d", u8(new_d))));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(state_of(c->catalogue(), false), State::fresh);
+}
+
+// Begun before, and of another shard.
+TEST_F(ShownOfShards, AfterACommitThatFailsHalfWayNoOtherIsMade) {
+  put_model();
+  auto c = open(env);
+  for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+  auto fails = begin_change(*c, true), other = begin(*c);
+  ASSERT_TRUE(is_ok(other->update("d", u8(new_d))));
+  env.before = [fail = FailsOnce{0}](Call what) mutable { return fail(what) ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::needs_recovery, fails->commit()));
+  env.before = nullptr;
+  EXPECT_TRUE(fails_with(Status::poisoned, other->commit()));
+  EXPECT_NE(state_of(c->catalogue(), true), State::mix);
+  fails.reset();
+  other.reset();
+  EXPECT_TRUE(is_ok(c->refresh()));
+  EXPECT_EQ(state_of(c->catalogue(), true), State::fresh);
+}
+
 // What it follows to is its own handle's, and came with nothing else.
 TEST_F(ShownOfShards, ACommitThatFollowsAnotherOfItsHandleLooksAtNoOtherShard) {
   size_t opens[2] = {};
