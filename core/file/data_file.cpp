@@ -156,8 +156,13 @@ Result<DataFile::Found> DataFile::find() {
       if (!placed) continue;
     } else if (now->has_own_memory()) {
       auto read = now->refresh_own_memory();
-      // The file that is withheld may have taken this one's name: then what is there stays until that is shown.
-      if (!read && !(withheld && read.error().status == Status::file_changed)) return Failure(std::move(read.error()));
+      if (!read && read.error().status != Status::file_changed) return Failure(std::move(read.error()));
+      // A new file may have taken its name. If that is withheld, what is there stays until it is shown.
+      if (!read && !withheld) {
+        struct stat named;
+        if (at_.stat(&named) == 0 && !os::same_inode(named, now->identity)) continue;
+        return Failure(std::move(read.error()));
+      }
     }
     return found;
   }

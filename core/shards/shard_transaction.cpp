@@ -43,10 +43,9 @@ ShardTransaction::~ShardTransaction() {
 Result<void> ShardTransaction::may_go_on() const {
   if (failed_)
     return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
-  ST_TRY(may_change(shards_));
   // A part may have failed before it had any work.
   for (const auto &[shard, transaction] : parts_) ST_TRY(of_shard(shard, transaction->staged().may_go_on()));
-  return {};
+  return may_change(shards_);
 }
 
 std::optional<uint32_t> ShardTransaction::shard_of(std::string_view name) const {
@@ -238,6 +237,7 @@ Result<void> ShardTransaction::check_named() const {
 }
 
 Result<void> ShardTransaction::approve() const {
+  ST_TRY(may_change(shards_));  // another commit may have failed while this one waited for its locks
   ST_TRY(shards_.location().check_led_to());
   ST_TRY(check_named());
   if (!approve_) return {};

@@ -76,6 +76,8 @@ Result<void> Shards::show_anew() {
 }
 
 Result<void> Shards::show(uint64_t refreshed_for) {
+  constexpr int most_refreshes = 8;  // others may change more while each goes on
+  int refreshes = 0;
   for (const uint64_t begun = begin_look().number;;) {
     const Look look = begin_look();
     const uint64_t renamed = indexes_renamed_.load();
@@ -92,17 +94,23 @@ Result<void> Shards::show(uint64_t refreshed_for) {
     if (withheld && os::same_inode(withheld->identity, read.identity)) read = withheld->locked;
     const uint64_t index = state_of(read.identity);
     const bool is_known = !look.shown || look.shown->is_of(read.identity) || is_own(index) || index == refreshed_for;
-    auto shown = make_catalogue(std::move(read), kept);
-    // Else another thread has committed meanwhile, and shards may be newer than this index.
-    if (indexes_renamed_.load() != renamed) continue;
-    // What others have changed is shown together, or not at all.
-    if (!is_known || is_behind(kept, look)) {
+    const bool gives_up = refreshes == most_refreshes;
+    std::unique_ptr<ShardCatalogue> shown;
+    if (is_known || gives_up) {
+      shown = make_catalogue(std::move(read), kept);
+      // Else another thread has committed meanwhile, and shards may be newer than this index.
+      if (indexes_renamed_.load() != renamed) continue;
+    }
+    // What others have changed is shown together. Asked after the catalogue was made: it has all that is not seen here.
+    if (!gives_up && (!is_known || is_behind(kept, look))) {
       lock.unlock();
+      ++refreshes;
       refreshed_for = index;
       ST_TRY(recover_left());
       ST_TRY(refresh_shards());
       continue;
     }
+    if (gives_up) ++unseen_;  // whoever looks next refreshes them again
     if (show_after(look, std::move(shown))) return {};
   }
 }

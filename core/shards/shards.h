@@ -89,7 +89,10 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
   static uint64_t state_of(const struct stat &index);
-  bool is_own(uint64_t index) const { return index == own_index_ || index == own_before_; }
+  // Has a commit of this handle put it there? A child does not know what its parent was about to show.
+  bool is_own(uint64_t index) const {
+    return (index == own_index_ || index == own_before_) && env().fork_generation() == process_;
+  }
   // Status file_changed if the index is no longer the one that was read. `same_as` is a later state of it that was
   // found to have the same bytes; 0: none.
   Result<void> check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as) const;

@@ -254,6 +254,26 @@ TEST_F(ShownOfShards, ARefreshBesideACommitNeedsNoFileThatIsGone) {
   }
 }
 
+TEST_F(ShownOfShards, ACommitBesideARefreshTakesNoFileFromIt) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    auto c = open(env, MapMode::none);
+    const Catalogue before = c->catalogue();
+    ASSERT_EQ(state_of(before, false), State::old);
+    auto t = begin_change(*c, false);
+    const auto commit = [&] {
+      ASSERT_TRUE(is_ok(t->commit()));
+      c->member_options().descriptors->give_up(os::Descriptors::GiveUp::all);
+    };
+    more = during(Of::refresh, n, commit, [&] { EXPECT_TRUE(is_ok(c->refresh())); });
+    EXPECT_NE(state_of(c->catalogue(), false), State::mix);
+    EXPECT_EQ(state_of(before, false), State::old);
+    if (HasFailure()) return;
+  }
+}
+
 // What it has left to recovery is found by the next look.
 TEST_F(ShownOfShards, ACommitThatWasNotFinishedWithholdsNothing) {
   for (const bool of_index : {false, true})
