@@ -1109,12 +1109,15 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *    commits, a transaction takes three for each shard that it patches, and up
  *    to eight for one that it publishes. Where they run out it answers ST_E_IO;
  *    nothing is changed.
- *  - A transaction is all or nothing across shards. A new name goes to the last
- *    shard that the transaction rewrites anyway, else to the last shard.
- *    weight_map follows, and total_size and total_parameters where the index
- *    has them as whole numbers, also spelled 160.0 or 1.6e2. Any other value
- *    of theirs stays, and st_verify warns of it. A total that was less than
- *    the tensors that go becomes 0.
+ *  - A transaction is all or nothing across shards. Each call on its handle,
+ *    each snapshot and each refresh sees all of it or nothing, but for patches,
+ *    which show one by one. So does st_refresh of another handle, if no commit
+ *    is under way meanwhile.
+ *  - A new name goes to the last shard that the transaction rewrites anyway,
+ *    else to the last shard. weight_map follows, and total_size and
+ *    total_parameters where the index has them as whole numbers, also spelled
+ *    160.0 or 1.6e2. Any other value of theirs stays, and st_verify warns of
+ *    it. A total that was less than the tensors that go becomes 0.
  *  - st_file_io_info is about the first shard, and has no storage, but a
  *    reason, where there is none, as of a model without tensors; st_file_stats
  *    sums the shards that are open.
