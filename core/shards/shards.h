@@ -66,7 +66,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     std::mutex mutex;                                                     // of what follows
     std::map<std::string, std::shared_ptr<Member>, std::less<>> by_name;  // those that the index names
     std::vector<std::shared_ptr<Member>> with_journals;                   // those used last
-    // Of a commit that has not yet shown the shards that belong to it: the locked index is shown in its place.
+    // While a commit has not yet shown the shards that belong to it, the locked index is shown in its place.
     std::unique_ptr<const WithheldIndex> withheld_index;
     uint64_t refreshed = 0;  // unseen_, when all shards were last refreshed together
   };

@@ -55,7 +55,7 @@ class ShownOfShards : public testing::ShardsScene {
     EXPECT_TRUE(is_ok(begun));
     return begun ? std::move(*begun) : nullptr;
   }
-  // Of the shards of a and c; and of the index, if that changes.
+  // It changes the shards of a and c, and perhaps the index.
   std::unique_ptr<AnyTransaction> begin_change(Shards &shards, bool of_index, bool new_names = false) const {
     auto t = begin(shards, new_names);
     EXPECT_TRUE(is_ok(t->update("a", u8(new_a))));
