@@ -54,7 +54,7 @@ run_unit() {
 run_sanitizers() {
   local filter='-*Cuts.*:*CrashEnumeration.EveryCutOfT*:*PlanTest*/file*:*PlanTest*/shards*:*PlanTest*/new_names:*SlowDiskTest*/save*'
   filter+=':*SlowDiskTest*/publish*:*ViewsAsPayloads*/300000*:LargeTransaction.*:*CrashEnumeration.EveryCutOfO*'
-  filter+=':Fencing.AHostThatWakesUp*:Fencing.AHostThatWasFrozenAmid*:*ClusterMeeting*/save:*ClusterMeeting*/p*:*ClusterFencing*/save'
+  filter+=':*Cluster.*_by_glusterfs:Fencing.AHostThatWakesUp*:Fencing.AHostThatWasFrozenAmid*:*ClusterMeeting*/save:*ClusterMeeting*/p*:*ClusterFencing*/save'
   filter+=':*/RedoFourFlushes:*LargeFailures*Copied:SpellHeader.RefusesOneThatIsLonger*:ShardIndex.RefusesToSpellOneThatIsLonger'
   bash "$ROOT/tests/asan.sh" &&
     ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:malloc_context_size=5:quarantine_size_mb=32 \
