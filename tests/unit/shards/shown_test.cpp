@@ -233,44 +233,31 @@ TEST_F(ShownOfShards, ARefreshBesideTheSecondOfTwoCommitsShowsAllOfTheFirst) {
 }
 
 // Its old files cannot be opened once more, and what was read of them stays what it was.
-TEST_F(ShownOfShards, ARefreshBesideACommitNeedsNoFileThatIsGone) {
-  bool more = true;
-  for (size_t n = 0; more; ++n) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
-    auto c = open(env, MapMode::none);
-    const Catalogue before = c->catalogue();
-    ASSERT_EQ(state_of(before, false), State::old);
-    auto t = begin_change(*c, false);
-    const auto look = [&] {
-      c->member_options().descriptors->give_up(os::Descriptors::GiveUp::all);
-      EXPECT_TRUE(is_ok(c->refresh()));
-      EXPECT_NE(state_of(c->catalogue(), false), State::mix);
-    };
-    more = during(Of::commit, n, look, [&] { ASSERT_TRUE(is_ok(t->commit())); });
-    EXPECT_EQ(state_of(before, false), State::old);
-    EXPECT_EQ(state_of(c->catalogue(), false), State::fresh);
-    if (HasFailure()) return;
-  }
-}
-
-TEST_F(ShownOfShards, ACommitBesideARefreshTakesNoFileFromIt) {
-  bool more = true;
-  for (size_t n = 0; more; ++n) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
-    auto c = open(env, MapMode::none);
-    const Catalogue before = c->catalogue();
-    ASSERT_EQ(state_of(before, false), State::old);
-    auto t = begin_change(*c, false);
-    const auto commit = [&] {
-      ASSERT_TRUE(is_ok(t->commit()));
-      c->member_options().descriptors->give_up(os::Descriptors::GiveUp::all);
-    };
-    more = during(Of::refresh, n, commit, [&] { EXPECT_TRUE(is_ok(c->refresh())); });
-    EXPECT_NE(state_of(c->catalogue(), false), State::mix);
-    EXPECT_EQ(state_of(before, false), State::old);
-    if (HasFailure()) return;
+TEST_F(ShownOfShards, ARefreshAndACommitBesideItNeedNoFileThatIsGone) {
+  for (const Of outer : {Of::commit, Of::refresh}) {
+    bool more = true;
+    for (size_t n = 0; more; ++n) {
+      SCOPED_TRACE(text("inside the ", outer == Of::commit ? "commit" : "refresh", " call ", n));
+      put_model();
+      auto c = open(env, MapMode::none);
+      const Catalogue before = c->catalogue();
+      ASSERT_EQ(state_of(before, false), State::old);
+      auto t = begin_change(*c, false);
+      const auto give_up = [&] { c->member_options().descriptors->give_up(os::Descriptors::GiveUp::all); };
+      const auto commit = [&] {
+        EXPECT_TRUE(is_ok(t->commit()));
+        give_up();
+      };
+      const auto refresh = [&] {
+        give_up();
+        EXPECT_TRUE(is_ok(c->refresh()));
+        EXPECT_NE(state_of(c->catalogue(), false), State::mix);
+      };
+      more = outer == Of::commit ? during(outer, n, refresh, commit) : during(outer, n, commit, refresh);
+      EXPECT_EQ(state_of(before, false), State::old);
+      EXPECT_EQ(state_of(c->catalogue(), false), more || outer == Of::commit ? State::fresh : State::old);
+      if (HasFailure()) return;
+    }
   }
 }
 
