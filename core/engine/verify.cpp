@@ -9,6 +9,7 @@
 #include "engine/locate.h"
 #include "engine/open.h"
 #include "file/snapshot.h"
+#include "format/json_number.h"
 #include "journal/recover.h"
 #include "model/model_view.h"
 #include "os/remote_source.h"
@@ -54,6 +55,8 @@ class Verifier {
   };
   Result<void> check(const Result<os::Location> &at, const Said *said = nullptr);
   Result<void> check_index(const ReadIndex &read, const std::shared_ptr<const os::Directory> &folder);
+  template <class Metadata>
+  Result<void> check_totals(Metadata metadata);
   Result<void> check_agreement(const Snapshot &snapshot, const Said &said);
   Result<void> check_journals(const os::Location &at, const os::File &file);
   Result<void> check_old_shards(const os::Location &index, const ShardIndex &now);
@@ -182,6 +185,24 @@ Result<void> Verifier::check_agreement(const Snapshot &snapshot, const Said &sai
   return {};
 }
 
+// Those of an index, against what was read. `metadata` finds its metadata.
+template <class Metadata>
+Result<void> Verifier::check_totals(Metadata metadata) {
+  for (const std::string_view key : {total_size_key, total_parameters_key}) {
+    const auto text = metadata(key);
+    if (!text) continue;
+    const auto total = whole_number(*text);
+    if (!total)
+      ST_TRY(
+          tell(Severity::warning, error(Status::ok, "the index says a ", key, " of ", in_quotes(*text),
+                                        ", which is no whole number from 0 to 2^64 - 1; changes leave it as it is")));
+    else if (key == total_size_key && *total != data_bytes_)
+      ST_TRY(tell(Severity::warning, error(Status::ok, "the index says a total_size of ", *total,
+                                           " bytes, but the shards hold ", data_bytes_)));
+  }
+  return {};
+}
+
 Result<void> Verifier::check_index(const ReadIndex &read, const std::shared_ptr<const os::Directory> &folder) {
   const ShardIndex &index = read.index;
   const auto names = index.names_by_shard();
@@ -199,16 +220,7 @@ Result<void> Verifier::check_index(const ReadIndex &read, const std::shared_ptr<
     }
   }
   if (first_error_.status != Status::ok) return {};
-  for (const std::string_view key : {total_size_key, total_parameters_key}) {
-    const auto text = index.metadata_find(key);
-    if (!text || index.total(key)) continue;
-    ST_TRY(tell(Severity::warning, error(Status::ok, "the index says a ", key, " of ", in_quotes(*text),
-                                         ", which is no whole number from 0 to 2^64 - 1; changes leave it as it is")));
-  }
-  if (const auto total = index.total(total_size_key); total && *total != data_bytes_) {
-    ST_TRY(tell(Severity::warning, error(Status::ok, "the index says a total_size of ", *total,
-                                         " bytes, but the shards hold ", data_bytes_)));
-  }
+  ST_TRY(check_totals([&](std::string_view key) { return index.metadata_find(key); }));
   return tell(Severity::info, error(Status::ok, "the index names ", index.size(), " tensors in ", index.shards().size(),
                                     " shards, and each is where it says"));
 }
@@ -249,7 +261,10 @@ Result<void> Verifier::run_url() {
       data_bytes_ += file.snapshot->header.index.data_bytes();
     }
     if (first_error_.status != Status::ok) return {};
-    return tell(Severity::info, error(Status::ok, (*model)->catalogue().size(), " tensors, ", data_bytes_,
+    const Catalogue shown = (*model)->catalogue();
+    if (!(*model)->index_path().empty())
+      ST_TRY(check_totals([&](std::string_view key) { return shown.metadata_find(key); }));
+    return tell(Severity::info, error(Status::ok, shown.size(), " tensors, ", data_bytes_,
                                       " bytes of data: every rule of the format holds"));
   };
   ST_TRY(run());

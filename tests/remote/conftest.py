@@ -1,6 +1,7 @@
 """Servers on loopback, started once a run, on free ports: nginx (http, https, and as a Hub that redirects), versitygw,
 which speaks S3, fake-gcs-server, Azurite, toxiproxy, and a server of faults. And a model on each of them."""
 
+import json
 import os
 import shutil
 import signal
@@ -77,7 +78,8 @@ def changed(arrays):
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory, arrays, changed):
-    """What the servers serve: a model, another of the same size, a delta and its result, shards, a long header."""
+    """What the servers serve: a model, another of the same size, a delta and its result, shards, shards with wrong
+    totals, a long header."""
     folder = tmp_path_factory.mktemp("served")
     libst.save(folder / "model.safetensors", arrays)
     other = {name: array + 1 for name, array in arrays.items()}
@@ -87,6 +89,10 @@ def folder(tmp_path_factory, arrays, changed):
     libst.diff(folder / "model.safetensors", folder / "changed.safetensors", folder / "delta.safetensors")
     (folder / "shards").mkdir()
     subprocess.run([STCTL, "shard", folder / "model.safetensors", folder / "shards", "--max-size", "1MB"], check=True)
+    wrong = shutil.copytree(folder / "shards", folder / "wrong") / "model.safetensors.index.json"
+    index = json.loads(wrong.read_text())
+    index["metadata"] |= {"total_size": 1, "total_parameters": "many"}
+    wrong.write_text(json.dumps(index))
     (folder / "plain").mkdir()
     shutil.copy(folder / "model.safetensors", folder / "plain")
     (folder / "broken.safetensors").write_bytes(b"\xff" * 64)

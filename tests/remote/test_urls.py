@@ -102,6 +102,16 @@ def test_stctl_reads_verifies_and_joins(base, folder, tmp_path):
     check(libst.load(tmp_path / "joined.safetensors"), libst.load(folder / "model.safetensors"))
 
 
+def test_verify_holds_the_totals_of_an_index_against_its_shards(base, folder):
+    def warnings(place):
+        found = stctl("verify", f"{place}/wrong/model.safetensors.index.json")
+        assert found.returncode == 0, found.stderr
+        return re.findall("warning: the index says .*", found.stdout + found.stderr)
+
+    assert len(warnings(folder)) == 2
+    assert warnings(base) == warnings(folder)
+
+
 def test_what_is_broken_is_said_as_of_a_file(base):
     with fails(Status.HEADER_TOO_LARGE):
         libst.open(f"{base}/broken.safetensors")
