@@ -101,7 +101,8 @@ Result<void> Shards::show(uint64_t refreshed_for) {
       // Else another thread has committed meanwhile, and shards may be newer than this index.
       if (indexes_renamed_.load() != renamed) continue;
     }
-    // What others have changed is shown together. Asked after the catalogue was made: it has all that is not seen here.
+    // What others have changed is shown together. Asked after the catalogue was made: what is not met here is not in
+    // it.
     if (!gives_up && (!is_known || is_behind(kept, look))) {
       lock.unlock();
       ++refreshes;
