@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "bound.h"
 #include "fault_env.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
@@ -104,6 +105,8 @@ class ShownOfShards : public testing::ShardsScene {
     return came;
   }
 
+  // Of the calls that something happens before; and of those beside each call that fails.
+  testing::EveryNth every{6, 1}, some{30, 5};
   // Is it the n-th rename or sync from the first rename on?
   struct FailsOnce {
     size_t left;
@@ -133,7 +136,7 @@ TEST_F(ShownOfShards, ARefreshBesideItsOwnHandlesCommitShowsAllOfItOrNothing) {
                {false, false, MapMode::none},      {false, false, MapMode::copy_on_write}};
   for (const auto &[of_index, new_names, map] : cases) {
     bool more = true;
-    for (size_t n = 0; more; ++n) {
+    for (size_t n = every.first(); more; n += every.step) {
       SCOPED_TRACE(text("index ", of_index, " new names ", new_names, " map ", static_cast<int>(map), " call ", n));
       put_model();
       auto c = open(env, map);
@@ -160,7 +163,7 @@ TEST_F(ShownOfShards, ARefreshBesideItsOwnHandlesCommitShowsAllOfItOrNothing) {
 // It goes on from an index that the handle does not show yet.
 TEST_F(ShownOfShards, ARefreshBesideACommitShowsTheIndexThatAnotherHandleLeft) {
   bool more = true;
-  for (size_t n = 0; more; ++n) {
+  for (size_t n = every.first(); more; n += every.step) {
     SCOPED_TRACE(text("call ", n));
     put_model();
     auto c = open(env);
@@ -189,7 +192,7 @@ TEST_F(ShownOfShards, ARefreshBesideACommitShowsTheIndexThatAnotherHandleLeft) {
 // does.
 TEST_F(ShownOfShards, ARefreshBesideTheSecondOfTwoCommitsShowsAllOfTheFirst) {
   bool more = true;
-  for (size_t n = 0; more; ++n) {
+  for (size_t n = every.first(); more; n += every.step) {
     SCOPED_TRACE(text("call ", n));
     put_model();
     auto c = open(env);
@@ -236,7 +239,7 @@ TEST_F(ShownOfShards, ARefreshBesideTheSecondOfTwoCommitsShowsAllOfTheFirst) {
 TEST_F(ShownOfShards, ARefreshAndACommitBesideItNeedNoFileThatIsGone) {
   for (const Of outer : {Of::commit, Of::refresh}) {
     bool more = true;
-    for (size_t n = 0; more; ++n) {
+    for (size_t n = every.first(); more; n += every.step) {
       SCOPED_TRACE(text("inside the ", outer == Of::commit ? "commit" : "refresh", " call ", n));
       put_model();
       auto c = open(env, MapMode::none);
@@ -287,7 +290,7 @@ TEST_F(ShownOfShards, ARefreshBesideACommitThatFailsShowsAllOfItOrNothing) {
     bool fails = true;
     for (size_t m = 0; fails; ++m) {
       bool more = true;
-      for (size_t n = m % 3; more; n += 3) {
+      for (size_t n = some.first(); more; n += some.step) {
         SCOPED_TRACE(text("index ", of_index, " fails ", m, " call ", n));
         put_model();
         auto c = open(env);
@@ -327,7 +330,7 @@ TEST_F(ShownOfShards, ACommitThatFailsBesideARefreshShowsAllOfItOrNothing) {
       bool fails = true;
       for (size_t m = 0; fails; ++m) {
         bool more = true;
-        for (size_t n = m % 7; more; n += 7) {
+        for (size_t n = some.first(); more; n += some.step) {
           SCOPED_TRACE(text("index ", of_index, " begun before ", begun_before, " fails ", m, " call ", n));
           put_model();
           auto c = open(env);
@@ -397,7 +400,7 @@ TEST_F(ShownOfShards, AShardThatIsOpenedAloneIsTheOneThatItsRecoveryLeaves) {
 TEST_F(ShownOfShards, ACommitOfAnotherShardBesideItShowsAllOfItOrNothing) {
   for (const bool of_index : {false, true}) {
     bool more = true;
-    for (size_t n = 0; more; ++n) {
+    for (size_t n = every.first(); more; n += every.step) {
       SCOPED_TRACE(text("index ", of_index, " call ", n));
       put_model();
       auto c = open(env);
@@ -519,7 +522,7 @@ TEST_F(ShownOfShards, ACommitThatFollowsAnotherOfItsHandleLooksAtNoOtherShard) {
 
 TEST_F(ShownOfShards, ACommitBesideARefreshShowsAllThatItFindsOrNothing) {
   bool more = true;
-  for (size_t n = 0; more; ++n) {
+  for (size_t n = every.first(); more; n += every.step) {
     SCOPED_TRACE(text("call ", n));
     put_model();
     auto c = open(env);
@@ -548,7 +551,7 @@ TEST_F(ShownOfShards, ACommitBesideARefreshShowsAllThatItFindsOrNothing) {
 // The earlier one stops before its n-th call, and goes on when the later one is as far.
 TEST_F(ShownOfShards, OfTwoRefreshesThatWhichLookedEarlierHidesNothing) {
   bool more = true;
-  for (size_t n = 0; more; ++n) {
+  for (size_t n = every.first(); more; n += every.step) {
     SCOPED_TRACE(text("call ", n));
     put_model();
     auto c = open(env, MapMode::copy_on_write);
