@@ -118,7 +118,8 @@ int StaleEnv::close(int fd) {
 ssize_t StaleEnv::pread(int fd, void *buffer, size_t n, uint64_t offset) {
   if (fd == mounts_fd) {
     constexpr std::string_view mounts = "1 0 0:99 / / rw - fuse.glusterfs server rw\n";
-    return static_cast<ssize_t>(mounts.copy(static_cast<char *>(buffer), n, std::min(mounts.size(), offset)));
+    return static_cast<ssize_t>(
+        mounts.copy(static_cast<char *>(buffer), n, offset < mounts.size() ? offset : mounts.size()));
   }
   const ino_t file = inode(fd);
   const bool direct = direct_.contains(fd);
