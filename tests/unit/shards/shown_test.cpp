@@ -134,14 +134,16 @@ TEST_F(ShownOfShards, ARefreshBesideItsOwnHandlesCommitShowsAllOfItOrNothing) {
   } cases[] = {{false, false, MapMode::automatic}, {true, false, MapMode::automatic},
                {false, true, MapMode::automatic},  {true, true, MapMode::automatic},
                {false, false, MapMode::none},      {false, false, MapMode::copy_on_write}};
-  for (const auto &[of_index, new_names, map] : cases) {
+  for (const auto &trial : cases) {
+    const bool of_index = trial.of_index;
     bool more = true;
     for (size_t n = every.first(); more; n += every.step) {
-      SCOPED_TRACE(text("index ", of_index, " new names ", new_names, " map ", static_cast<int>(map), " call ", n));
+      SCOPED_TRACE(
+          text("index ", of_index, " new names ", trial.new_names, " map ", static_cast<int>(trial.map), " call ", n));
       put_model();
-      auto c = open(env, map);
+      auto c = open(env, trial.map);
       ASSERT_EQ(state_of(c->catalogue(), of_index), State::old);
-      auto t = begin_change(*c, of_index, new_names);
+      auto t = begin_change(*c, of_index, trial.new_names);
       std::optional<Catalogue> beside;
       State then = State::mix;
       const auto look = [&] {
