@@ -297,15 +297,10 @@ Result<void> Shards::refresh() {
   return show(there ? state_of(index) : 0);
 }
 
-Result<void> Shards::refresh_shards() {
-  for (;;) {
-    ST_TRY(const bool done, refresh_shards_once());
-    if (done) return {};
-  }
-}
-
 // What is found in all of them is shown at once: else a catalogue that is made meanwhile would have a part of it.
-Result<bool> Shards::refresh_shards_once() {
+// Beside a commit that fails, some may be found before its recovery and others after it. Then unseen_ has grown, and
+// show() refreshes them again.
+Result<void> Shards::refresh_shards() {
   struct Refreshed {
     DataFile *shard;
     DataFile::Look begun;
@@ -331,8 +326,6 @@ Result<bool> Shards::refresh_shards_once() {
     }
     Kept &kept = kept_.mine();
     const std::lock_guard lock(kept.mutex);
-    // A commit has failed meanwhile: some were found before its recovery, and others after it.
-    if (unseen_ != unseen) return false;
     again = false;
     for (Refreshed &r : all) {
       r.is_to_be_found = r.found && !r.shard->is_next(*r.found) && (r.now = r.shard->hold())->look <= r.begun.number;
@@ -346,7 +339,7 @@ Result<bool> Shards::refresh_shards_once() {
     }
     kept.refreshed = unseen;
   }
-  return true;
+  return {};
 }
 
 Result<std::unique_ptr<AnyTransaction>> Shards::begin(TransactionOptions options) {

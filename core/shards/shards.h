@@ -82,7 +82,6 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> show(uint64_t refreshed_for);
   bool is_behind(const Kept &kept, const Look &look) const;
   Result<void> refresh_shards();
-  Result<bool> refresh_shards_once();  // false: again
   Result<void> check_all_there(const ShardIndex &index) const;
   Result<void> recover_left();  // within the time of this call
   Result<void> recover_if_needed(const os::LockWait &wait);

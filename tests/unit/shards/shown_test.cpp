@@ -106,7 +106,7 @@ class ShownOfShards : public testing::ShardsScene {
   }
 
   // Of the calls that something happens before; and of those beside each call that fails.
-  testing::EveryNth every{6, 1}, some{30, 5};
+  testing::EveryNth every{6, 1}, some{20, 3};
   // Is it the n-th rename or sync from the first rename on?
   struct FailsOnce {
     size_t left;
