@@ -412,8 +412,7 @@ Failure ShardCommit::open_outcome(Error cause) {
   // Before anything is unlocked: the next to lock it must see a hot journal.
   decision_.taken.journal.reset();
   for (const auto &part : parts_) part->drop(true);
-  // Afterwards: until all journals are hot, somebody would take one new shard for a whole change.
-  end_withholding();
+  end_withholding();  // whoever looks now recovers first
   shards_.poison();
   return st::open_outcome(std::move(cause), [](const std::string &why) {
     return text("the change of several shards was not finished (", why,

@@ -481,8 +481,6 @@ MUTANTS = [
            "        if (at_.stat(&named) == 0 && !os::same_inode(named, now->identity)) continue;\n", "        static_cast<void>(named);\n"),
     Mutant("shown: what a refresh finds beside a commit that fails is all of it", "core/shards/shards.cpp",
            "if (kept.refreshed != unseen_) return true;", ""),
-    Mutant("shown: new shards are not withheld until recovery would find all journals", SHARDS_COMMIT,
-           "  for (const auto &part : parts_) part->drop(true);\n", "  end_withholding();\n  for (const auto &part : parts_) part->drop(true);\n"),
     Mutant("shown: what a transaction has followed to comes alone", "core/shards/shards.cpp",
            "return shard && shard->has_followed();", "return false;"),
     Mutant("shown: an index by others comes without their shards", "core/shards/shards.cpp", "|| is_own(index) || index == refreshed_for;", "|| true;"),
