@@ -105,7 +105,7 @@ class ShownOfShards : public testing::ShardsScene {
     return came;
   }
 
-  // Of the calls that something happens before; and of those beside each call that fails.
+  // Something happens before each call. After each call that fails it does so before some.
   testing::EveryNth every{6, 1}, some{20, 3};
   // Is it the n-th rename or sync from the first rename on?
   struct FailsOnce {
