@@ -47,6 +47,12 @@ class ShownOfShards : public testing::ShardsScene {
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
   }
+  // With each of its shards.
+  std::unique_ptr<Shards> open_all() {
+    auto c = open(env);
+    for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+    return c;
+  }
   static std::unique_ptr<AnyTransaction> begin(Shards &shards, bool new_names = false, bool publish = true) {
     TransactionOptions options;
     options.publish = publish;
@@ -105,6 +111,18 @@ class ShownOfShards : public testing::ShardsScene {
     return came;
   }
 
+  // Tries each call in turn, on a new model, while there are more.
+  void each_call(const std::function<void(size_t n, bool &more)> &trial) {
+    bool more = true;
+    for (size_t n = every.first(); more; n += every.step) {
+      SCOPED_TRACE(text("call ", n));
+      put_model();
+      more = false;
+      trial(n, more);
+      if (HasFailure()) return;
+    }
+  }
+
   // Something happens before each call. After each call that fails it does so before some.
   testing::EveryNth every{6, 1}, some{20, 3};
   // Is it the n-th rename or sync from the first rename on?
@@ -136,11 +154,8 @@ TEST_F(ShownOfShards, ARefreshBesideItsOwnHandlesCommitShowsAllOfItOrNothing) {
                {false, false, MapMode::none},      {false, false, MapMode::copy_on_write}};
   for (const auto &trial : cases) {
     const bool of_index = trial.of_index;
-    bool more = true;
-    for (size_t n = every.first(); more; n += every.step) {
-      SCOPED_TRACE(
-          text("index ", of_index, " new names ", trial.new_names, " map ", static_cast<int>(trial.map), " call ", n));
-      put_model();
+    SCOPED_TRACE(text("index ", of_index, " new names ", trial.new_names, " map ", static_cast<int>(trial.map)));
+    each_call([&](size_t n, bool &more) {
       auto c = open(env, trial.map);
       ASSERT_EQ(state_of(c->catalogue(), of_index), State::old);
       auto t = begin_change(*c, of_index, trial.new_names);
@@ -157,19 +172,14 @@ TEST_F(ShownOfShards, ARefreshBesideItsOwnHandlesCommitShowsAllOfItOrNothing) {
       if (more) {
         EXPECT_EQ(state_of(*beside, of_index), then);
       }
-      if (HasFailure()) return;
-    }
+    });
   }
 }
 
 // It goes on from an index that the handle does not show yet.
 TEST_F(ShownOfShards, ARefreshBesideACommitShowsTheIndexThatAnotherHandleLeft) {
-  bool more = true;
-  for (size_t n = every.first(); more; n += every.step) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
-    auto c = open(env);
-    for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+  each_call([&](size_t n, bool &more) {
+    auto c = open_all();
     auto t = begin_change(*c, true);
     {
       auto other = open(unsynced);
@@ -186,19 +196,14 @@ TEST_F(ShownOfShards, ARefreshBesideACommitShowsTheIndexThatAnotherHandleLeft) {
     more = during(Of::commit, n, look, [&] { ASSERT_TRUE(is_ok(t->commit())); });
     EXPECT_EQ(state_of(c->catalogue(), true), State::fresh);
     EXPECT_TRUE(same_bytes(of(c->catalogue(), "d2"), old_d));
-    if (HasFailure()) return;
-  }
+  });
 }
 
 // The first has given its locks back, and nobody has looked at its index yet. In the window of the second somebody
 // does.
 TEST_F(ShownOfShards, ARefreshBesideTheSecondOfTwoCommitsShowsAllOfTheFirst) {
-  bool more = true;
-  for (size_t n = every.first(); more; n += every.step) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
-    auto c = open(env);
-    for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+  each_call([&](size_t n, bool &more) {
+    auto c = open_all();
     auto first = begin(*c), second = begin(*c);
     ASSERT_TRUE(is_ok(first->rename("b", "e")));
     ASSERT_TRUE(is_ok(second->update("d", u8(new_d))));
@@ -212,7 +217,6 @@ TEST_F(ShownOfShards, ARefreshBesideTheSecondOfTwoCommitsShowsAllOfTheFirst) {
     };
     enum class At { begin, first_renames, first_ends, second, second_renames, end } at = At::begin;
     size_t left = n;
-    more = false;
     env.before = [&](Call what) {
       if (at == At::begin && what == Call::renameat) at = At::first_renames;
       if (at == At::second && what == Call::renameat) at = At::second_renames;
@@ -233,17 +237,14 @@ TEST_F(ShownOfShards, ARefreshBesideTheSecondOfTwoCommitsShowsAllOfTheFirst) {
     EXPECT_TRUE(same_bytes(of(c->catalogue(), "d"), new_d));
     EXPECT_TRUE(same_bytes(of(c->catalogue(), "e"), old_b));
     EXPECT_TRUE(same_bytes(of(c->catalogue(), "f"), old_c));
-    if (HasFailure()) return;
-  }
+  });
 }
 
 // Its old files cannot be opened once more, and what was read of them stays what it was.
 TEST_F(ShownOfShards, ARefreshAndACommitBesideItNeedNoFileThatIsGone) {
   for (const Of outer : {Of::commit, Of::refresh}) {
-    bool more = true;
-    for (size_t n = every.first(); more; n += every.step) {
-      SCOPED_TRACE(text("inside the ", outer == Of::commit ? "commit" : "refresh", " call ", n));
-      put_model();
+    SCOPED_TRACE(text("inside the ", outer == Of::commit ? "commit" : "refresh"));
+    each_call([&](size_t n, bool &more) {
       auto c = open(env, MapMode::none);
       const Catalogue before = c->catalogue();
       ASSERT_EQ(state_of(before, false), State::old);
@@ -261,8 +262,7 @@ TEST_F(ShownOfShards, ARefreshAndACommitBesideItNeedNoFileThatIsGone) {
       more = outer == Of::commit ? during(outer, n, refresh, commit) : during(outer, n, commit, refresh);
       EXPECT_EQ(state_of(before, false), State::old);
       EXPECT_EQ(state_of(c->catalogue(), false), more || outer == Of::commit ? State::fresh : State::old);
-      if (HasFailure()) return;
-    }
+    });
   }
 }
 
@@ -401,10 +401,8 @@ TEST_F(ShownOfShards, AShardThatIsOpenedAloneIsTheOneThatItsRecoveryLeaves) {
 
 TEST_F(ShownOfShards, ACommitOfAnotherShardBesideItShowsAllOfItOrNothing) {
   for (const bool of_index : {false, true}) {
-    bool more = true;
-    for (size_t n = every.first(); more; n += every.step) {
-      SCOPED_TRACE(text("index ", of_index, " call ", n));
-      put_model();
+    SCOPED_TRACE(text("index ", of_index));
+    each_call([&](size_t n, bool &more) {
       auto c = open(env);
       auto t = begin_change(*c, of_index);
       const auto commit = [&] {
@@ -417,8 +415,7 @@ TEST_F(ShownOfShards, ACommitOfAnotherShardBesideItShowsAllOfItOrNothing) {
       };
       more = during(Of::commit, n, commit, [&] { ASSERT_TRUE(is_ok(t->commit())); });
       EXPECT_EQ(state_of(c->catalogue(), of_index), State::fresh);
-      if (HasFailure()) return;
-    }
+    });
   }
 }
 
@@ -446,8 +443,7 @@ TEST_F(ShownOfShards, ACommitElsewhereShowsAllOfWhatAnotherHandleHasCommitted) {
   for (const bool changes_index : {false, true}) {
     SCOPED_TRACE(changes_index);
     put_model();
-    auto c = open(env);
-    for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+    auto c = open_all();
     ASSERT_TRUE(is_ok(begin_change(*open(unsynced), true)->commit()));
     auto t = begin(*c);
     ASSERT_TRUE(is_ok(t->update("d", u8(new_d))));
@@ -463,8 +459,7 @@ TEST_F(ShownOfShards, ACommitElsewhereShowsAllOfWhatAnotherHandleHasCommitted) {
 // It has found one of the shards that another handle has changed, and then another shard was locked.
 TEST_F(ShownOfShards, WhatACommitInVainHasFoundIsNotShownAlone) {
   put_model();
-  auto c = open(env);
-  for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+  auto c = open_all();
   ASSERT_TRUE(is_ok(begin_change(*open(unsynced), false)->commit()));
   {
     auto in_vain = begin(*c);
@@ -486,8 +481,7 @@ TEST_F(ShownOfShards, WhatACommitInVainHasFoundIsNotShownAlone) {
 // Begun before, and of another shard.
 TEST_F(ShownOfShards, AfterACommitThatFailsHalfWayNoOtherIsMade) {
   put_model();
-  auto c = open(env);
-  for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+  auto c = open_all();
   auto fails = begin_change(*c, true), other = begin(*c);
   ASSERT_TRUE(is_ok(other->update("d", u8(new_d))));
   env.before = [fail = FailsOnce{0}](Call what) mutable { return fail(what) ? -EIO : 0; };
@@ -523,12 +517,8 @@ TEST_F(ShownOfShards, ACommitThatFollowsAnotherOfItsHandleLooksAtNoOtherShard) {
 }
 
 TEST_F(ShownOfShards, ACommitBesideARefreshShowsAllThatItFindsOrNothing) {
-  bool more = true;
-  for (size_t n = every.first(); more; n += every.step) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
-    auto c = open(env);
-    for (const char *name : {"a", "c", "d"}) of(c->catalogue(), name);
+  each_call([&](size_t n, bool &more) {
+    auto c = open_all();
     {
       auto other = open(unsynced);
       ASSERT_TRUE(is_ok(begin_change(*other, false)->commit()));
@@ -546,16 +536,12 @@ TEST_F(ShownOfShards, ACommitBesideARefreshShowsAllThatItFindsOrNothing) {
     if (more) {
       EXPECT_TRUE(same_bytes(of(c->catalogue(), "d"), new_d));
     }
-    if (HasFailure()) return;
-  }
+  });
 }
 
 // The earlier one stops before its n-th call, and goes on when the later one is as far.
 TEST_F(ShownOfShards, OfTwoRefreshesThatWhichLookedEarlierHidesNothing) {
-  bool more = true;
-  for (size_t n = every.first(); more; n += every.step) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
+  each_call([&](size_t n, bool &more) {
     auto c = open(env, MapMode::copy_on_write);
     ASSERT_EQ(state_of(c->catalogue(), false), State::old);
     std::promise<void> there, on;
@@ -583,8 +569,7 @@ TEST_F(ShownOfShards, OfTwoRefreshesThatWhichLookedEarlierHidesNothing) {
     if (earlier.joinable()) let_it_end();
     env.before = nullptr;
     EXPECT_EQ(state_of(c->catalogue(), false), State::fresh);
-    if (HasFailure()) return;
-  }
+  });
 }
 
 }  // namespace
