@@ -53,7 +53,7 @@ class Participant {
   Result<void> check_is_there() const { return of_.check_journal_is_there(); }
   // The commit is decided: from here on nothing is dropped, whatever happens. First the new file is withheld from the
   // handle's refreshes (DataFile::withhold), until show(). If all is left to recovery, that ends for all parts
-  // together, after drop().
+  // together.
   void withhold() noexcept {
     if (publishes()) of_.file.withhold();
   }

@@ -302,12 +302,10 @@ Result<void> ShardCommit::make_index(const std::string &text) {
 Result<void> ShardCommit::prepare_index(write::SuperParticipant *entry) {
   entry->file = shards_.location().name();
   ST_TRY(entry->old, write::form_of_index(index_.file()));
-  auto withheld = std::make_unique<Shards::WithheldIndex>();
-  ST_TRY(auto spelled, new_index(&withheld->locked));
+  ST_TRY(auto spelled, new_index(&index_.withheld.locked));
   if (!spelled) return {};
   ST_TRY(make_index(*spelled));
-  ST_TRY(withheld->identity, index_.fresh->file().stat());
-  index_.withheld = std::move(withheld);
+  ST_TRY(index_.withheld.identity, index_.fresh->file().stat());
   entry->first = index_.fresh->temporary();
   entry->first_form = {spelled->size(), hash64(spelled->data(), spelled->size())};
   return {};
@@ -369,20 +367,20 @@ Result<void> ShardCommit::sync_folder() const {
 
 void ShardCommit::withhold() noexcept {
   const std::lock_guard lock(kept_.mutex);
-  if (index_.fresh) kept_.withheld_index.swap(index_.withheld);
+  if (index_.fresh) kept_.withheld_index = &index_.withheld;
   for (const auto &part : parts_) part->withhold();
 }
 
 void ShardCommit::show() noexcept {
   const std::lock_guard lock(kept_.mutex);
-  if (index_.fresh) kept_.withheld_index.swap(index_.withheld);
+  if (index_.fresh) kept_.withheld_index = nullptr;
   for (const auto &part : parts_) part->show();
 }
 
 // All at once, as in show(). It may not have begun.
 void ShardCommit::end_withholding() noexcept {
   const std::lock_guard lock(kept_.mutex);
-  if (index_.fresh && !index_.withheld) kept_.withheld_index.swap(index_.withheld);
+  if (index_.fresh) kept_.withheld_index = nullptr;
   for (const auto &part : parts_) part->end_withholding();
   ++shards_.unseen_;
 }

@@ -46,7 +46,7 @@ class ShardCommit {
   struct LockedIndex {
     std::unique_ptr<os::LockedFile> held;
     std::unique_ptr<write::TemporaryFile> fresh;
-    std::unique_ptr<const Shards::WithheldIndex> withheld;  // made with `fresh`; in Kept while it is withheld
+    Shards::WithheldIndex withheld;  // `fresh`, and what `held` says
     const os::File &file() const { return held->file; }
   };
   // The super-journal, once it is there.

@@ -90,7 +90,7 @@ Result<void> Shards::show(uint64_t refreshed_for) {
     if (overtaken && shows_since(begun)) return {};
     if (overtaken || indexes_renamed_.load() != renamed) continue;
     // A commit of ours is going to show this index, with the shards that belong to it.
-    const WithheldIndex *const withheld = kept.withheld_index.get();
+    const WithheldIndex *const withheld = kept.withheld_index;
     if (withheld && os::same_inode(withheld->identity, read.identity)) read = withheld->locked;
     const uint64_t index = state_of(read.identity);
     const bool is_known = !look.shown || look.shown->is_of(read.identity) || is_own(index) || index == refreshed_for;
@@ -196,11 +196,8 @@ write::Findings Shards::told() const {
 
 Result<void> Shards::recover_left() {
   const Control control = control_of({});
-  return with_room([&] { return recover_if_needed({options().lock_timeout_ms, &control, nullptr}); });
-}
-
-Result<void> Shards::recover_if_needed(const os::LockWait &wait) {
-  ST_TRY(write::recover_super_if_needed(at_, wait, options().writable, told()));
+  const os::LockWait wait{options().lock_timeout_ms, &control, nullptr};
+  ST_TRY(with_room([&] { return write::recover_super_if_needed(at_, wait, options().writable, told()); }));
   return {};
 }
 

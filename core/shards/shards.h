@@ -67,8 +67,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     std::map<std::string, std::shared_ptr<Member>, std::less<>> by_name;  // those that the index names
     std::vector<std::shared_ptr<Member>> with_journals;                   // those used last
     // While a commit has not yet shown the shards that belong to it, the locked index is shown in its place.
-    std::unique_ptr<const WithheldIndex> withheld_index;
-    uint64_t refreshed = 0;  // unseen_, when all shards were last refreshed together
+    const WithheldIndex *withheld_index = nullptr;  // of the commit, which has locked the index
+    uint64_t refreshed = 0;                         // unseen_, when all shards were last refreshed together
   };
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read, Kept &kept);
@@ -83,8 +83,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   bool is_behind(const Kept &kept, const Look &look) const;
   Result<void> refresh_shards();
   Result<void> check_all_there(const ShardIndex &index) const;
-  Result<void> recover_left();  // within the time of this call
-  Result<void> recover_if_needed(const os::LockWait &wait);
+  Result<void> recover_left();  // by dead writers, within the time of this call
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
   static uint64_t state_of(const struct stat &index);
