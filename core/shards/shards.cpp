@@ -107,7 +107,6 @@ Result<void> Shards::show(uint64_t refreshed_for) {
       lock.unlock();
       ++refreshes;
       refreshed_for = index;
-      ST_TRY(recover_left());
       ST_TRY(refresh_shards());
       continue;
     }
@@ -287,16 +286,15 @@ Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const
 Result<void> Shards::refresh() {
   if (sources_) return {};
   ST_TRY(at_.check_led_to());
-  ST_TRY(recover_left());  // else of what is left one file might be opened before it is recovered, and another after
-  struct stat index;       // before the shards, which are as new then, or newer
+  struct stat index;  // before the shards, which are as new then, or newer
   const bool there = at_.stat(&index) == 0;
   ST_TRY(refresh_shards());
   return show(there ? state_of(index) : 0);
 }
 
 // What is found in all of them is shown at once: else a catalogue that is made meanwhile would have a part of it.
-// Beside a commit that fails, some may be found before its recovery and others after it. Then unseen_ has grown, and
-// show() refreshes them again.
+// What is left is recovered first: else one file might be opened before that, and another after it. A commit that fails
+// beside the refresh makes unseen_ grow, and show() refreshes the shards again. So unseen_ is asked before the recovery.
 Result<void> Shards::refresh_shards() {
   struct Refreshed {
     DataFile *shard;
@@ -306,6 +304,7 @@ Result<void> Shards::refresh_shards() {
     bool is_to_be_found = true;
   };
   const uint64_t unseen = unseen_;
+  ST_TRY(recover_left());
   const Held shown = hold();
   std::vector<Refreshed> all;
   for (const auto &member : shown->shards())

@@ -481,6 +481,8 @@ MUTANTS = [
            "        if (at_.stat(&named) == 0 && !os::same_inode(named, now->identity)) continue;\n", "        static_cast<void>(named);\n"),
     Mutant("shown: what a refresh finds beside a commit that fails is all of it", "core/shards/shards.cpp",
            "if (kept.refreshed != unseen_) return true;", ""),
+    Mutant("shown: a refresh counts as seen what was left to recovery beside it", "core/shards/shards.cpp",
+           "  const uint64_t unseen = unseen_;\n  ST_TRY(recover_left());\n", "  ST_TRY(recover_left());\n  const uint64_t unseen = unseen_;\n"),
     Mutant("shown: what a transaction has followed to comes alone", "core/shards/shards.cpp",
            "return shard && shard->has_followed();", "return false;"),
     Mutant("shown: an index by others comes without their shards", "core/shards/shards.cpp", "|| is_own(index) || index == refreshed_for;", "|| true;"),

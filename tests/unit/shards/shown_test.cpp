@@ -380,6 +380,46 @@ TEST_F(ShownOfShards, ACommitThatFailsBesideARefreshShowsAllOfItOrNothing) {
     }
 }
 
+// Both happen beside one refresh. Another handle recovers what the commit has left.
+TEST_F(ShownOfShards, ACommitThatFailsAndIsRecoveredBesideARefreshShowsAllOfItOrNothing) {
+  constexpr size_t calls_at_a_shard = 6;  // between the one that opens it and the look for a journal beside it
+  bool fails = true;
+  for (size_t m = 0; fails; ++m) {
+    bool more = true;
+    for (size_t n = 0; more && n < calls_at_a_shard; ++n) {
+      SCOPED_TRACE(text("fails before call ", m, ", recovered ", n, " calls later"));
+      put_model();
+      auto c = open(env);
+      ASSERT_EQ(state_of(c->catalogue(), false), State::old);
+      auto t = begin_change(*c, false);
+      size_t before_fault = m, before_recovery = n;
+      bool commits = false;
+      fails = more = false;
+      env.before = [&, fail = FailsOnce{0}](Call what) mutable {
+        if (commits) return fail(what) ? -EIO : 0;
+        if (!fails && before_fault-- == 0) {
+          fails = commits = true;
+          EXPECT_TRUE(fails_with(Status::needs_recovery, t->commit()));
+          t.reset();
+          commits = false;
+        }
+        if (fails && !more && before_recovery-- == 0) {
+          more = true;
+          OpenOptions options;
+          options.writable = true;
+          options.lock_timeout_ms = 0;
+          static_cast<void>(Shards::open(unsynced, index, options));  // in vain while the refresh recovers
+        }
+        return 0;
+      };
+      EXPECT_TRUE(is_ok(c->refresh()));
+      EXPECT_NE(state_of(c->catalogue(), false), State::mix);
+      env.before = nullptr;
+      if (HasFailure()) return;
+    }
+  }
+}
+
 // Its recovery gives the shard's name to another file than the one that was opened first.
 TEST_F(ShownOfShards, AShardThatIsOpenedAloneIsTheOneThatItsRecoveryLeaves) {
   put_model();
