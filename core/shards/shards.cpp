@@ -80,7 +80,7 @@ Result<void> Shards::show(uint64_t refreshed_for) {
   int refreshes = 0;
   for (const uint64_t begun = begin_look().number;;) {
     const Look look = begin_look();
-    const uint64_t renamed = indexes_renamed_.load();
+    const uint64_t newer = shards_newer_.load();
     ST_TRY(auto read, with_room([this] { return read_index(at_); }));
     ST_TRY(with_room([&] { return check_all_there(read.index); }));
     // Until it is shown no transaction pins its shards: it would miss this state.
@@ -88,7 +88,7 @@ Result<void> Shards::show(uint64_t refreshed_for) {
     std::unique_lock lock(kept.mutex);
     const bool overtaken = hold().get() != look.shown.get();
     if (overtaken && shows_since(begun)) return {};
-    if (overtaken || indexes_renamed_.load() != renamed) continue;
+    if (overtaken || shards_newer_.load() != newer) continue;
     // A commit of ours is going to show this index, with the shards that belong to it.
     const WithheldIndex *const withheld = kept.withheld_index;
     if (withheld && os::same_inode(withheld->identity, read.identity)) read = withheld->locked;
@@ -98,8 +98,8 @@ Result<void> Shards::show(uint64_t refreshed_for) {
     std::unique_ptr<ShardCatalogue> shown;
     if (is_known || gives_up) {
       shown = make_catalogue(std::move(read), kept);
-      // Else another thread has committed meanwhile, and shards may be newer than this index.
-      if (indexes_renamed_.load() != renamed) continue;
+      // Else another thread has committed or refreshed meanwhile, and shards may be newer than this index.
+      if (shards_newer_.load() != newer) continue;
     }
     // What others have changed is shown together. Asked after the catalogue was made: what is not met here is not in
     // it.
@@ -214,7 +214,7 @@ Result<void> Shards::rename_index(const os::File &replaced, write::TemporaryFile
   own_before_ = was_own ? old : 0;
   own_index_ = state_of(after);
   ST_TRY(fresh.rename());
-  ++indexes_renamed_;
+  ++shards_newer_;
   return {};
 }
 
@@ -334,6 +334,7 @@ Result<void> Shards::refresh_shards() {
       r.shard->note_refreshed(r.begun);
     }
     kept.refreshed = unseen;
+    ++shards_newer_;
   }
   return {};
 }

@@ -110,7 +110,9 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   std::atomic<bool> poisoned_ = false;
   // States of two indexes: the one that a commit of ours is putting in place, and the one before, if that is ours, too.
   std::atomic<uint64_t> own_index_ = 0, own_before_ = 0;
-  std::atomic<uint64_t> indexes_renamed_ = 0;  // by commits of ours
+  // Counts what may make shards newer than an index that was read before: a commit of ours has renamed the index, or
+  // all shards were refreshed.
+  std::atomic<uint64_t> shards_newer_ = 0;
   // Counts what may have changed several shards, and is not seen by its index: a commit of ours that is left to
   // recovery, or one by others whose index a commit of ours has replaced.
   std::atomic<uint64_t> unseen_ = 0;

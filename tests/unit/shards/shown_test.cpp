@@ -420,6 +420,55 @@ TEST_F(ShownOfShards, ACommitThatFailsAndIsRecoveredBesideARefreshShowsAllOfItOr
   }
 }
 
+// The later one recovers what the commit has left, and stops when it has found the shards. The earlier one has read the
+// index before.
+TEST_F(ShownOfShards, OfTwoRefreshesBesideACommitThatFailsNoneShowsTheOthersShardsAlone) {
+  bool fails = true;
+  for (size_t m = every.first(); fails; m += every.step) {
+    bool more = true;
+    for (size_t n = some.first(); more; n += some.step) {
+      SCOPED_TRACE(text("fails before call ", m, ", the later stops before call ", n));
+      put_model();
+      auto c = open(env);
+      ASSERT_EQ(state_of(c->catalogue(), true), State::old);
+      auto t = begin_change(*c, true);
+      std::promise<void> there, on;
+      std::thread later;
+      size_t before_fault = m, before_stop = n;
+      bool commits = false;
+      fails = more = false;
+      env.before = [&, fail = FailsOnce{0}, earlier = std::this_thread::get_id()](Call what) mutable {
+        if (std::this_thread::get_id() != earlier) {
+          if (more || before_stop-- > 0) return 0;
+          more = true;
+          there.set_value();
+          on.get_future().wait();
+          return 0;
+        }
+        if (commits) return fail(what) ? -EIO : 0;
+        if (fails || before_fault-- > 0) return 0;
+        fails = commits = true;
+        EXPECT_TRUE(fails_with(Status::needs_recovery, t->commit()));
+        t.reset();
+        commits = false;
+        later = std::thread([&] {
+          static_cast<void>(c->refresh());  // busy while the earlier one has a lock
+          if (!more) there.set_value();
+        });
+        there.get_future().wait();
+        return 0;
+      };
+      if (c->refresh()) {  // else the later one has a lock
+        EXPECT_NE(state_of(c->catalogue(), true), State::mix);
+      }
+      if (more) on.set_value();
+      if (later.joinable()) later.join();
+      env.before = nullptr;
+      if (HasFailure()) return;
+    }
+  }
+}
+
 // Its recovery gives the shard's name to another file than the one that was opened first.
 TEST_F(ShownOfShards, AShardThatIsOpenedAloneIsTheOneThatItsRecoveryLeaves) {
   put_model();
