@@ -100,6 +100,30 @@ takeovers fault -DLOSSES=0 -DREAD_BEFORE
 takeovers fault -DLOSSES=0 -DTAKEN_UNLOCKED
 takeovers fault -DLOSSES=1 -DUNSAID
 takeovers fault -DLOSSES=1 -DLOCKED_BLINDLY
+shown safe -DA=7 -DB=2 -DFAILS=1
+shown safe -DA=7 -DC=7
+shown safe -DC=7 -DB=2 -DDIES=1
+shown safe -DA=7 -DC=2 -DFAILS=1
+shown safe -DC=3 -DA=5
+shown safe -DC=3 -DB=4
+shown safe -DA=7 -DREFRESHES=2 -DOWN_MEMORY
+shown safe -DA=6 -DC=2 -DFAILS=1 -DHOT_STAYS_OPEN
+shown fault -DA=6 -DSHARDS_NOT_WITHHELD
+shown fault -DA=7 -DINDEX_NOT_WITHHELD
+shown fault -DA=6 -DWITHHELD_ASKED_BEFORE
+shown fault -DA=6 -DCOMMIT_SHOWN_ONE_BY_ONE
+shown fault -DC=6 -DB=2 -DFOUND_ONE_BY_ONE
+shown fault -DA=7 -DOWN_MEMORY -DWITHHELD_IS_AN_ERROR
+shown fault -DA=7 -DOWN_MEMORY -DREPLACED_IS_AN_ERROR
+shown fault -DA=6 -DFAILS=1 -DFAILED_SEEN
+shown fault -DA=6 -DC=2 -DFAILS=1 -DUNSEEN_ASKED_LATE
+shown fault -DA=6 -DC=2 -DFAILS=1 -DNOT_RECOVERED_FIRST
+shown fault -DA=7 -DB=2 -DFAILS=1 -DREFRESHED_UNCOUNTED
+shown fault -DA=6 -DB=2 -DFAILS=1 -DASKED_BEFORE
+shown fault -DA=5 -DB=3 -DRENAMED_UNCOUNTED
+shown fault -DC=6 -DB=2 -DFOLLOWED_ALONE
+shown fault -DC=3 -DB=4 -DFOREIGN_INDEX_KNOWN
+shown fault -DC=3 -DA=5 -DREPLACED_UNSEEN
 END
 }
 

@@ -19,6 +19,12 @@
 #ifndef FAILS
 #define FAILS 0 /* commits of this handle may fail half way */
 #endif
+#ifndef WITHHELD_IS_AN_ERROR
+#define WITHHELD_IS_AN_ERROR false
+#endif
+#ifndef REPLACED_IS_AN_ERROR
+#define REPLACED_IS_AN_ERROR false
+#endif
 #ifndef DIES
 #define DIES 0 /* the other handle's process may */
 #endif
@@ -57,10 +63,11 @@ byte overtaken;          /* another catalogue was shown since they looked */
 byte outrun;             /* and that one is of a look that began when their call had begun */
 byte showing;            /* their call has begun */
 byte calls_before[4];    /* calls that had begun when this thread looked */
-byte renamed;            /* a commit has renamed an index since they looked */
+byte renamed;            /* a commit has renamed an index, or all shards were refreshed, since they looked */
 byte moved[FILES];       /* another state of the shard was shown since they looked at it */
 byte later[FILES];       /* and that one is of a look that began when they had begun to refresh */
 byte refreshing;         /* they have begun to refresh */
+byte locking;            /* they are locking a shard */
 byte refreshed_before[12]; /* refreshes that had begun when this thread looked at this shard */
 #define before(me, s) refreshed_before[3 * (me) + (s)]
 
@@ -84,13 +91,8 @@ bool mixed;              /* a look has overlapped C, and no refresh has come aft
 #endif
 #ifdef FOLLOWED_ALONE
 #define FOLLOWED skip
-#define FOLLOWED_LATE skip
-#elif defined(FOLLOWED_AFTER)
-#define FOLLOWED skip
-#define FOLLOWED_LATE follows[s]++
 #else
 #define FOLLOWED follows[s]++
-#define FOLLOWED_LATE skip
 #endif
 #ifdef NOT_POISONED
 #define POISONED false
@@ -125,42 +127,59 @@ inline recover_left() {
 /* DataFile::begin_look */
 inline begin_look(s) {
   moved[s] = moved[s] & ~bit(me);
-  before(me, s) = refreshing
+  before(me, s) = refreshing & ~bit(me)
 }
 
 /* Whoever else looks at this shard sees that another state is shown. */
 inline show_state(s, state) {
   now[s] = state;
-  moved[s] = moved[s] | (15 & ~bit(me));
-  later[s] = later[s] | before(me, s)
-}
-
-/* DataFile::find */
-inline find(s) {
-  atomic { begin_look(s) }
-#ifdef WITHHELD_ASKED_BEFORE
-  atomic { is_hidden = has(withheld, s) }
-#endif
-  v = file[s];
-  if
-  :: has(hot_parts, s) ->
-    recover();
-#ifndef HOT_STAYS_OPEN
-    v = file[s]
-#endif
-  :: else
-  fi;
-  atomic {
-#ifndef WITHHELD_ASKED_BEFORE
-    is_hidden = has(withheld, s);
-#endif
-    found[s] = (v == now[s] || is_hidden -> 0 : v);
-    v = 0; is_hidden = false
-  }
+  moved[s] = moved[s] | ((refreshing | locking) & ~bit(me));
+  later[s] = later[s] | (before(me, s) & refreshing & ~bit(me));
+  before(me, s) = 0
 }
 
 #define is_next(s) (!has(moved[s], me))
 #define is_to_be_found(s) (!is_next(s) && !has(later[s], me))
+
+/* DataFile::find */
+inline find(s) {
+  do
+  :: true ->
+    atomic { begin_look(s); was = now[s] }
+#ifdef WITHHELD_ASKED_BEFORE
+    is_hidden = has(withheld, s);
+#endif
+    v = file[s];
+    if
+    :: has(hot_parts, s) ->
+      recover();
+#ifndef HOT_STAYS_OPEN
+      v = file[s]
+#endif
+    :: else
+    fi;
+    atomic {
+#ifndef WITHHELD_ASKED_BEFORE
+      is_hidden = has(withheld, s);
+#endif
+      is_hidden = is_hidden && v != was;
+      found[s] = (v == was || is_hidden -> 0 : v);
+      v = 0
+    }
+#ifdef OWN_MEMORY
+    atomic { /* what is shown was read into memory, and is read there once more, by the path */
+      if
+      :: !found[s] && file[s] != was && !is_hidden -> assert(!REPLACED_IS_AN_ERROR)
+      :: !found[s] && file[s] != was && is_hidden -> assert(!WITHHELD_IS_AN_ERROR); break
+      :: else -> break
+      fi
+    }
+#else
+    break
+#endif
+  od;
+  atomic { was = 0; is_hidden = false }
+}
 
 inline show_found(s) {
   if :: found[s] && is_next(s) -> show_state(s, found[s]) :: else fi;
@@ -169,8 +188,16 @@ inline show_found(s) {
 
 /* Shards::refresh_shards */
 inline refresh_shards() {
+#ifndef UNSEEN_ASKED_LATE
+  seen = unseen;
+#endif
+#ifndef NOT_RECOVERED_FIRST
+  recover_left();
+#endif
+#ifdef UNSEEN_ASKED_LATE
+  seen = unseen;
+#endif
   atomic {
-    seen = unseen;
     refreshing = refreshing | bit(me);
     later[1] = later[1] & ~bit(me); later[2] = later[2] & ~bit(me);
     followed[1] = follows[1]; followed[2] = follows[2];
@@ -192,9 +219,14 @@ inline refresh_shards() {
     show_found(2);
     follows_refreshed[1] = followed[1]; follows_refreshed[2] = followed[2];
     refreshed = seen;
+#ifndef REFRESHED_UNCOUNTED
+    renamed = renamed | (showing & ~bit(me));
+#endif
     seen = 0; followed[1] = 0; followed[2] = 0;
     refreshing = refreshing & ~bit(me);
     later[1] = later[1] & ~bit(me); later[2] = later[2] & ~bit(me);
+    moved[1] = moved[1] & ~bit(me); moved[2] = moved[2] & ~bit(me);
+    before(me, 1) = 0; before(me, 2) = 0;
     GIVE_BACK
   }
 }
@@ -210,8 +242,8 @@ inline shows() {
     shown[0] = read; shown[1] = pin[1]; shown[2] = pin[2];
     assert(whole(1, A) && whole(2, B));
     assert(mixed || whole(4, C));
-    overtaken = overtaken | (15 & ~bit(me));
-    outrun = outrun | calls_before[me]
+    overtaken = overtaken | (showing & ~bit(me));
+    outrun = outrun | (calls_before[me] & showing)
   }
 }
 
@@ -260,7 +292,6 @@ inline show_anew() {
     if
     :: step == REFRESH ->
       atomic { mutex = NOBODY; refreshed_for = read; read = 0; looked = 0 }
-      recover_left();
       refresh_shards()
     :: else
     fi
@@ -276,15 +307,12 @@ inline show_anew() {
 inline lock_shard(s) {
   do
   :: true ->
-    atomic { begin_look(s) }
-    atomic { lock[s] == NOBODY -> lock[s] = me + 1 }
-    if
-    :: file[s] != now[s] -> /* follow_to, DataFile::adopt_found */
-      atomic { v = file[s]; lock[s] = NOBODY; FOLLOWED }
-      atomic { if :: is_next(s) -> show_state(s, v) :: else fi; v = 0; FOLLOWED_LATE }
-    :: else -> break
-    fi
-  od
+    atomic { begin_look(s); locking = locking | bit(me) }
+    atomic { lock[s] == NOBODY -> lock[s] = me + 1; if :: file[s] == now[s] -> break :: else -> v = file[s] fi }
+    atomic { lock[s] = NOBODY; FOLLOWED } /* follow_to, DataFile::adopt_found */
+    atomic { if :: is_next(s) -> show_state(s, v) :: else fi; v = 0 }
+  od;
+  atomic { locking = locking & ~bit(me); moved[s] = moved[s] & ~bit(me); before(me, s) = 0 }
 }
 
 #define UNLOCK_ALL \
@@ -315,7 +343,7 @@ inline lock_shard(s) {
 /* A thread of the handle that commits: to one shard alone (Transaction::commit), or by a super-journal (ShardCommit). */
 proctype committer(byte me, set) {
   byte found[FILES], pin[FILES], followed[FILES];
-  byte v, todo, seen, read, looked, refreshed_for, step;
+  byte v, was, todo, seen, read, looked, refreshed_for, step;
   bool is_hidden;
 #define COMMIT (1 << me)
 #define ALONE (set == 2 || set == 4)
@@ -371,7 +399,7 @@ again:
       }
       atomic { file[0] = file[0] | COMMIT }
 #ifndef RENAMED_UNCOUNTED
-      atomic { renamed = 15 }
+      atomic { renamed = showing }
 #endif
       MAY_FAIL
     :: else
@@ -429,14 +457,13 @@ end:
 /* A thread that refreshes. */
 proctype refresher(byte me, left) {
   byte found[FILES], pin[FILES], followed[FILES];
-  byte v, todo, seen, read, looked, refreshed_for, step;
+  byte v, was, todo, seen, read, looked, refreshed_for, step;
   byte began, must;
   bool is_hidden;
 
   do
   :: left > 0 ->
     atomic { left--; looking = looking | bit(me); must = done; began = other; mixed = mixed || other == 1 }
-    recover_left();
     refreshed_for = file[0];
     refresh_shards();
     show_anew();
