@@ -101,7 +101,7 @@ takeovers fault -DLOSSES=0 -DTAKEN_UNLOCKED
 takeovers fault -DLOSSES=1 -DUNSAID
 takeovers fault -DLOSSES=1 -DLOCKED_BLINDLY
 shown safe -DA=7 -DB=2 -DFAILS=1
-shown safe -DA=7 -DC=7
+shown safe -DA=6 -DC=7
 shown safe -DC=7 -DB=2 -DDIES=1
 shown safe -DA=7 -DC=2 -DFAILS=1
 shown safe -DC=3 -DA=5

@@ -29,7 +29,6 @@
 #define DIES 0 /* the other handle's process may */
 #endif
 
-#define INDEX 0
 #define FILES 3
 #define bit(n) (1 << (n))
 #define has(set, n) (((set) >> (n)) & 1)
@@ -115,7 +114,11 @@ inline recover() {
     atomic { if :: has(to_rename, 1) -> file[1] = file[1] | hot_commit :: else fi }
     atomic { if :: has(to_rename, 0) -> file[0] = file[0] | hot_commit :: else fi }
     atomic { if :: has(to_rename, 2) -> file[2] = file[2] | hot_commit :: else fi }
-    atomic { hot = false; hot_parts = 0; to_rename = 0; hot_commit = 0; lock[0] = NOBODY; lock[1] = NOBODY; lock[2] = NOBODY }
+    atomic {
+      printf("thread %d has recovered commit %d\n", me, hot_commit);
+      hot = false; hot_parts = 0; to_rename = 0; hot_commit = 0;
+      lock[0] = NOBODY; lock[1] = NOBODY; lock[2] = NOBODY
+    }
   :: atomic { !hot -> lock[0] = NOBODY }
   fi
 }
@@ -201,7 +204,8 @@ inline refresh_shards() {
     refreshing = refreshing | bit(me);
     later[1] = later[1] & ~bit(me); later[2] = later[2] & ~bit(me);
     followed[1] = follows[1]; followed[2] = follows[2];
-    todo = 6
+    todo = 6;
+    printf("thread %d refreshes the shards\n", me)
   }
   do
   :: todo ->
@@ -235,11 +239,12 @@ inline refresh_shards() {
 #define is_behind (refreshed != unseen || follows[1] != follows_refreshed[1] || follows[2] != follows_refreshed[2])
 
 
-/* A catalogue is shown. Whoever takes a snapshot now has all of a commit, or nothing of it, and no older one than before. */
+/* A catalogue is shown. Whoever takes a snapshot now has all of a commit, or nothing of it, and nothing older. */
 inline shows() {
   d_step {
     assert((shown[0] & ~read) == 0 && (shown[1] & ~pin[1]) == 0 && (shown[2] & ~pin[2]) == 0);
     shown[0] = read; shown[1] = pin[1]; shown[2] = pin[2];
+    printf("thread %d shows %d %d %d\n", me, shown[0], shown[1], shown[2]);
     assert(whole(1, A) && whole(2, B));
     assert(mixed || whole(4, C));
     overtaken = overtaken | (showing & ~bit(me));
@@ -340,7 +345,7 @@ inline lock_shard(s) {
   atomic { mutex == NOBODY -> SHOW_SHARD(1); SHOW_SHARD(2); withheld_index = 0; locked_index = 0 }
 #endif
 
-/* A thread of the handle that commits: to one shard alone (Transaction::commit), or by a super-journal (ShardCommit). */
+/* A thread of the handle that commits: to one shard alone (Transaction::commit), or to several files (ShardCommit). */
 proctype committer(byte me, set) {
   byte found[FILES], pin[FILES], followed[FILES];
   byte v, was, todo, seen, read, looked, refreshed_for, step;
@@ -437,7 +442,11 @@ vain: /* it shows what it has followed to, if it is of one shard alone */
   goto end;
 
 fails: /* open_outcome */
-  atomic { hot = true; to_rename = set & ~((file[0] & COMMIT -> 1 : 0) | (file[1] & COMMIT -> 2 : 0) | (file[2] & COMMIT -> 4 : 0)); hot_commit = COMMIT }
+  atomic {
+    printf("thread %d: its commit fails; the files have %d %d %d\n", me, file[0], file[1], file[2]);
+    hot = true; hot_commit = COMMIT;
+    to_rename = set & ~((file[0] & COMMIT -> 1 : 0) | (file[1] & COMMIT -> 2 : 0) | (file[2] & COMMIT -> 4 : 0))
+  }
   if :: has(set, 1) -> atomic { lock[1] = NOBODY; hot_parts = hot_parts | 2 } :: else fi;
   if :: has(set, 2) -> atomic { lock[2] = NOBODY; hot_parts = hot_parts | 4 } :: else fi;
   atomic {
@@ -488,6 +497,7 @@ again:
       lock[0] = me + 1;
       if :: has(C, 1) -> lock[1] = me + 1 :: else fi;
       if :: has(C, 2) -> lock[2] = me + 1 :: else fi;
+      printf("another handle commits\n");
       other = 1;
       mixed = mixed || looking
     }
