@@ -421,26 +421,35 @@ TEST_F(ShownOfShards, ACommitThatFailsAndIsRecoveredBesideARefreshShowsAllOfItOr
 }
 
 // The later one recovers what the commit has left, and stops when it has found the shards. The earlier one has read the
-// index before.
+// index before. Both are then at the last calls of their refresh.
 TEST_F(ShownOfShards, OfTwoRefreshesBesideACommitThatFailsNoneShowsTheOthersShardsAlone) {
-  bool fails = true;
-  for (size_t m = every.first(); fails; m += every.step) {
-    bool more = true;
-    for (size_t n = some.first(); more; n += some.step) {
-      SCOPED_TRACE(text("fails before call ", m, ", the later stops before call ", n));
+  constexpr size_t last = 3;
+  size_t calls_of_earlier = 0, calls_of_later = 0;
+  const auto counts = [](size_t &calls) { return [&calls](Call) { return ++calls, 0; }; };
+  put_model();
+  auto alone = open(env);
+  ASSERT_EQ(state_of(alone->catalogue(), true), State::old);
+  env.before = counts(calls_of_earlier);
+  ASSERT_TRUE(is_ok(alone->refresh()));
+  env.before = nullptr;
+  alone.reset();
+  for (size_t m = 1; m <= std::min(last, calls_of_earlier); ++m)
+    for (size_t n = 0; n <= last; ++n) {  // 0: the later one does not stop, and counts
+      SCOPED_TRACE(text("fails before the last call but ", m, ", the later stops before the last but ", n));
       put_model();
       auto c = open(env);
       ASSERT_EQ(state_of(c->catalogue(), true), State::old);
       auto t = begin_change(*c, true);
       std::promise<void> there, on;
       std::thread later;
-      size_t before_fault = m, before_stop = n;
-      bool commits = false;
-      fails = more = false;
+      size_t before_fault = calls_of_earlier - m, before_stop = n == 0 ? SIZE_MAX : calls_of_later - n;
+      if (n == 0) calls_of_later = 0;
+      bool fails = false, commits = false, stops = false;
       env.before = [&, fail = FailsOnce{0}, earlier = std::this_thread::get_id()](Call what) mutable {
         if (std::this_thread::get_id() != earlier) {
-          if (more || before_stop-- > 0) return 0;
-          more = true;
+          if (n == 0) ++calls_of_later;
+          if (stops || before_stop-- > 0) return 0;
+          stops = true;
           there.set_value();
           on.get_future().wait();
           return 0;
@@ -452,21 +461,19 @@ TEST_F(ShownOfShards, OfTwoRefreshesBesideACommitThatFailsNoneShowsTheOthersShar
         t.reset();
         commits = false;
         later = std::thread([&] {
-          static_cast<void>(c->refresh());  // busy while the earlier one has a lock
-          if (!more) there.set_value();
+          EXPECT_TRUE(is_ok(c->refresh()));
+          if (!stops) there.set_value();
         });
         there.get_future().wait();
         return 0;
       };
-      if (c->refresh()) {  // else the later one has a lock
-        EXPECT_NE(state_of(c->catalogue(), true), State::mix);
-      }
-      if (more) on.set_value();
+      EXPECT_TRUE(is_ok(c->refresh()));
+      EXPECT_NE(state_of(c->catalogue(), true), State::mix);
+      if (stops) on.set_value();
       if (later.joinable()) later.join();
       env.before = nullptr;
       if (HasFailure()) return;
     }
-  }
 }
 
 // Its recovery gives the shard's name to another file than the one that was opened first.
