@@ -100,7 +100,7 @@ takeovers fault -DLOSSES=0 -DREAD_BEFORE
 takeovers fault -DLOSSES=0 -DTAKEN_UNLOCKED
 takeovers fault -DLOSSES=1 -DUNSAID
 takeovers fault -DLOSSES=1 -DLOCKED_BLINDLY
-shown safe -DA=7 -DB=2 -DFAILS=1
+shown safe -DA=3 -DB=2 -DFAILS=1
 shown safe -DA=6 -DC=7
 shown safe -DC=7 -DB=2 -DDIES=1
 shown safe -DA=7 -DC=2 -DFAILS=1
@@ -118,7 +118,7 @@ shown fault -DA=7 -DOWN_MEMORY -DREPLACED_IS_AN_ERROR
 shown fault -DA=6 -DFAILS=1 -DFAILED_SEEN
 shown fault -DA=6 -DC=2 -DFAILS=1 -DUNSEEN_ASKED_LATE
 shown fault -DA=6 -DC=2 -DFAILS=1 -DNOT_RECOVERED_FIRST
-shown fault -DA=7 -DB=2 -DFAILS=1 -DREFRESHED_UNCOUNTED
+shown fault -DA=3 -DB=2 -DFAILS=1 -DREFRESHED_UNCOUNTED
 shown fault -DA=6 -DB=2 -DFAILS=1 -DASKED_BEFORE
 shown fault -DA=5 -DB=3 -DRENAMED_UNCOUNTED
 shown fault -DC=6 -DB=2 -DFOLLOWED_ALONE
