@@ -96,8 +96,11 @@ Result<Writer::Slot *> Writer::append(NewTensor tensor) {
 Result<void> Writer::write(Slot *slot, const void *bytes, uint64_t n) {
   uint64_t done = 0;
   const Control control(options_.progress, nullptr);
-  auto put = write_stream(made_->file(), bytes, n, data_offset_ + slot->begin + slot->written,
-                          [&](uint64_t more) { return control.check(done += more, n); });
+  const uint64_t at = data_offset_ + slot->begin + slot->written;
+  // How long the file becomes may not be known before, and a write beyond the limit may end the process.
+  Result<void> put = n == 0 ? Result<void>() : made_->file().may_reach(at + n);
+  if (put)
+    put = write_stream(made_->file(), bytes, n, at, [&](uint64_t more) { return control.check(done += more, n); });
   slot->written += n;
   failed_ = !put;
   if (!put) return Failure(std::move(put.error()).about_tensor(slot->tensor.name));
@@ -209,12 +212,15 @@ Result<std::string> Writer::header(const std::vector<const Slot *> &order, uint6
   return spelled;
 }
 
+Result<void> Writer::write_header(std::string spelled) {
+  ST_TRY(pad_header(&spelled, data_offset_));
+  ST_TRY(made_->file().may_reach(spelled.size()));
+  return made_->file().write(spelled.data(), spelled.size(), 0);
+}
+
 // The header, and every tensor where it says.
 Result<void> Writer::arrange(const Control &control) {
-  if (declared_ > 0 && slots_.size() == declared_) {
-    ST_TRY(pad_header(&header_, data_offset_));
-    return made_->file().write(header_.data(), header_.size(), 0);
-  }
+  if (declared_ > 0 && slots_.size() == declared_) return write_header(std::move(header_));
   std::vector<const Slot *> order;
   for (const Slot &s : slots_) order.push_back(&s);
   if (options_.layout != Layout::keep)
@@ -232,10 +238,7 @@ Result<void> Writer::arrange(const Control &control) {
   constexpr uint64_t small = uint64_t{8} << 20;
   const bool exact = options_.layout == Layout::stock || end_ <= small;
   const bool fits = exact ? least == data_offset_ : least <= data_offset_;
-  if (in_order && fits) {
-    ST_TRY(pad_header(&spelled, data_offset_));
-    return made_->file().write(spelled.data(), spelled.size(), 0);
-  }
+  if (in_order && fits) return write_header(std::move(spelled));
 
   ST_TRY(pad_header(&spelled, least));
   ST_TRY(auto target, destination_at(target_));

@@ -84,6 +84,7 @@ class Writer {
   Result<void> write(Slot *slot, const void *bytes, uint64_t n);
   Failure failed_to_write(Error e) const;
   Result<std::string> header(const std::vector<const Slot *> &order, uint64_t *data_offset) const;
+  Result<void> write_header(std::string spelled);
   Result<void> arrange(const Control &control);
 
   os::Env &env_;
