@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "journal/made_entry.h"
 #include "journal/old_bytes.h"
 #include "journal/super_journal.h"
 #include "newfile/units.h"
@@ -35,6 +36,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const Righ
       continue;
     }
     journal->file_ = std::move(*file);
+    MadeEntry made(dir.env(), dir.fd(), journal->name_.c_str(), 0);
     // Also its size: a server that is asked for it by a neighbour may answer one of before the last write.
     journal->file_.read_like(dir);
     // Between the two calls a recoverer may take the new file for a hot journal's
@@ -42,10 +44,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const Righ
     auto lock = os::RangeLock::acquire(journal->file_, {unrecorded}, {});
     if (!lock) {
       last = std::move(lock.error());
-      if (last.status != Status::busy) {
-        dir.env().unlinkat(dir.fd(), journal->name_.c_str(), 0);
-        return Failure(std::move(last));
-      }
+      if (last.status != Status::busy) return Failure(std::move(last));
       continue;
     }
     journal->lock_ = std::move(*lock);
@@ -53,6 +52,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const Righ
     if (s.st_nlink == 0) continue;
     journal->beside_data_ = s.st_dev == data.st_dev;
     open_to_readers(journal->file_, rights);
+    made.keep();
     return journal;
   }
   return Failure(std::move(last));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "journal/claim.h"
+#include "journal/made_entry.h"
 
 namespace st::write {
 namespace {
@@ -102,11 +103,12 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   folder.rights_ = rights_of(file, data);  // first, as nobody else can use the folder until it has them
   const int made = os::repeat_interrupted([&] { return env.mkdirat(at.dir(), at.name().c_str(), 0700); });
   if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the journal folder", at.path()));
+  MadeEntry entry(env, at.dir(), at.name().c_str(), AT_REMOVEDIR);  // left, it might keep everybody from the file
+  if (made != 0) entry.keep();
   auto dir = open_dir(at);
   if (!dir && (dir.error().os_errno == ENOTDIR || dir.error().os_errno == ELOOP))
     return fail(Status::journal, in_quotes(at.path()),
                 " is no folder, so there is no place for a journal; look at it and remove it");
-  if (!dir && made == 0) remove_if_empty(file);  // left, it might keep everybody from the file
   if (!dir && made == 0 && dir.error().os_errno == EACCES) {
     dir.error().message += "; see whether this process's umask takes rights from the owner of a new folder";
   } else if (!dir) {
@@ -114,11 +116,9 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   }
   if (!dir) return Failure(std::move(dir.error()));
   ST_TRY(auto s, dir->stat());
-  if (const Verdict verdict = trust(s, data, env.geteuid()); !verdict.is_good()) {
-    if (made == 0) remove_if_empty(file);
+  if (const Verdict verdict = trust(s, data, env.geteuid()); !verdict.is_good())
     return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
                 "; ", what_to_do(s), "; or move the file to a folder of your own");
-  }
 
   dir->read_past_cache(file.how_to_read(data));
   constexpr mode_t of_others = 0077;
@@ -126,11 +126,9 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
       made == 0 && s.st_uid == env.geteuid() && (s.st_mode & of_others) == 0;  // and no other, moved there
   if (is_new) open_to_readers(*dir, folder.rights_);
   // Durable even if somebody else made it: its maker may not have come to this yet.
-  if (auto synced = file.folder()->sync(); !synced) {
-    if (made == 0) remove_if_empty(file);
-    return Failure(std::move(synced.error()));
-  }
+  ST_TRY(file.folder()->sync());
   folder.dir_ = std::move(*dir);
+  entry.keep();
   return folder;
 }
 
@@ -212,13 +210,15 @@ Result<JournalFolder::Taken> JournalFolder::take() {
   Error last;
   for (int i = 0; i < attempts; ++i) {
     if (!kept.folder) {
+      auto opened = std::make_shared<Folder>();  // before there is anything that would be left without memory for it
       auto folder = Folder::create(file_, data_);
       if (!folder && is_gone(folder.error())) {  // removed between our two calls
         last = std::move(folder.error());
         continue;
       }
       if (!folder) return Failure(std::move(folder.error()));
-      kept.folder = std::make_shared<Folder>(std::move(*folder));
+      *opened = std::move(*folder);
+      kept.folder = std::move(opened);
     }
     std::unique_ptr<Journal> journal;
     if (!kept.parked.empty()) {
