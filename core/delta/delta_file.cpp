@@ -22,19 +22,25 @@ Result<DeltaFile> DeltaFile::of(std::unique_ptr<DataFile> file) {
   return delta;
 }
 
-Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const {
-  std::vector<uint64_t> heads;
+Result<std::vector<DeltaFile::Checked>> DeltaFile::check_bytes(const std::function<Result<void>(uint64_t more)> &tell,
+                                                               bool with_all) const {
+  std::vector<Checked> checked;
   TensorWindow window(true);
   for (size_t i = 0; i < index().size(); ++i) {
     const TensorView t = index().at(i);
-    ST_TRY(auto hashed, hash_tensor(window, *snapshot, t, [&](auto piece) { return tell(piece.size()); }));
+    Hasher all;
+    const auto take = [&, is_whole = !notes.tensors[i].steps](std::span<const std::byte> piece) {
+      if (with_all && is_whole) all.add(piece.data(), piece.size());
+      return tell(piece.size());
+    };
+    ST_TRY(auto hashed, hash_tensor(window, *snapshot, t, take));
     if (hashed.all != notes.tensors[i].steps.value_or(notes.tensors[i].bytes))
       return Failure(error(Status::delta, "the bytes of tensor ", in_quotes(t.name), " in the delta ", in_quotes(path),
                            " are not those that it was written with; make it anew")
                          .about_tensor(t.name));
-    heads.push_back(hashed.head);
+    checked.push_back({hashed.head, all.digest()});
   }
-  return heads;
+  return checked;
 }
 
 std::vector<OldTensor> old_tensors(const ModelView &base, const Index &delta, const DeltaNotes &notes) {

@@ -23,8 +23,12 @@ struct DeltaFile {
   static Result<DeltaFile> of(const DataFile &file);
   static Result<DeltaFile> of(std::unique_ptr<DataFile> file);
   // Do its tensors have the bytes that were written? Reads all of them. Status delta.
-  // Answers the hash of each one's head; that says nothing where the delta holds steps.
-  Result<std::vector<uint64_t>> check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const;
+  struct Checked {
+    uint64_t head;  // hash of it; says nothing where the delta holds steps
+    uint64_t all;   // XXH3-64, where the tensor is whole, and it was asked for
+  };
+  Result<std::vector<Checked>> check_bytes(const std::function<Result<void>(uint64_t more)> &tell,
+                                           bool with_all = false) const;
 };
 
 // The tensors that a delta made for `base` says it replaces or deletes, in the

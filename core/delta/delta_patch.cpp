@@ -43,6 +43,7 @@ class Patching {
   // What has steps: is the file patched, or, on shards, all files? Then none of it is staged.
   bool remakes_all() const { return !options_.publish && in_place(); }
   Result<CommitPlan> change();
+  Error changed_meanwhile(std::string_view tensor) const;
   Error about_the_delta(Error failed) const;
   // What is made twice, as the journal was lost, counts once.
   Result<void> tell(uint64_t n) {
@@ -55,9 +56,9 @@ class Patching {
   const ModelView whole_;  // base_, as it was opened
   const DeltaFile delta_;
   const DeltaPatchOptions options_;
-  const Control control_;        // of the whole call
-  std::vector<uint64_t> heads_;  // of the tensors that the delta gives
-  std::vector<bool> remade_;     // of these: those that are made of their steps under the locks, and not staged
+  const Control control_;                    // of the whole call
+  std::vector<DeltaFile::Checked> checked_;  // the tensors that the delta gives
+  std::vector<bool> remade_;  // of these: those that are made of their steps under the locks, and not staged
   os::Helper helper_;
   uint64_t done_ = 0, total_ = 0;
 };
@@ -75,7 +76,7 @@ Result<void> Patching::check(const ModelView &base, TensorList *result) const {
 Result<NewBytes> Patching::value(size_t i) const {
   const TensorView t = delta_.index().at(i);
   ST_TRY(auto bytes, delta_.file->view(*delta_.snapshot, i));
-  return NewBytes{static_cast<uint32_t>(t.dtype), t.shape, bytes, t.nbytes};
+  return NewBytes{static_cast<uint32_t>(t.dtype), t.shape, bytes, t.nbytes, checked_[i].all};
 }
 
 // Tensors that are there and keep their form are updates where that makes a change in place, and what is added comes
@@ -124,7 +125,7 @@ Result<void> Patching::remake_later(AnyTransaction &transaction, size_t i) {
     const SteppedTensor stepped{place.snapshot, place.tensor(), place.member->place(), {{&delta_, i}}};
     const uint64_t reads = remakes_all() ? 1 : 2;  // as if it was staged
     ST_TRY(auto fresh, remake(stepped, file, at, helper_, to, [&](uint64_t n) { return tell(n * reads); }));
-    heads_[i] = fresh.head;
+    checked_[i].head = fresh.head;
     return {};
   };
   constexpr uint64_t unpacked = 4;  // by which values without compression are longer
@@ -153,7 +154,7 @@ Result<void> Patching::stage_steps(AnyTransaction &transaction, size_t i) {
   };
   const SteppedTensor stepped{place.snapshot, t, place.member->place(), {{&delta_, i}}};
   ST_TRY(auto fresh, step_to_the_end(stepped, stage_block));
-  heads_[i] = fresh.head;
+  checked_[i].head = fresh.head;
   return {};
 }
 
@@ -178,7 +179,7 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const ModelView &
   for (size_t i = 0; i < delta.size(); ++i) {
     const DeltaTensor &t = delta_.notes.tensors[i];
     const TensorView held = delta.at(i);
-    const OldBytes replaced{t.bytes, heads_[i]};
+    const OldBytes replaced{t.bytes, checked_[i].head};
     if (!t.old) {
       deleted.emplace_back(held.name, replaced);
       continue;
@@ -196,8 +197,14 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const ModelView &
                      [this](uint64_t, uint64_t) { return tell(0).has_value(); });
 }
 
-// Steps lead back as they lead forth. They were read before, so these are hashed once more: the delta may be locked,
-// but not everybody asks for locks.
+// The delta may be locked, but not everybody asks for locks.
+Error Patching::changed_meanwhile(std::string_view tensor) const {
+  return error(Status::file_changed, "tensor ", in_quotes(tensor), " of the delta ", in_quotes(delta_.path),
+               " was changed while it was applied; apply it again")
+      .about_tensor(tensor);
+}
+
+// Steps lead back as they lead forth. They were read before, so these are hashed once more.
 Result<void> Patching::copy_steps(write::Writer &reverse) {
   TensorWindow window(false);
   for (size_t i = 0; i < delta_.index().size(); ++i) {
@@ -208,10 +215,7 @@ Result<void> Patching::copy_steps(write::Writer &reverse) {
       return tell(0);
     };
     ST_TRY(auto copied, hash_tensor(window, *delta_.snapshot, held, add));
-    if (copied.all != *delta_.notes.tensors[i].steps)
-      return Failure(error(Status::file_changed, "tensor ", in_quotes(held.name), " of the delta ",
-                           in_quotes(delta_.path), " was changed while it was applied; apply it again")
-                         .about_tensor(held.name));
+    if (copied.all != *delta_.notes.tensors[i].steps) return Failure(changed_meanwhile(held.name));
   }
   return {};
 }
@@ -280,12 +284,15 @@ Result<std::unique_ptr<AnyTransaction>> Patching::prepare() {
   total_ = delta_.index().data_bytes();
   for (const OldTensor &old : old_tensors(whole_, delta_.index(), delta_.notes))
     total_ += whole_.at(old.index).tensor().nbytes * (!once && has_steps(whole_.at(old.index).tensor().name) ? 2 : 1);
-  ST_TRY(heads_, delta_.check_bytes([this](uint64_t more) { return tell(more); }));
+  ST_TRY(checked_, delta_.check_bytes([this](uint64_t more) { return tell(more); }, true));
   return begin(result);
 }
 
-// New bytes lie in the delta's mapping. Where they are gone the file is shorter, and reading its end says so.
+// New bytes lie in the delta's mapping. Where they are gone the file is shorter, and reading its end says so. Where
+// they are others than those that were checked, the transaction has named their tensor.
 Error Patching::about_the_delta(Error failed) const {
+  if (failed.status == Status::invalid_argument && delta_.index().find(failed.tensor))
+    return changed_meanwhile(failed.tensor);
   if (failed.status != Status::io || failed.os_errno != EFAULT) return failed;
   std::byte last;
   auto reach = delta_.snapshot->here();

@@ -58,6 +58,9 @@ struct NewBytes {
   std::span<const uint64_t> shape;
   const void *bytes;
   uint64_t nbytes;
+  // XXH3-64 that they were found to have. What is staged of them, or published, has it, or the status is
+  // invalid_argument.
+  std::optional<uint64_t> hash = {};
 };
 
 struct ByteRange {

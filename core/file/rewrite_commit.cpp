@@ -9,6 +9,7 @@
 #include "newfile/copy_attributes.h"
 #include "newfile/publish_plan.h"
 #include "newfile/room.h"
+#include "newfile/units.h"
 #include "os/turnstile.h"
 
 namespace st::store {
@@ -72,6 +73,20 @@ Result<Blueprint> draw(const Staged &staged, const os::File &old, uint64_t block
   return drawn;
 }
 
+Result<bool> has_hash(const os::File &file, uint64_t offset, uint64_t length, uint64_t hash,
+                      const write::Journal::GoOn &go_on) {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write::write_chunk_bytes, length));
+  Hasher hasher;
+  for (uint64_t done = 0; done < length;) {
+    const uint64_t n = std::min(write::write_chunk_bytes, length - done);
+    ST_TRY(go_on(done));
+    ST_TRY(file.read(buffer.get(), n, offset + done));
+    hasher.add(buffer.get(), n);
+    done += n;
+  }
+  return hasher.digest() == hash;
+}
+
 // Are the payloads what they were when they were staged? What lies in the journal is ours, and is looked at there; what
 // was borrowed may change at any time, so what is looked at is what has come to be in the new file.
 Result<void> check_payloads(const Staged &staged, const os::File &made, const write::PublishPlan &plan) {
@@ -79,9 +94,10 @@ Result<void> check_payloads(const Staged &staged, const os::File &made, const wr
   for (const write::PlannedSegment &s : plan.segments) {
     if (s.kept) continue;
     const StagedPayload &p = staged.payloads[s.from];
-    if (p.bytes && !p.table.noted()) continue;  // of a put: read here for the first time
-    ST_TRY(auto same, p.bytes ? staged.journal.journal->was_noted(p.table, made, s.to, s.length, go_on)
-                              : staged.journal.journal->holds(p.journal, go_on));
+    if (p.bytes && !p.table.noted() && !p.hash) continue;  // of a put: read here for the first time
+    ST_TRY(auto same, !p.bytes          ? staged.journal.journal->holds(p.journal, go_on)
+                      : p.table.noted() ? staged.journal.journal->was_noted(p.table, made, s.to, s.length, go_on)
+                                        : has_hash(made, s.to, s.length, *p.hash, go_on));
     if (same) continue;
     const auto by = std::find_if(staged.changes.begin(), staged.changes.end(), [&](const Change &c) {
       return (c.kind == Change::put || c.kind == Change::update) && c.payload == s.from;

@@ -45,7 +45,8 @@ struct StagedPayload {
   const void *bytes;
   write::Payload journal;
   uint64_t nbytes;
-  write::SectorTable table = {};  // of bytes that were borrowed for a patch
+  write::SectorTable table = {};      // of bytes that were borrowed for a patch
+  std::optional<uint64_t> hash = {};  // of bytes that were borrowed for a publish; see NewBytes
 };
 
 struct Staged {

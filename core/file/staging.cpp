@@ -15,12 +15,19 @@ bool is_view(const Staged &staged, const NewBytes &value) {
          (staged.options.is_view && staged.options.is_view(value.bytes, value.nbytes));
 }
 
+Result<void> check_hash(std::string_view name, const NewBytes &value, uint64_t hash) {
+  if (!value.hash || hash == *value.hash) return {};
+  return Failure(changed_payload(name));
+}
+
 // Where the old bytes can be saved instead, the new ones are but noted: the
 // caller keeps them until commit.
-Result<void> borrow(Staged &staged, write::Piece *piece, const void *bytes) {
-  ST_TRY(piece->table, staged.journal.journal->note_new(piece->offset, bytes, piece->payload.length, staged.control));
-  piece->bytes = bytes;
-  return {};
+Result<void> borrow(Staged &staged, write::Piece *piece, std::string_view name, const NewBytes &value) {
+  Hasher hasher;
+  ST_TRY(piece->table, staged.journal.journal->note_new(piece->offset, value.bytes, value.nbytes, staged.control,
+                                                        value.hash ? &hasher : nullptr));
+  piece->bytes = value.bytes;
+  return value.hash ? check_hash(name, value, hasher.digest()) : Result<void>();
 }
 
 Result<void> stage_in_place(Staged &staged, size_t index, const TensorView &tensor, const NewBytes &value) {
@@ -30,11 +37,11 @@ Result<void> stage_in_place(Staged &staged, size_t index, const TensorView &tens
     staged.tensors.push_back({tensor.name, index, {staged.snapshot->file_offset(tensor), {0, value.nbytes, 0}}});
   write::Piece &piece = staged.tensors[found->second].piece;
   const bool may_borrow = !staged.options.copy && value.nbytes >= staged.file.undo_from() && !is_view(staged, value);
-  if (may_borrow && !piece.staged()) return borrow(staged, &piece, value.bytes);
+  if (may_borrow && !piece.staged()) return borrow(staged, &piece, tensor.name, value);
   ST_TRY(auto payload, piece.staged() ? staged.journal.journal->overwrite(piece.payload, value.bytes, staged.control)
                                       : staged.journal.journal->append(value.bytes, value.nbytes, staged.control));
   piece = {piece.offset, payload};
-  return {};
+  return check_hash(tensor.name, value, payload.hash);
 }
 
 Result<void> stage_in_draft(Staged &staged, Change change, const NewBytes &value) {
@@ -62,13 +69,14 @@ Result<void> stage_in_draft(Staged &staged, Change change, const NewBytes &value
   }
   ST_TRY(make_publish(staged));
   if (change.kind == Change::update && value.nbytes == 0) return {};  // nothing, as in place
-  StagedPayload payload{value.bytes, {}, value.nbytes};
+  StagedPayload payload{value.bytes, {}, value.nbytes, {}, value.hash};
   if (staged.options.copy && value.nbytes > 0) {
     staged.begin_call();
     staged.failed = true;
     if (auto ok = staged.need_journal(); !ok) return Failure(std::move(ok.error()).about_tensor_at_least(change.name));
     auto copied = staged.journal.journal->append(value.bytes, value.nbytes, staged.control);
     if (!copied) return Failure(std::move(copied.error()).about_tensor_at_least(change.name));
+    ST_TRY(check_hash(change.name, value, copied->hash));
     staged.failed = false;
     payload = {nullptr, *copied, value.nbytes};
   }

@@ -241,11 +241,18 @@ Result<RangeRecord> Journal::record_old(OldBytes &old, uint64_t offset, const Pa
   return RangeRecord{offset, payload.length, payload.offset, payload.hash, table.offset, table.hash};
 }
 
-Result<SectorTable> Journal::note_new(uint64_t offset, const void *bytes, uint64_t length, const Control &control) {
+Result<SectorTable> Journal::note_new(uint64_t offset, const void *bytes, uint64_t length, const Control &control,
+                                      Hasher *hasher) {
   ST_TRY(reserve(end_ + journal_page + table_bytes(offset, length) + range_record_bytes));
-  return note_sectors(offset, length, [&](uint64_t done, uint64_t) -> Result<const std::byte *> {
+  std::unique_ptr<std::byte[]> copy;  // of what is hashed twice: it may change between two looks at it
+  if (hasher) copy = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, length));
+  return note_sectors(offset, length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
     ST_TRY(control.check(done, length));
-    return static_cast<const std::byte *>(bytes) + done;
+    const std::byte *from = static_cast<const std::byte *>(bytes) + done;
+    if (!hasher) return from;
+    ST_TRY(os::copy_given(file_.env(), from, n, copy.get()));
+    hasher->add(copy.get(), n);
+    return copy.get();
   });
 }
 

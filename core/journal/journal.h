@@ -95,7 +95,9 @@ class Journal {
   // or as they were staged. Save its old bytes: whole blocks by sharing them (if
   // `block`, their size, is not 0), the rest by value. A failure leaves the
   // journal as good as before, but for its size.
-  Result<SectorTable> note_new(uint64_t offset, const void *bytes, uint64_t n, const Control &control);
+  // `hasher` is fed with the bytes that were noted.
+  Result<SectorTable> note_new(uint64_t offset, const void *bytes, uint64_t n, const Control &control,
+                               Hasher *hasher = nullptr);
   Result<SectorTable> note_staged(uint64_t offset, const Payload &payload, const GoOn &go_on = always);
   Result<RangeRecord> save_old(const os::File &data, uint64_t offset, uint64_t n, const SectorTable &table,
                                uint64_t block, const GoOn &go_on = always);

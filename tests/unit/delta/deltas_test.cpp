@@ -7,6 +7,7 @@
 #include "fault_env.h"
 #include "os/range_lock.h"
 #include "os/turnstile.h"
+#include "sharing_env.h"
 #include "store_scene.h"
 
 namespace st::testing {
@@ -277,6 +278,46 @@ TEST_F(Deltas, ThatAreTruncatedWhileTheyAreAppliedAreNamed) {
       ++told;
     }
   EXPECT_GT(told, 1);
+}
+
+// Somebody writes without a lock, also between the look at the delta's bytes and their staging.
+TEST_F(Deltas, AreAppliedOrNotWhenTheirBytesChangeMeanwhile) {
+  a.tensors.push_back(u8_tensor("large", 1100000, 4));
+  b.tensors.push_back(u8_tensor("large", 1100000, 44));
+  put_bytes(base, a.file());
+  put_bytes(other, b.file());
+  ASSERT_TRUE(is_ok(diff()));
+  const std::string made = bytes_of(delta);
+  std::string damaged = made;
+  for (const Holdings h = held(delta); const TestTensor &t : h.tensors)
+    damaged[made.find(t.bytes) + t.bytes.size() / 2] ^= 1;
+  SharingEnv sharing(env);
+  int applied = 0;
+  for (os::Env *with : {&env, static_cast<os::Env *>(&sharing)})
+    for (const bool publish : {false, true}) {
+      int refused = 0;
+      for (int at = 1;; ++at) {
+        SCOPED_TRACE(text(with == &sharing ? "undo, " : "redo, ", publish ? "publish, " : "patch, ", at));
+        put_bytes(base, a.file());
+        put_bytes(delta, made);
+        auto file = os::File::open(env, AT_FDCWD, delta, O_RDWR, 0, delta);
+        ASSERT_TRUE(is_ok(file));
+        int asked = 0;
+        DeltaPatchOptions options;
+        options.publish = publish;
+        options.progress =
+            acts(at, &asked, [&] { EXPECT_TRUE(is_ok(file->write(damaged.data(), damaged.size(), 0))); });
+        const auto done = store::patch(*with, base, delta, std::move(options));
+        if (asked < at) break;
+        ASSERT_EQ(held(base), done ? b : a);
+        (done ? applied : refused) += 1;
+        if (done || done.error().status == Status::delta) continue;
+        ASSERT_TRUE(fails_with(Status::file_changed, done)) << done.error().message;
+        ASSERT_NE(done.error().message.find(delta), std::string::npos) << done.error().message;
+      }
+      EXPECT_GT(refused, 1);
+    }
+  EXPECT_GT(applied, 0);
 }
 
 // A patch of either that a comparison saw half of would be in the delta as a state that never was.
