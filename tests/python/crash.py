@@ -21,7 +21,7 @@ if commit == "yes":
 os._exit(7)
 """
 
-# Ends the process when it first writes to the file that CRASH_AT names.
+# Ends the process when it first writes to the file that CRASH_AT names, or to one with CRASH_IN in its path.
 _SHIM = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -39,7 +39,8 @@ static void crash_at(int fd) {
   if (n < 0) return;
   name[n] = 0;
   const char *at = getenv("CRASH_AT");
-  if (at && strcmp(name, at) == 0) _exit(7);
+  const char *in = getenv("CRASH_IN");
+  if ((at && strcmp(name, at) == 0) || (in && strstr(name, in))) _exit(7);
 }
 typedef ssize_t (*write_fn)(int, const void *, size_t, off64_t);
 ssize_t pwrite(int fd, const void *b, size_t n, off64_t o) {

@@ -12,6 +12,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import crash
 import libst
 import ml_dtypes
 import numpy as np
@@ -466,6 +467,67 @@ def test_a_link_stays_where_saving_fails(cached, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         compat_numpy.save_file({"a": np.ones(3)}, link)
     assert link.is_symlink() and os.listdir(link.parent) == [link.name]
+
+
+_DYING = """
+import os, sys
+import numpy as np
+from libst.compat.numpy import save_file
+link, replaces = sys.argv[1:]
+rename = os.replace
+def replace(source, target):
+    if replaces == "yes":
+        rename(source, target)
+    os._exit(7)
+os.replace = replace
+save_file({"a": np.zeros(3)}, link)
+"""
+
+
+@pytest.mark.parametrize("where", ["while it writes", "before it renames", "after it has renamed"])
+@pytest.mark.parametrize("next_is_link", [True, False])
+def test_what_a_process_left_that_died_over_a_link_goes_with_the_next_save(cached, where, next_is_link):
+    link, blob = cached
+    env = dict(os.environ)
+    if where == "while it writes":
+        env |= {"LD_PRELOAD": str(crash._shim()), "CRASH_IN": ".st-link-"}
+    replaces = "yes" if where == "after it has renamed" else "no"
+    assert subprocess.run([sys.executable, "-c", _DYING, link, replaces], env=env).returncode == 7
+    assert len(os.listdir(link.parent)) > 1
+    assert link.is_symlink() == (replaces == "no")
+    link.unlink()
+    if next_is_link:
+        link.symlink_to(blob)
+    compat_numpy.save_file({"a": np.ones(3)}, link)
+    assert os.listdir(link.parent) == [link.name]
+    same(compat_numpy.load_file(link), {"a": np.ones(3)})
+
+
+def test_what_a_living_thread_makes_over_a_link_stays(cached, monkeypatch):
+    link, _ = cached
+    rename, beside = os.replace, []
+
+    def replace(source, target):
+        monkeypatch.setattr(os, "replace", rename)
+        compat_numpy.save_file({"a": np.zeros(3)}, link)  # another save meanwhile: it sweeps
+        compat_numpy.save_file({"a": np.zeros(3)}, link)
+        beside.extend(os.listdir(link.parent))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    compat_numpy.save_file({"a": np.ones(3)}, link)
+    assert len(beside) == 3
+    assert os.listdir(link.parent) == [link.name]
+    same(compat_numpy.load_file(link), {"a": np.ones(3)})
+
+
+def test_what_only_looks_like_a_file_left_over_a_link_stays(tmp_path):
+    names = [".m.st-link-0123", ".m.st-link-0123456789abcdef.old", ".mm.st-link-0123456789abcdef"]
+    for name in names:
+        (tmp_path / name).touch()
+    os.mkfifo(tmp_path / ".m.st-link-00000000000000aa")
+    compat_numpy.save_file({"a": np.ones(3)}, tmp_path / "m")
+    assert sorted(os.listdir(tmp_path)) == sorted([*names, ".m.st-link-00000000000000aa", "m"])
 
 
 def test_a_link_in_a_folder_that_takes_no_file_is_an_error(tmp_path):

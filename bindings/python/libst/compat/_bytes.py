@@ -10,10 +10,8 @@ import json
 import math
 import operator
 import os
-import secrets
 import struct
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any, NoReturn, Optional, Union
 
 from .. import _abi
@@ -22,6 +20,7 @@ from ..dtypes import NAMES
 from ..file import open_memory
 from ..save import save_stock
 from ._errors import SafetensorError, translated, translated_writing
+from ._link import new_file_beside, sweep
 
 _DTYPES = {
     "bool": "BOOL",
@@ -155,30 +154,13 @@ def write_columns(
         reason = f"{os.strerror(errno.EINVAL)} (os error {errno.EINVAL}): embedded null byte in the path"
         raise SafetensorError(f"Error while serializing: I/O error: {reason}")
     with translated_writing():
-        if os.path.islink(path):
-            _replace_link(path, names, columns, metadata)
-        else:
+        sweep(path)
+        if not os.path.islink(path):
             save_stock(path, names, columns, metadata)
-
-
-def _replace_link(path: str, names: Iterable[str], columns: Columns, metadata: Optional[dict[str, str]]) -> None:
-    """`save` follows links, so the file is made beside this one and takes its name, durably."""
-    folder = os.path.dirname(path) or "."
-    made = os.path.join(folder, f".{secrets.token_hex(8)}.st-link")
-    try:
-        save_stock(made, names, columns, metadata)
-        os.replace(made, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(made)
-        raise
-    if os.name == "nt":  # which has no sync of a folder
-        return
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+            return
+        with new_file_beside(path) as made:
+            save_stock(made, names, columns, metadata)
+            os.replace(made, path)
 
 
 def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:

@@ -1,0 +1,138 @@
+"""A new file in the place of a symbolic link. `libst.save` follows links, so the file is made beside the link, as
+`.<name>.st-link-<digits>.new`, and then takes its name.
+
+`.<name>.st-link-<digits>` is there before it and goes after it, and is locked while its process lives. If that dies,
+the next save at the path finds it without a lock, and removes both.
+"""
+
+import os
+import re
+import secrets
+import stat
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from ._errors import SafetensorError
+
+_DIGITS = 16
+_LONGEST = 50  # characters of the name: with what is added they are no more bytes than a name may have
+_ATTEMPTS = 100
+
+
+@contextmanager
+def new_file_beside(path: str) -> Iterator[str]:
+    """Where to make the file; then it is to be renamed. It is durable under its name when the block has ended."""
+    if sys.platform == "win32":  # which has no such locks, and no sync of a folder
+        made = os.path.join(os.path.dirname(path), _begin(path) + secrets.token_hex(_DIGITS // 2) + ".new")
+        try:
+            yield made
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(made)
+        return
+    with _told():
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with _told():
+            guard, name = _guard(folder, _begin(path))
+        try:
+            yield os.path.join(os.path.dirname(path), name + ".new")
+        finally:
+            for left in (name + ".new", name):
+                _remove(folder, left)
+            os.close(guard)
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def sweep(path: str) -> None:
+    """Remove what processes have left that died while they saved at this path."""
+    begin = _begin(path)
+    try:
+        names = [name for name in os.listdir(os.path.dirname(path) or ".") if begin in name]
+    except OSError:  # saving will tell
+        return
+    if not names or sys.platform == "win32":
+        return
+    left = re.compile(rf"\.?({re.escape(begin)}[0-9a-f]{{{_DIGITS}}})(\.new(\.st-tmp-[0-9a-f]{{16}})?)?")
+    found = [match for match in map(left.fullmatch, names) if match]
+    with suppress(OSError):
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for guard in {match[1] for match in found}:
+                if _is_dead(folder, guard):
+                    for name in [match[0] for match in found if match[1] == guard and match[0] != guard] + [guard]:
+                        _remove(folder, name)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """As stock raises it."""
+    try:
+        yield
+    except OSError as error:
+        raise SafetensorError(
+            f"Error while serializing: I/O error: {error.strerror} (os error {error.errno})"
+        ) from error
+
+
+def _begin(path: str) -> str:
+    return f".{os.path.basename(path)[:_LONGEST]}.st-link-"
+
+
+def _remove(folder: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+def _open(folder: int, name: str, flags: int = 0) -> int:
+    return os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o600, dir_fd=folder)
+
+
+def _guard(folder: int, begin: str) -> tuple[int, str]:
+    """Another process may take it for a dead one's until it is locked."""
+    for _ in range(_ATTEMPTS):
+        name = begin + secrets.token_hex(_DIGITS // 2)
+        guard = _open(folder, name, os.O_CREAT | os.O_EXCL)
+        _lock(guard)  # where that cannot be, nobody takes it for dead
+        if os.fstat(guard).st_nlink:
+            return guard, name
+        os.close(guard)
+    raise SafetensorError(f"new files {begin}... vanish; see what removes them")
+
+
+def _is_dead(folder: int, name: str) -> bool:
+    """Is its guard gone, or not locked? Not where the filesystem grants every lock."""
+    opened: list[int] = []
+    try:
+        opened.append(_open(folder, name))
+        if not stat.S_ISREG(os.fstat(opened[0]).st_mode) or not _lock(opened[0]):
+            return False
+        opened.append(_open(folder, name))
+        return not _lock(opened[1])
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    finally:
+        for file in opened:
+            os.close(file)
+
+
+def _lock(file: int) -> bool:
+    """As the C library locks: by the open file, so that threads exclude each other, too."""
+    if sys.platform != "linux":
+        return False
+    import fcntl
+
+    whole = struct.pack("@hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # struct flock
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, whole)
+    except OSError:
+        return False
+    return True
