@@ -189,7 +189,7 @@ MUTANTS = [
     Mutant("no sync of the changed file", PATCH, SYNC_DATA, "if (undo) {\n" + SYNC_DATA + "}", quick=True),
     Mutant("no sync of the emptied journal", JOURNAL, "  if (emptied) emptied = file_.sync_data();\n", "", quick=True),
     Mutant("no sync of the folder that holds the journal folder", FOLDER,
-           "if (auto synced = file.folder()->sync(); !synced) {", "if (auto synced = Result<void>(); !synced) {"),
+           "  ST_TRY(file.folder()->sync());\n", ""),
     Mutant("recovery does not sync the file", HOT_JOURNAL, "  return data_.sync_data();", "  return {};"),
     Mutant("recovery carries out a record that is not durable", RECOVER, "  ST_TRY(replay.confirm());\n", ""),
     Mutant("recovery does not sync the emptied journal", HOT_JOURNAL,
