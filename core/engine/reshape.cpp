@@ -111,10 +111,8 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   ShardIndex index = ShardIndex::of(names);
   for (size_t i = 0; i < shards.size(); ++i) {
     ST_TRY(auto to, write::destination_at(folder.place_of(names[i])));
-    auto written =
-        source.write_file(std::move(to), shards[i], source.header_metadata(), options, i + 1 == shards.size());
-    if (written || written.error().status == Status::needs_recovery) folder.has(names[i]);
-    if (!written) return written;
+    folder.begin(names[i]);
+    ST_TRY(source.write_file(std::move(to), shards[i], source.header_metadata(), options, i + 1 == shards.size()));
     for (const Place &p : shards[i]) index.assign(p.tensor().name, names[i]);
   }
   if (!source.model().file()) {

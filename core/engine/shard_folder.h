@@ -35,8 +35,8 @@ class ShardFolder {
 
   // Where a shard is to be written, before it has its name.
   os::Location place_of(const std::string &shard) const;
-  // It was, or may have been.
-  void has(const std::string &shard) { written_.push_back({shard, place_of(shard).name()}); }
+  // It is about to be. Noted before, as there may be no memory for that afterwards.
+  void begin(const std::string &shard) { written_.push_back({shard, place_of(shard).name()}); }
   // All get their names, durably. No journal of a file that had such a name meets them. Status busy: its writer lives.
   Result<void> name_all(const os::LockWait &wait, const Log &log);
   os::Location index() const { return {inside_, index_name}; }

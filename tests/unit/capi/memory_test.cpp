@@ -343,6 +343,56 @@ TEST_F(OutOfMemory, FirstUpdateAndClose) {
   }
 }
 
+// Whatever fails, no journal, no temporary and no folder of these is left, also for those who only read from then on.
+TEST_F(OutOfMemory, NothingIsLeftBeside) {
+  const std::string other = dir / "other.safetensors", delta = dir / "delta", out = dir / "out.safetensors",
+                    back = dir / "back", folder = dir / "folder";
+  const st_tensor a = value(0, new_a), b = value(1, new_b);
+  put_bytes(other, with(a_at, new_a));
+  ASSERT_EQ(st_delta_create(path.c_str(), other.c_str(), delta.c_str(), nullptr), ST_OK) << st_last_error();
+  const auto transaction = [&](uint32_t flags) -> st_status {
+    auto opening = sized<st_open_options>();
+    opening.flags = ST_OPEN_READ_WRITE;
+    auto options = sized<st_txn_options>();
+    options.flags = flags;
+    st_file *file = nullptr;
+    st_txn *txn = nullptr;
+    st_status status = st_open(path.c_str(), &opening, &file);
+    if (status == ST_OK) status = st_txn_begin(file, &options, &txn);
+    if (status == ST_OK) status = st_txn_update(txn, "a", ST_NTS, &a);
+    if (status == ST_OK) status = st_txn_update(txn, "b", ST_NTS, &b);
+    if (status == ST_OK) status = st_txn_commit(txn);
+    st_txn_free(txn);
+    st_close(file);
+    return status;
+  };
+  auto applying = sized<st_delta_apply_options>();
+  applying.reverse = back.c_str();
+  const std::pair<const char *, std::function<st_status()>> calls[] = {
+      {"patch", [&] { return transaction(0); }},
+      {"patch, copied", [&] { return transaction(ST_TXN_COPY); }},
+      {"publish", [&] { return transaction(ST_TXN_PUBLISH); }},
+      {"publish, copied", [&] { return transaction(ST_TXN_PUBLISH | ST_TXN_COPY); }},
+      {"compact", [&] { return st_compact(path.c_str(), nullptr); }},
+      {"join", [&] { return st_join(path.c_str(), out.c_str(), nullptr); }},
+      {"reshard", [&] { return st_reshard(path.c_str(), folder.c_str(), 5000, nullptr); }},
+      {"diff", [&] { return st_delta_create(path.c_str(), other.c_str(), out.c_str(), nullptr); }},
+      {"apply", [&] { return st_delta_apply(path.c_str(), delta.c_str(), &applying, nullptr); }},
+  };
+  testing::EveryNth every(20, 1);
+  for (const auto &[what, call] : calls)
+    for (size_t n = every.first();; n += every.step) {
+      SCOPED_TRACE(std::string(what) + ", allocation " + std::to_string(n));
+      put_bytes(path, old);
+      for (const std::string &made : {out, back, folder}) fs::remove_all(made);
+      const st_status status = starve(static_cast<long>(n), call);
+      if (!failed) break;
+      ASSERT_TRUE(status == ST_OK || status == ST_E_NOMEM) << st_last_error();
+      for (const auto &entry : fs::recursive_directory_iterator(dir.path()))
+        ASSERT_EQ(entry.path().filename().string().find(".st-"), std::string::npos) << entry.path();
+    }
+}
+
 // Several tensors whose values lie in the journal alone: whatever fails, all of
 // them change or none.
 TEST_F(OutOfMemory, CommitOfCopies) {
