@@ -9,6 +9,7 @@ import ctypes
 import mmap
 import os
 import threading
+import time
 from collections import deque
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ _WORTH_IT = 16 << 20  # bytes of a file
 _READERS, _READ = 4, 2 << 20  # threads, and bytes of each of their reads
 _FAR = 2 << 20  # bytes that the kernel reads ahead of a sequence; from then on it is left to it, by
 _FOLLOWERS, _STRETCH = 2, 32 << 20  # threads, and bytes of each of their sequences
+_PAUSE = 0.001  # seconds; who maps holds a lock that the opening of the next file waits for
 _STEP = 8 << 20  # bytes that are mapped by a call; between two the thread may end with the process
 _LOOKS = 8
 
@@ -117,16 +119,20 @@ class _File:
 
 class _Threads:
     """Do pieces of work file by file, in the order in which they were asked for, or the file first that was asked for
-    last. Several files at once would keep the disk from the first, with which their reader begins."""
+    last. Several files at once would keep the disk from the first, with which their reader begins. No piece begins within
+    `pause` seconds of a file being asked for."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, pause: float = 0) -> None:
         self._most = most
+        self._pause = pause
+        self._begin = 0.0
         self._lock = threading.Lock()
         self._pieces: deque[Callable[[mmap.mmap], None]] = deque()
         self._running = 0
 
     def add(self, pieces: list[Callable[[mmap.mmap], None]], next_ones: bool = False) -> None:
         with self._lock:
+            self._begin = time.monotonic() + self._pause
             if next_ones:
                 self._pieces.extendleft(reversed(pieces))
             else:
@@ -146,17 +152,21 @@ class _Threads:
                     if not self._pieces:
                         self._running -= 1
                         return
-                    piece = self._pieces.popleft()
-                piece(memory)
-                del piece  # and the mapping that it keeps
+                    early = self._begin - time.monotonic()
+                    piece = self._pieces.popleft() if early <= 0 else None
+                if piece:
+                    piece(memory)
+                    del piece  # and the mapping that it keeps
+                else:
+                    time.sleep(early)
 
 
-_readers, _followers, _mapper = _Threads(_READERS), _Threads(_FOLLOWERS), _Threads(1)
+_readers, _followers, _mapper = _Threads(_READERS), _Threads(_FOLLOWERS), _Threads(1, _PAUSE)
 
 
 def _begin_anew() -> None:
     global _readers, _followers, _mapper
-    _readers, _followers, _mapper = _Threads(_READERS), _Threads(_FOLLOWERS), _Threads(1)
+    _readers, _followers, _mapper = _Threads(_READERS), _Threads(_FOLLOWERS), _Threads(1, _PAUSE)
 
 
 if hasattr(os, "register_at_fork"):
