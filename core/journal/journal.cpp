@@ -75,7 +75,11 @@ Result<void> Journal::reserve(uint64_t end) {
     can_allocate_ = false;  // a full disk then shows when writing, still before commit
     return {};
   }
-  if (r < 0) return Failure(file_.error(-r, text("reserve ", rounded - allocated_, " bytes for")));
+  if (r < 0) {
+    // A filesystem may keep what it found before it ran out, and the disk would stay full while we live.
+    file_.env().ftruncate(file_.fd(), std::max<uint64_t>(allocated_, header_bytes));
+    return Failure(file_.error(-r, text("reserve ", rounded - allocated_, " bytes for")));
+  }
   allocated_ = rounded;
   return {};
 }
@@ -430,6 +434,7 @@ Result<void> Journal::finish() {
 // Nobody would hear the sentence of a failure, for which there may be no memory.
 void Journal::settle() noexcept try {
   committed_ = false;
+  served_ = true;
   static_cast<void>(lock_.try_take(unrecorded));  // or others sync it once too often
 } catch (const std::bad_alloc &) {
 }

@@ -59,6 +59,7 @@ class Journal {
   void begin() {
     started_ = end_ = header_bytes;
     tail_.clear();
+    served_ = false;
     rest();
   }
   // Reads what it writes past the cache from memory until the next begin(). Journals of shards do not: there may be
@@ -85,6 +86,8 @@ class Journal {
   void start_writing();
   // Some of it may never have come to the disk, and no sync will tell that.
   bool lost() const { return lost_; }
+  // Something was committed in it since begin().
+  bool served() const { return served_; }
   // Asked amid long reads, after so many bytes.
   using GoOn = std::function<Result<void>(uint64_t done)>;
   static Result<void> always(uint64_t) { return {}; }
@@ -175,6 +178,7 @@ class Journal {
   bool header_written_ = false;
   bool committed_ = false;
   bool lost_ = false;
+  bool served_ = false;
   uint64_t started_ = header_bytes;  // up to there the disk was told to begin
   uint64_t end_ = header_bytes;      // where the next byte goes
   std::vector<std::byte> tail_;      // small pieces, not yet written: they end at end_

@@ -9,7 +9,8 @@
 namespace st::write {
 namespace {
 
-constexpr uint64_t largest_parked = uint64_t{256} << 20;
+// A change that was refused may have been so for want of space, and others wait for it, too.
+constexpr uint64_t largest_parked = uint64_t{256} << 20, largest_unserved = journal_step;
 
 os::Location folder_of(const os::Location &file) {
   return file.beside(journal_folder_name(file.name()));
@@ -246,7 +247,8 @@ Result<JournalFolder::Taken> JournalFolder::take() {
 void JournalFolder::give_back(Taken taken) noexcept {
   Kept &kept = kept_.mine();
   std::lock_guard lock(kept.mutex);
-  const bool good = !taken.journal->lost() && taken.journal->allocated() <= largest_parked;
+  const uint64_t most = taken.journal->served() ? largest_parked : largest_unserved;
+  const bool good = !taken.journal->lost() && taken.journal->allocated() <= most;
   taken.journal->rest();
   if (good && taken.folder == kept.folder && kept.parked.size() < most_parked)
     kept.parked.push_back(std::move(taken.journal));

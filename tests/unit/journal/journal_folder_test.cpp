@@ -239,6 +239,23 @@ TEST_F(JournalFolderTest, KeepsARetiredJournalForTheNextTransaction) {
   EXPECT_FALSE(fs::exists(folder()));
 }
 
+// It may have been for want of space that nothing came of it.
+TEST_F(JournalFolderTest, KeepsNoLargeJournalOfAChangeThatWasNotMade) {
+  const std::string bytes = testing::pattern(100'000, 1);
+  JournalFolder journals(testing::located(env, path), data());
+  for (const bool is_made : {false, true}) {
+    auto taken = take(journals);
+    ASSERT_TRUE(is_ok(taken.journal->append(bytes.data(), bytes.size(), {})));
+    if (is_made) {
+      ASSERT_TRUE(is_ok(taken.journal->seal({}, {})));
+      ASSERT_TRUE(is_ok(taken.journal->commit()));
+      ASSERT_TRUE(is_ok(taken.journal->invalidate()));
+    }
+    journals.give_back(std::move(taken));
+    EXPECT_EQ(fs::exists(folder()) ? names_in(folder()).size() : 0u, is_made ? 1u : 0u);
+  }
+}
+
 TEST_F(JournalFolderTest, KeepsOnlyAFew) {
   JournalFolder journals(testing::located(env, path), data());
   std::vector<JournalFolder::Taken> many;

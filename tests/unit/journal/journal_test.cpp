@@ -321,6 +321,30 @@ TEST_F(JournalTest, AFullDiskShowsBeforeAnythingIsPromised) {
   EXPECT_EQ(r.error().os_errno, ENOSPC);
 }
 
+// ext4 keeps what it found before it ran out.
+TEST_F(JournalTest, AFullDiskIsNotLeftFullerThanItWas) {
+  auto journal = create();
+  const std::string bytes = pattern(1000, 1);
+  ASSERT_TRUE(is_ok(journal->append(bytes.data(), bytes.size(), {})));
+  const auto reserved = journal->file().stat();
+  ASSERT_TRUE(is_ok(reserved));
+  env.before = [&](Call call) {
+    if (call != Call::fallocate) return 0;
+    EXPECT_EQ(::ftruncate(journal->file().fd(), 64 << 20), 0);
+    return -ENOSPC;
+  };
+  const std::string large = pattern(300'000, 1);
+  ASSERT_TRUE(fails_with(Status::no_space, journal->append(large.data(), large.size(), {})));
+  const auto left = journal->file().stat();
+  ASSERT_TRUE(is_ok(left));
+  EXPECT_EQ(left->st_size, reserved->st_size);
+  env.before = nullptr;
+  const auto next = journal->append(bytes.data(), bytes.size(), {});
+  ASSERT_TRUE(is_ok(next));
+  ASSERT_TRUE(is_ok(journal->seal({}, {})));
+  EXPECT_TRUE(same_bytes(payload(*journal, *next), bytes));
+}
+
 // Where space cannot be reserved, writing it takes it: all of it before the
 // commit, whose own block must not be the one that finds the disk full.
 TEST_F(JournalTest, WithoutFallocateItsSpaceIsTakenBeforeTheCommit) {
