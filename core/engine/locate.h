@@ -14,9 +14,10 @@ struct Located {
   bool is_index = false;
 };
 
-// A folder leads to the one index in it, or else to its model.safetensors. Status
-// not_regular if it holds neither, shard_index if it holds several. Asks the system
-// only if the name leaves a doubt: `maybe_folder` says that it is no plain file.
+// A folder leads to its model.safetensors, unless an index names that as a shard; or else to the one index in it. So
+// transformers loads it, which leaves an index behind when it saves a model anew in one file. Status not_regular if it
+// holds neither, shard_index if it holds several indexes. Asks the system only if the name leaves a doubt:
+// `maybe_folder` says that it is no plain file.
 Result<Located> locate(os::Env &env, const std::string &path, bool maybe_folder = true);
 
 }  // namespace st::store

@@ -6,7 +6,7 @@
 
 namespace st::store {
 
-// A file; an index of shards; or a folder that holds one index, or else a model.safetensors. With options.deltas
+// A file; an index of shards; or a folder that holds one of the two (locate.h). With options.deltas
 // under these. Each is a path or a URL.
 Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, OpenOptions options);
 Result<std::unique_ptr<Model>> open_memory(os::Env &env, const std::byte *bytes, size_t size);

@@ -361,9 +361,9 @@ typedef struct st_open_options {
  * finish what a crashed writer had committed (see st_recover). Data is not
  * touched.
  *   path  the file; symbolic links are followed. Or the index of a sharded
- *         checkpoint (….safetensors.index.json), or a folder that holds an
- *         index or else a model.safetensors: see "Shards". Or a URL, for
- *         reading only: see below.
+ *         checkpoint (….safetensors.index.json): see "Shards". Or a folder:
+ *         its model.safetensors, unless an index there names that as a shard,
+ *         or else its one index. Or a URL, for reading only: see below.
  *   opts  NULL for the defaults. With deltas the handle shows, for reading
  *         only, what st_delta_apply with each of them in turn would make: see
  *         "Deltas".

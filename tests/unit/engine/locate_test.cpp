@@ -1,0 +1,65 @@
+// What a folder stands for: its file by the usual name, or its index of shards.
+#include "engine/locate.h"
+
+#include <gtest/gtest.h>
+
+#include "fault_env.h"
+#include "test_files.h"
+
+namespace st::store {
+namespace {
+
+constexpr const char *usual = "model.safetensors";
+
+class Locate : public ::testing::Test {
+ protected:
+  void put_index(const std::string &shard, const std::string &name = "model.safetensors.index.json") {
+    testing::put_bytes(dir / name, R"({"weight_map":{"a":")" + shard + R"("}})");
+  }
+  // The name that the folder leads to; whether it is an index is what its name says.
+  std::string found() {
+    auto located = locate(env, dir.path());
+    if (!located) return located.error().message;
+    EXPECT_EQ(located->is_index, located->path.ends_with(".index.json"));
+    return located->path.substr(located->path.rfind('/') + 1);
+  }
+  testing::TempDir dir;
+  testing::FaultEnv env{os::Env::posix()};
+};
+
+TEST_F(Locate, AFolderLeadsToItsIndexOrItsFile) {
+  EXPECT_NE(found().find("neither"), std::string::npos);
+  put_index("model-00001-of-00001.safetensors");
+  EXPECT_EQ(found(), "model.safetensors.index.json");
+  put_index("model.fp16-00001-of-00001.safetensors", "model.safetensors.index.fp16.json");
+  EXPECT_NE(found().find("2 indexes"), std::string::npos);
+}
+
+// As transformers has it, which leaves the index when it saves a model of shards anew in one file.
+TEST_F(Locate, AFileByTheUsualNameComesBeforeAnIndexThatDoesNotNameIt) {
+  testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
+  EXPECT_EQ(found(), usual);
+  put_index("model-00001-of-00001.safetensors");
+  EXPECT_EQ(found(), usual);
+  testing::put_bytes(dir / "model.safetensors.index.json", "{\"weight_map\"");
+  EXPECT_EQ(found(), usual);
+  put_index("model.fp16-00001-of-00001.safetensors", "model.safetensors.index.fp16.json");
+  EXPECT_EQ(found(), usual);
+}
+
+// As mlx saves a small model. Who adds a tensor through the folder adds it to the index, too.
+TEST_F(Locate, AnIndexThatNamesTheFileComesBeforeIt) {
+  testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
+  put_index(usual);
+  EXPECT_EQ(found(), "model.safetensors.index.json");
+}
+
+TEST_F(Locate, AnIndexThatCannotBeReadDecidesNothing) {
+  testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
+  put_index(usual);
+  env.before = [](testing::Call call) { return call == testing::Call::pread ? -EIO : 0; };
+  EXPECT_TRUE(testing::fails_with(Status::io, locate(env, dir.path())));
+}
+
+}  // namespace
+}  // namespace st::store
