@@ -79,10 +79,11 @@ Result<void> copy_attributes(const os::File &from, const os::File &to, const Log
   mode_t mode = old.st_mode & permissions;
   os::Env &env = to.env();
   if (old.st_gid != made.st_gid && env.fchown(to.fd(), static_cast<uid_t>(-1), old.st_gid) < 0) {
-    mode &= static_cast<mode_t>(~(S_IRWXG | S_ISGID));
+    // Whoever is in the group that it has instead was one of the others.
+    mode &= static_cast<mode_t>(~(S_IRWXG | S_ISGID) | (mode & S_IRWXO) << 3);
     if (log)
       log(LogLevel::warning, text("the new ", in_quotes(from.path()), " could not be given to group ", old.st_gid,
-                                  "; its own group has no rights to it"));
+                                  "; its own group has no more rights to it than others"));
   }
   if (old.st_uid != made.st_uid && env.fchown(to.fd(), old.st_uid, static_cast<gid_t>(-1)) < 0) {
     mode &= static_cast<mode_t>(~S_ISUID);
