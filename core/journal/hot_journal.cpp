@@ -77,6 +77,8 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
       os::File::open(env, folder.dir().fd(), name, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
   if (!file) {
     if (is_gone(file.error())) return nullptr;
+    if (file.error().os_errno == EACCES && s.st_uid != env.geteuid())
+      file.error().message += "; " + who_finishes(s.st_uid);
     return Failure(std::move(file.error()));
   }
   found->file = std::move(*file);
@@ -85,6 +87,17 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   if (!read && is_gone(read.error())) return nullptr;
   if (!read) return Failure(std::move(read.error()));
   return found;
+}
+
+Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::string &name, const struct stat &data,
+                                              const std::string &path, std::string *left) {
+  auto looked = look_at(folder, name, data, true);
+  if (looked || !means_read_only(looked.error())) return looked;
+  const Error refused = std::move(looked.error());
+  looked = look_at(folder, name, data, false);
+  if (looked && *looked && (*looked)->waits()) return Failure(needs_recovery(path, refused));
+  *left = refused.message;
+  return looked;
 }
 
 Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found) {

@@ -31,6 +31,10 @@ Result<void> read_state(Found &found);
 // Null if it has gone meanwhile. Opened for writing if `write`.
 Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
                                        bool write);
+// The same, opened for writing, for the recovery of `path`. Where that is refused: `left` says why, and it is opened
+// for reading; status needs_recovery if it waits.
+Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::string &name, const struct stat &data,
+                                              const std::string &path, std::string *left);
 // Removes a journal that does not wait, if nobody is filling it: true if it did. Only under
 // the lock of the whole file: a journal's lock in other hands than its writer's
 // would be taken for a sign of life. No power cut will bring its old record back. If it waits by now, it has just been

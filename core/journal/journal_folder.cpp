@@ -34,22 +34,23 @@ Verdict trust(const struct stat &s, const struct stat &data, uid_t self) {
   return Verdict::good();
 }
 
+std::string who_finishes(uid_t user) {
+  return text("user ", user, " may have the file open to change it, or had when a program was stopped: user ", user,
+              " finishes it by closing the file, or by opening it once more to change it");
+}
+
 namespace {
 
 // With a folder that trust() refuses. A writer's must never be removed: it may hold a change that was promised.
 std::string what_to_do(const struct stat &s) {
   if ((s.st_mode & S_IWOTH) != 0) return "have the file's owner look at it";
-  return text("a change of that user's is under way, or was left: user ", s.st_uid,
-              " finishes it by closing the file, or by opening it once more");
+  return who_finishes(s.st_uid);
 }
 
 // The usual reason: a writer has it open that cannot let in all readers of the file.
 Error cannot_open(Error e, const os::Location &folder) {
   struct stat s;
-  if (e.os_errno == EACCES && folder.stat(&s) == 0)
-    e.message +=
-        text("; user ", s.st_uid, " may have the file open to change it, or have left a change: that user finishes ",
-             "it by closing the file, or by opening it once more");
+  if (e.os_errno == EACCES && folder.stat(&s) == 0) e.message += "; " + who_finishes(s.st_uid);
   return e;
 }
 
@@ -136,6 +137,15 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
 bool Folder::remove_if_empty(const os::Location &file) {
   const os::Location at = folder_of(file);
   return at.env().unlinkat(at.dir(), at.name().c_str(), AT_REMOVEDIR) == 0;
+}
+
+Error Folder::cannot_make(Error e) const {
+  const auto s = dir_.stat();
+  if (e.os_errno != EACCES || !s || s->st_uid == dir_.env().geteuid()) return e;
+  Error refused = error(Status::journal, "the journal folder ", in_quotes(dir_.path()), " belongs to user ", s->st_uid,
+                        ", and you may not write to it (", e.message, "); ", who_finishes(s->st_uid));
+  refused.os_errno = e.os_errno;
+  return refused;
 }
 
 Result<std::vector<std::string>> Folder::journals() const {
@@ -229,8 +239,9 @@ Result<JournalFolder::Taken> JournalFolder::take() {
     } else if (auto created = Journal::create(kept.folder->dir(), kept.folder->rights())) {
       journal = std::move(*created);
     } else if (!is_gone(created.error())) {
+      Error refused = kept.folder->cannot_make(std::move(created.error()));
       close_unused(kept);
-      return Failure(std::move(created.error()));
+      return Failure(std::move(refused));
     }
     Taken taken{std::move(journal), kept.folder};
     if (taken.journal && check_beside(taken)) return taken;

@@ -46,6 +46,8 @@ class Folder {
   const Rights &rights() const { return rights_; }
   // A journal in it, just opened; what other hosts write to it is seen.
   void opened(os::File *journal) const { journal->read_like(dir_); }
+  // In another user's, where this one may make none: who that is. Status journal then.
+  Error cannot_make(Error e) const;
   Result<std::vector<std::string>> journals() const;  // names, without those moved aside
 
  private:
@@ -55,6 +57,9 @@ class Folder {
 
 // Was what we looked at removed meanwhile? A server says so in its own way.
 bool is_gone(const Error &e);
+
+// Whoever has made a journal, or the folder: how that is ended, if not by this user.
+std::string who_finishes(uid_t user);
 
 // May what is beside a file, by its owner and mode, be trusted by `self`?
 Verdict trust(const struct stat &s, const struct stat &data, uid_t self);

@@ -68,6 +68,12 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
   return journals;
 }
 
+Result<void> check_none_waits(const Folder &folder, const struct stat &data, const std::string &path,
+                              const Error &cause) {
+  ST_TRY(const auto journals, find_hot_journals(folder, data));
+  return journals.committed ? Failure(needs_recovery(path, cause)) : Result<void>();
+}
+
 namespace {
 
 // No more is read of it than its state, and nothing is believed but that.
@@ -179,11 +185,6 @@ class Recovery {
   std::optional<Identity> known_;  // of the file, once a journal is held against it
 };
 
-bool has_committed(const Folder &folder, const struct stat &data) {
-  const auto found = find_hot_journals(folder, data);
-  return found && found->committed;
-}
-
 Result<Attempt> Recovery::run() {
   super_ = {};
   for_done_ = false;
@@ -192,16 +193,23 @@ Result<Attempt> Recovery::run() {
   if (const int r = file_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", file_.path()));
   remove_new_files(temporary_infix);
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
-  ST_TRY(auto there, Folder::open(file_, by_path, told));
+  auto trusted = Folder::open(file_, by_path, told);
+  if (!trusted && trusted.error().status == Status::journal && all_rest(file_)) {
+    told(LogLevel::warning, text("nothing waits to be recovered, but ", trusted.error().message));
+    return Attempt::done;
+  }
+  ST_TRY(auto there, std::move(trusted));
   if (!there && !TemporaryFile::is_any(file_, undecided_infix, listed_)) return Attempt::done;
 
-  auto read_only = [&](Error &&e) {
-    const bool cannot_lock = e.status == Status::lock_unsupported && there && has_committed(*there, by_path);
-    return Failure(means_read_only(e) || cannot_lock ? needs_recovery(file_.path(), e) : std::move(e));
-  };
   auto exclusive = lock_whole_file(file_, wait_);
-  if (!exclusive && !there && means_read_only(exclusive.error())) return Attempt::done;
-  if (!exclusive) return read_only(std::move(exclusive.error()));
+  if (!exclusive) {
+    const Error &refused = exclusive.error();
+    const bool is_read_only = means_read_only(refused);
+    if (there && (is_read_only || refused.status == Status::lock_unsupported))
+      ST_TRY(check_none_waits(*there, by_path, file_.path(), refused));
+    if (is_read_only) return Attempt::done;
+    return Failure(std::move(exclusive.error()));
+  }
   const os::File &data = (*exclusive)->file;
   ST_TRY(auto identity, data.stat());
 
@@ -216,11 +224,16 @@ Result<Attempt> Recovery::run() {
     for (std::string &name : names) {
       if (stopped_)
         return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
-      auto looked = look_at(*folder, name, identity, true);
-      if (!looked) return read_only(std::move(looked.error()));
-      if (!*looked || (*looked)->is_done() != (round == Round::done)) continue;
-      ST_TRY(round == Round::done ? drop_done(*folder, name, **looked, identity)
-                                  : settle(round, *folder, &name, **looked, data, identity));
+      std::string left;
+      ST_TRY(auto looked, look_to_settle(*folder, name, identity, file_.path(), &left));
+      if (!left.empty()) {
+        if (looked && round == Round::done)
+          told(LogLevel::warning, text("journal ", name, " has no change for the file; it was left (", left, ")"));
+        continue;
+      }
+      if (!looked || looked->is_done() != (round == Round::done)) continue;
+      ST_TRY(round == Round::done ? drop_done(*folder, name, *looked, identity)
+                                  : settle(round, *folder, &name, *looked, data, identity));
       if (super_) return Attempt::super_first;
     }
   // What is still undecided belonged to a part, and there is none any more.

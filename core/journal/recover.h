@@ -44,6 +44,9 @@ struct HotJournalQuery {
 };
 Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat &data,
                                         const HotJournalQuery &query = {});
+// The file `path` cannot be locked, as `cause` says. Status needs_recovery if there is something to recover.
+Result<void> check_none_waits(const Folder &folder, const struct stat &data, const std::string &path,
+                              const Error &cause);
 // For a reader of the file, of another user's journals: is each empty, or its writer alive? Then they say no more than
 // that others may write to the file. False of a folder that anybody may write to, which somebody should look at.
 bool all_rest(const os::Location &file);

@@ -76,7 +76,10 @@ Result<void> SuperRecovery::run() {
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
   ST_TRY(auto there, Folder::open(index_, by_path, told));
   auto exclusive = lock_whole_file(index_, wait_);
-  if (!exclusive) return Failure(there ? read_only(std::move(exclusive.error())) : std::move(exclusive.error()));
+  if (!exclusive) {
+    if (!means_read_only(exclusive.error())) return Failure(std::move(exclusive.error()));
+    return there ? check_none_waits(*there, by_path, index_.path(), exclusive.error()) : Result<void>();
+  }
   // As in the recovery of a file, what counts is what is there now.
   ST_TRY(auto folder, Folder::open(index_, by_path, {}));
   std::vector<std::string> names;
@@ -95,10 +98,13 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
                                        const os::File &index) {
   ST_TRY(drop_gone(folder, &names));
   for (const std::string &name : names) {
-    auto looked = look_at(folder, name, by_path, true);
-    if (!looked) return Failure(read_only(std::move(looked.error())));
-    if (!*looked) continue;
-    ST_TRY(settle(folder, name, **looked, index));
+    std::string left;
+    ST_TRY(auto looked, look_to_settle(folder, name, by_path, index_.path(), &left));
+    if (!left.empty())
+      tell(LogLevel::warning, Status::journal,
+           text("super-journal ", name, " decides nothing; it was left (", left, ")"));
+    else if (looked)
+      ST_TRY(settle(folder, name, *looked, index));
     if (stopped_) break;
   }
   return {};

@@ -129,3 +129,13 @@ def test_a_list_of_old_shards_that_are_gone_is_told_and_removed(stctl, model, tm
     assert "list of old shards" in stctl("recover", out)[0]
     assert not list(out.glob("*.st-old"))
     assert stctl("recover", out)[0] == f"{out}: nothing to recover\n"
+
+
+def test_an_empty_journal_on_a_read_only_medium_is_nothing_to_recover(stctl, crashed, read_only_mount):
+    """As a writer leaves it that was killed between two changes."""
+    (journal,) = crashed.with_name(crashed.name + ".st-journal").iterdir()
+    with open(journal, "r+b") as f:
+        f.write(bytes(512))
+    there = read_only_mount / crashed.name
+    assert stctl("recover", there) == (f"{there}: nothing to recover\n", "")
+    assert journals(crashed)

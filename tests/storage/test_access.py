@@ -1,6 +1,8 @@
 """Places that cannot be written, and users who may not: never stale bytes, never a journal applied in vain."""
 
+import errno
 import os
+import signal
 import stat
 
 import disk
@@ -196,6 +198,99 @@ def test_an_idle_writer_of_the_group_keeps_no_reader_out(shared):
         return same and f"user {OTHER} finishes it" in e.message and "remove" not in e.message
 
     assert disk.in_children(2, lambda i: (hold, others)[i]()) == [[], [True] * 3]
+    assert not folder_of(shared).exists()
+
+
+def killed(uid, path):
+    """Has changed the file, and dies with its handle open."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become(uid)
+            writer = st_abi.File(path)
+            writer.update("t1", new(1))
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    assert list(folder_of(path).iterdir())
+
+
+def change_and_recover(uid, path):
+    """What they answer, and what they say."""
+    become(uid)
+    with st_abi.File(path) as f:
+        with refused("ST_E_JOURNAL") as e:
+            f.update("t1", new(1, 3))
+        same = f.read("t1") == new(1)
+    st_abi.recover(path)
+    return [same, e.os_errno, e.message]
+
+
+def test_what_the_files_owner_left_is_no_error_of_anothers_recovery(shared):
+    """A journal without a change. Another of the group is told whose it is, and the owner's next open removes it."""
+    killed(OWNER, shared)
+    same, error, message = disk.in_child(lambda: change_and_recover(OTHER, shared))
+    assert same and error == errno.EACCES
+    assert f"belongs to user {OWNER}, and you may not write to it" in message and f"user {OWNER} finishes it" in message
+    assert list(folder_of(shared).iterdir())
+
+    def open_as_owner():
+        become(OWNER)
+        st_abi.File(shared).close()
+
+    disk.in_child(open_as_owner)
+    assert not folder_of(shared).exists()
+
+    def change():
+        become(OTHER)
+        with st_abi.File(shared) as f:
+            f.update("t1", new(1, 3))
+
+    disk.in_child(change)
+    assert not folder_of(shared).exists()
+
+
+def test_while_the_files_owner_has_it_open_another_of_the_group_may_recover(shared):
+    with_owner, done = shared.parent / "ready", shared.parent / "done"
+
+    def hold():
+        become(OWNER)
+        with st_abi.File(shared) as f:
+            f.update("t1", new(1))
+            with_owner.touch()
+            disk.wait_until(done.exists, "the other")
+
+    def other():
+        disk.wait_until(with_owner.exists, "the owner")
+        try:
+            return change_and_recover(OTHER, shared)
+        finally:
+            done.touch()
+
+    same, error, message = disk.in_children(2, lambda i: (hold, other)[i]())[1]
+    assert same and error == errno.EACCES and f"user {OWNER} finishes it" in message
+
+
+def test_a_strangers_empty_journal_is_no_error_of_recovery(shared):
+    """The file is a third user's, so the journal is not believed; but nothing waits in it."""
+    killed(OTHER, shared)
+    for uid in (OWNER, THIRD, 0):
+        assert as_user(uid, lambda: st_abi.status_of(st_abi.recover, shared)) == "ST_OK"
+    assert list(folder_of(shared).iterdir())
+    as_user(OTHER, lambda: st_abi.recover(shared))
+    assert not folder_of(shared).exists()
+
+
+def test_recovery_through_a_read_only_mount_beside_a_writer(shared, place):
+    """Its parked journal promises nothing."""
+    there = place / "there"
+    there.mkdir()
+    with st_abi.File(shared) as f, disk.mounted(shared.parent, there, None, disk.MS_BIND):
+        disk.mount("none", there, None, disk.MS_BIND | disk.MS_REMOUNT | disk.MS_RDONLY)
+        f.update("t1", new(1))
+        st_abi.recover(there / shared.name)
+        st_abi.verify(there / shared.name)
     assert not folder_of(shared).exists()
 
 

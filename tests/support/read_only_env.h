@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <string_view>
 
 #include "fault_env.h"
 
@@ -17,6 +18,19 @@ class ReadOnlyEnv : public FaultEnv {
     return FaultEnv::openat(dir, path, flags, mode);
   }
   int error = EROFS;
+};
+
+// A file that may be written, and journals of another user's that may not be.
+class OthersJournals : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    const bool is_journal = std::string_view(path).find('.') == std::string_view::npos;
+    if (is_journal && ((flags & O_ACCMODE) != O_RDONLY || !may_be_read)) return -EACCES;
+    return FaultEnv::openat(dir, path, flags, mode);
+  }
+  uid_t geteuid() override { return FaultEnv::geteuid() + 1; }
+  bool may_be_read = true;
 };
 
 }  // namespace st::testing

@@ -666,7 +666,9 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out);
  * Statuses that leave the transaction as it was: ST_E_NOT_FOUND,
  * ST_E_DTYPE_MISMATCH, ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH. Others end
  * it: ST_E_NO_SPACE, ST_E_PERMISSION, ST_E_IO, ST_E_CANCELLED,
- * ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED. */
+ * ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED; ST_E_JOURNAL (another user
+ * has the file open, or was killed, and this one may not write to that user's
+ * journal folder; the message says who ends it, and how). */
 st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
                         const st_tensor *value);
 
@@ -790,7 +792,7 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
  *                          tell: ST_E_NEEDS_RECOVERY, which succeeds when
  *                          nothing is mounted there any more);
  *   ST_E_JOURNAL           another writer's journal, or what was staged, is
- *                          damaged;
+ *                          damaged; or as in st_txn_update;
  *   ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED,
  *   ST_E_CANCELLED, ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED; those of
  *   st_txn_plan */
@@ -1384,8 +1386,11 @@ typedef struct st_recover_options {
  * leaves: new shards that no index came to name, and old shards, even before
  * their time (see ST_TXN_NEW_NAMES). Safe at any time, again, and from many
  * processes.
- * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but the file cannot be written
- * here); ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
+ * Where nothing waits, ST_OK comes also if the file or an empty journal cannot
+ * be written here; such a journal of another user's is reported, and left.
+ * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but it, or the file, cannot be
+ * written here); ST_E_PERMISSION (another user's cannot be read; the message
+ * names the user); ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
  * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY;
  * ST_E_SHARD_MISSING. Any thread. */
 st_status st_recover(const char *path, const st_recover_options *opts);

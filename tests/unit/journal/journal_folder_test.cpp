@@ -256,6 +256,24 @@ TEST_F(JournalFolderTest, KeepsNoLargeJournalOfAChangeThatWasNotMade) {
   }
 }
 
+// The file is shared with its owner, who has it open or was killed.
+TEST_F(JournalFolderTest, InAnothersFolderAJournalIsRefusedAndTheOwnerNamed) {
+  JournalFolder owners(testing::located(env, path), data());
+  owners.give_back(take(owners));
+  fs::permissions(dir.path(), fs::perms(0755));
+  {
+    AsUser user(testing::somebody);
+    if (!user) GTEST_SKIP() << "only root can act as somebody else";
+    JournalFolder others(testing::located(env, path), data());
+    const auto refused = others.take();
+    ASSERT_TRUE(fails_with(Status::journal, refused));
+    EXPECT_EQ(refused.error().os_errno, EACCES);
+    EXPECT_THAT(refused.error().message, ::testing::HasSubstr("belongs to user 0, and you may not write to it"));
+    EXPECT_THAT(refused.error().message, ::testing::HasSubstr("user 0 finishes it by"));
+  }
+  owners.give_back(take(owners));
+}
+
 TEST_F(JournalFolderTest, KeepsOnlyAFew) {
   JournalFolder journals(testing::located(env, path), data());
   std::vector<JournalFolder::Taken> many;

@@ -227,6 +227,74 @@ TEST_F(Recover, OfAFileThatOneMayOnlyReadSaysThatRecoveryIsNeeded) {
   EXPECT_EQ(recover().value().applied, 1u);
 }
 
+// Nothing was promised by what is not committed, nor by a journal whose writer lives.
+TEST_F(Recover, OnAReadOnlyMediumFindsNothingInAJournalThatDoesNotWait) {
+  const std::string empty = leave(changes, false);
+  const auto living = make_journal(changes, true);
+  testing::ReadOnlyEnv read_only(env);
+  for (int error : {EROFS, EACCES, EPERM}) {
+    read_only.error = error;
+    auto r = recover(read_only);
+    ASSERT_TRUE(is_ok(r));
+    EXPECT_EQ(r->applied + r->undone + r->dropped + r->aside, 0u);
+    EXPECT_TRUE(found.empty());
+  }
+  EXPECT_TRUE(std::filesystem::exists(empty));
+}
+
+// The file may be written, and the journals not: another user made them.
+class RecoverBesideAnother : public Recover {
+ protected:
+  static bool names(const std::string &message) {
+    return message.find(text("user ", ::geteuid(), " finishes it by")) != std::string::npos;
+  }
+  OthersJournals others{env};
+};
+
+TEST_F(RecoverBesideAnother, AnEmptyJournalIsLeftAndItsOwnerNamed) {
+  const std::string empty = leave(changes, false);
+  auto r = recover(others);
+  ASSERT_TRUE(is_ok(r));
+  EXPECT_EQ(r->applied + r->undone + r->dropped + r->aside, 0u);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].level, LogLevel::warning);
+  EXPECT_TRUE(names(found[0].message)) << found[0].message;
+  EXPECT_EQ(found[0].message.find("committed"), std::string::npos) << found[0].message;
+  EXPECT_TRUE(std::filesystem::exists(empty));
+}
+
+TEST_F(RecoverBesideAnother, ACommittedJournalWaits) {
+  const std::string journal = leave(changes, true);
+  auto r = recover(others);
+  ASSERT_TRUE(fails_with(Status::needs_recovery, r));
+  EXPECT_TRUE(names(r.error().message)) << r.error().message;
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  EXPECT_EQ(recover().value().applied, 1u);
+}
+
+TEST_F(RecoverBesideAnother, NothingIsSaidOfAJournalThatCannotBeRead) {
+  ASSERT_NE(leave(changes, false), "");
+  others.may_be_read = false;
+  auto r = recover(others);
+  ASSERT_TRUE(fails_with(Status::permission, r));
+  EXPECT_TRUE(names(r.error().message)) << r.error().message;
+  EXPECT_EQ(r.error().message.find("committed"), std::string::npos) << r.error().message;
+}
+
+// Of whom nothing is believed. Yet nothing is lost where nothing waits.
+TEST_F(RecoverBesideAnother, AStrangersFolderIsAnErrorOnlyIfOneWaits) {
+  const std::string journal = leave(changes, true);
+  if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root can give a folder away";
+  EXPECT_TRUE(fails_with(Status::journal, recover()));
+  poke(journal, 0, std::string(512, '\0'));
+  EXPECT_TRUE(is_ok(recover()));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].level, LogLevel::warning);
+  EXPECT_NE(found[0].message.find("user 4242 finishes it by"), std::string::npos) << found[0].message;
+  EXPECT_TRUE(std::filesystem::exists(journal));
+}
+
 TEST_F(Recover, OfAMissingFileSaysSo) {
   std::filesystem::remove(path);
   EXPECT_TRUE(fails_with(Status::no_file, recover()));

@@ -12,6 +12,7 @@
 #include "file/transaction.h"
 #include "journal/super_recover.h"
 #include "located.h"
+#include "read_only_env.h"
 #include "shards/shards.h"
 #include "stale_env.h"
 #include "test_files.h"
@@ -179,6 +180,35 @@ class SuperRecovery : public ::testing::Test {
   std::string elements_a = pattern(4000, 1), elements_c = pattern(5000, 3);
   std::string before;
 };
+
+TEST_F(SuperRecovery, OnAReadOnlyMediumIsNeededOnlyIfSomethingWasDecided) {
+  leave_updates();
+  ReadOnlyEnv read_only(os::Env::posix());
+  const auto recover = [&](os::Env &with) { return recover_super(testing::located(with, index), {}, {}); };
+  EXPECT_TRUE(fails_with(Status::needs_recovery, recover(read_only)));
+  poke(super(), 0, std::string(sector_bytes, '\0'));
+  EXPECT_TRUE(is_ok(recover(read_only)));
+  EXPECT_FALSE(in_folder(index).empty());
+  ASSERT_TRUE(is_ok(recover_index()));
+  EXPECT_TRUE(is_ok(recover(read_only)));  // without a folder
+}
+
+// Another user made it, and this one may write to the index.
+TEST_F(SuperRecovery, LeavesAnEmptySuperJournalThatItMayNotWrite) {
+  leave_updates();
+  OthersJournals others(os::Env::posix());
+  std::vector<Finding> told;
+  const auto recover = [&] {
+    return recover_super(testing::located(others, index), {},
+                         [&](const Finding &f) { return told.push_back(f), true; });
+  };
+  EXPECT_TRUE(fails_with(Status::needs_recovery, recover()));
+  poke(super(), 0, std::string(sector_bytes, '\0'));
+  ASSERT_TRUE(is_ok(recover()));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].level, LogLevel::warning);
+  EXPECT_FALSE(in_folder(index).empty());
+}
 
 // A host is frozen amid a recovery, at any call. Another one finishes the transaction, and dies when it has decided on
 // the next.
