@@ -25,7 +25,8 @@ class OthersJournals : public FaultEnv {
  public:
   using FaultEnv::FaultEnv;
   int openat(int dir, const char *path, int flags, mode_t mode) override {
-    const bool is_journal = std::string_view(path).find('.') == std::string_view::npos;
+    const std::string_view name = path;
+    const bool is_journal = name.size() == 16 && name.find('.') == name.npos && (flags & O_DIRECTORY) == 0;
     if (is_journal && ((flags & O_ACCMODE) != O_RDONLY || !may_be_read)) return -EACCES;
     return FaultEnv::openat(dir, path, flags, mode);
   }
