@@ -1390,8 +1390,9 @@ typedef struct st_recover_options {
  * be written here; such a journal of another user's is reported, and left.
  * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but it, or the file, cannot be
  * written here); ST_E_PERMISSION (another user's cannot be read; the message
- * names the user); ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
- * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY;
+ * names the user); ST_E_JOURNAL (a journal does not fit the file; it was moved
+ * aside, as <file>.st-journal/<id>.bad, and nothing was applied from it; or one
+ * waits that is not to be trusted, and the message names its user); ST_E_BUSY;
  * ST_E_SHARD_MISSING. Any thread. */
 st_status st_recover(const char *path, const st_recover_options *opts);
 
