@@ -130,7 +130,7 @@ void Participant::show() noexcept {
 
 void Participant::finish() noexcept {
   replaced_ = {};
-  of_.journal.journal->settle();
+  of_.journal.journal->settle(true);
   count_and_show(of_);
   Counters &counters = of_.file.counters();
   counters.journal_bytes += of_.journal.journal->bytes_written() - of_.journal_start;

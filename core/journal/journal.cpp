@@ -432,9 +432,9 @@ Result<void> Journal::finish() {
 }
 
 // Nobody would hear the sentence of a failure, for which there may be no memory.
-void Journal::settle() noexcept try {
+void Journal::settle(bool served) noexcept try {
   committed_ = false;
-  served_ = true;
+  served_ = served;
   static_cast<void>(lock_.try_take(unrecorded));  // or others sync it once too often
 } catch (const std::bad_alloc &) {
 }
@@ -453,16 +453,20 @@ Result<void> Journal::invalidate() {
     if (record_.is_undo()) static_cast<void>(file_.write(block.data(), block.size(), 0));
     return emptied;
   }
-  settle();
+  settle(false);
   return {};
 }
 
 // The lock tells others when the device has the zeros. Until then they flush for themselves, should this writer die.
 Result<void> Journal::retire() {
-  if (!record_.has_one_flush()) return invalidate();
+  if (!record_.has_one_flush()) {
+    ST_TRY(invalidate());
+    served_ = true;
+    return {};
+  }
   ST_TRY(write_zeros());
   ST_TRY(file_.write_out(0, sector_bytes));
-  settle();
+  settle(true);
   return {};
 }
 

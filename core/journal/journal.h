@@ -86,8 +86,10 @@ class Journal {
   void start_writing();
   // Some of it may never have come to the disk, and no sync will tell that.
   bool lost() const { return lost_; }
-  // Something was committed in it since begin().
+  // What was committed in it since begin() was carried out.
   bool served() const { return served_; }
+  // Bytes of the disk that it takes.
+  uint64_t taken() const { return std::max(allocated_, end_); }
   // Asked amid long reads, after so many bytes.
   using GoOn = std::function<Result<void>(uint64_t done)>;
   static Result<void> always(uint64_t) { return {}; }
@@ -132,7 +134,7 @@ class Journal {
   // For a part: says, durably, that it is carried out. Still committed(), as this must
   // stay until the super-journal is empty, durably; then the journal may be used again.
   Result<void> finish();
-  void settle() noexcept;
+  void settle(bool served) noexcept;
   // Committed, but nothing of it is carried out: takes that back. Is the outcome open?
   bool give_up() { return !invalidate(); }
   // Empty again, durably: from here on it is as if it had never been. An undo

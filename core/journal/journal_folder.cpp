@@ -259,7 +259,7 @@ void JournalFolder::give_back(Taken taken) noexcept {
   Kept &kept = kept_.mine();
   std::lock_guard lock(kept.mutex);
   const uint64_t most = taken.journal->served() ? largest_parked : largest_unserved;
-  const bool good = !taken.journal->lost() && taken.journal->allocated() <= most;
+  const bool good = !taken.journal->lost() && taken.journal->taken() <= most;
   taken.journal->rest();
   if (good && taken.folder == kept.folder && kept.parked.size() < most_parked)
     kept.parked.push_back(std::move(taken.journal));

@@ -223,7 +223,7 @@ MUTANTS = [
            "if (flushes == Flushes::two) {\n  if (auto early = commit_there(journal, there, !undo); !early) return early;\n}\n" + SYNC_JOURNAL),
     Mutant("two flushes: the zeros are not written out", JOURNAL, "  ST_TRY(file_.write_out(0, sector_bytes));\n", ""),
     Mutant("two flushes: the journal looks parked before the zeros are written out", JOURNAL,
-           "  ST_TRY(file_.write_out(0, sector_bytes));\n  settle();\n", "  settle();\n  ST_TRY(file_.write_out(0, sector_bytes));\n"),
+           "  ST_TRY(file_.write_out(0, sector_bytes));\n  settle(true);\n", "  settle(true);\n  ST_TRY(file_.write_out(0, sector_bytes));\n"),
     Mutant("two flushes: zeros that the device did not take are forgotten", "core/os/file.cpp",
            "  if (is_missing(r) || r == -ESPIPE) return sync_data();\n  if (r < 0) return Failure(error(-r, \"sync\"));\n",
            "  if (is_missing(r) || r == -ESPIPE) return sync_data();\n"),

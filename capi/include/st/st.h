@@ -362,8 +362,8 @@ typedef struct st_open_options {
  * touched.
  *   path  the file; symbolic links are followed. Or the index of a sharded
  *         checkpoint (….safetensors.index.json): see "Shards". Or a folder:
- *         its model.safetensors, unless an index there names that as a shard,
- *         or else its one index. Or a URL, for reading only: see below.
+ *         its model.safetensors, unless that is or was a shard of an index
+ *         there, or else its one index. Or a URL, for reading only: see below.
  *   opts  NULL for the defaults. With deltas the handle shows, for reading
  *         only, what st_delta_apply with each of them in turn would make: see
  *         "Deltas".

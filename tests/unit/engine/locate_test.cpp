@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "fault_env.h"
 #include "test_files.h"
 
@@ -43,6 +45,10 @@ TEST_F(Locate, AFileByTheUsualNameComesBeforeAnIndexThatDoesNotNameIt) {
   EXPECT_EQ(found(), usual);
   testing::put_bytes(dir / "model.safetensors.index.json", "{\"weight_map\"");
   EXPECT_EQ(found(), usual);
+  std::filesystem::remove(dir / "model.safetensors.index.json");
+  std::filesystem::create_directory(dir / "model.safetensors.index.json");
+  EXPECT_EQ(found(), usual);
+  std::filesystem::remove(dir / "model.safetensors.index.json");
   put_index("model.fp16-00001-of-00001.safetensors", "model.safetensors.index.fp16.json");
   EXPECT_EQ(found(), usual);
 }
@@ -52,6 +58,36 @@ TEST_F(Locate, AnIndexThatNamesTheFileComesBeforeIt) {
   testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
   put_index(usual);
   EXPECT_EQ(found(), "model.safetensors.index.json");
+}
+
+// The old file stays for a while under its name, and holds the state of before.
+TEST_F(Locate, AnIndexThatNamesTheFilesSuccessorComesBeforeIt) {
+  testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
+  put_index("model.g1.safetensors");
+  EXPECT_EQ(found(), "model.safetensors.index.json");
+}
+
+// It was a shard, whose tensors were removed.
+TEST_F(Locate, AnIndexComesBeforeAFileWithoutTensors) {
+  testing::put_bytes(dir / usual, testing::file_of({}));
+  EXPECT_EQ(found(), usual);
+  put_index("model-00001-of-00001.safetensors");
+  EXPECT_EQ(found(), "model.safetensors.index.json");
+}
+
+TEST_F(Locate, OneOfSeveralIndexesThatNamesTheFileMakesThePathWanted) {
+  testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
+  put_index(usual);
+  put_index("model.fp16-00001-of-00001.safetensors", "model.safetensors.index.fp16.json");
+  EXPECT_NE(found().find("2 indexes"), std::string::npos);
+}
+
+TEST_F(Locate, WhatIsNoFileIsNotTakenForOne) {
+  std::filesystem::create_directory(dir / usual);
+  put_index("model-00001-of-00001.safetensors");
+  EXPECT_EQ(found(), "model.safetensors.index.json");
+  std::filesystem::remove(dir / "model.safetensors.index.json");
+  EXPECT_EQ(found(), usual);  // to be refused
 }
 
 TEST_F(Locate, AnIndexThatCannotBeReadDecidesNothing) {

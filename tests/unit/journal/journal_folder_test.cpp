@@ -249,7 +249,7 @@ TEST_F(JournalFolderTest, KeepsNoLargeJournalOfAChangeThatWasNotMade) {
     if (is_made) {
       ASSERT_TRUE(is_ok(taken.journal->seal({}, {})));
       ASSERT_TRUE(is_ok(taken.journal->commit()));
-      ASSERT_TRUE(is_ok(taken.journal->invalidate()));
+      ASSERT_TRUE(is_ok(taken.journal->retire()));
     }
     journals.give_back(std::move(taken));
     EXPECT_EQ(fs::exists(folder()) ? names_in(folder()).size() : 0u, is_made ? 1u : 0u);

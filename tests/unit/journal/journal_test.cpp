@@ -290,7 +290,7 @@ TEST_F(JournalTest, IsLockedExclusivelyAsLongAsARecordMayBeInIt) {
   ASSERT_TRUE(is_ok(journal->commit()));
   ASSERT_TRUE(is_ok(journal->finish()));
   EXPECT_STREQ(locked(), "exclusively");
-  journal->settle();
+  journal->settle(true);
   EXPECT_STREQ(locked(), "shared");
 }
 
@@ -326,11 +326,12 @@ TEST_F(JournalTest, AFullDiskIsNotLeftFullerThanItWas) {
   auto journal = create();
   const std::string bytes = pattern(1000, 1);
   ASSERT_TRUE(is_ok(journal->append(bytes.data(), bytes.size(), {})));
+  if (journal->allocated() == 0) GTEST_SKIP() << "no space is reserved here";
   const auto reserved = journal->file().stat();
   ASSERT_TRUE(is_ok(reserved));
   env.before = [&](Call call) {
     if (call != Call::fallocate) return 0;
-    EXPECT_EQ(::ftruncate(journal->file().fd(), 64 << 20), 0);
+    EXPECT_EQ(env.ftruncate(journal->file().fd(), 64 << 20), 0);
     return -ENOSPC;
   };
   const std::string large = pattern(300'000, 1);
