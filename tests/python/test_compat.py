@@ -565,6 +565,28 @@ def test_who_changes_a_blob_of_the_hubs_cache_is_warned(cached, tmp_path, change
         compat_numpy.save_file(TENSORS, link)
 
 
+@pytest.mark.parametrize("change", [CHANGING[name] for name in ("open", "compact", "patch")])
+@pytest.mark.parametrize("given", ["", "model.safetensors.index.json"], ids=["folder", "index"])
+def test_who_changes_shards_of_the_hubs_cache_is_warned_once(tmp_path, monkeypatch, change, given):
+    """Shards that are links to blobs: also beside an index that is none."""
+    snapshot, blobs = tmp_path / "snapshots" / "main", tmp_path / "blobs"
+    snapshot.parent.mkdir()
+    libst.save(tmp_path / "one", TENSORS)
+    libst.reshard(tmp_path / "one", snapshot, 64)
+    blobs.mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        libst.open(snapshot / given, "r+").close()
+    for number, shard in enumerate(sorted(snapshot.glob("*.safetensors"))):
+        shard.rename(blobs / f"{number:064}")
+        shard.symlink_to(f"../../blobs/{number:064}")
+    monkeypatch.chdir(snapshot)
+    for path in (snapshot / given, given or "."):
+        with pytest.warns(UserWarning, match="/blobs/0{64}'") as warned:
+            outcome(change, path)
+        assert [warning.filename for warning in warned] == [__file__]
+
+
 class Paddle:
     """As much of paddle as takes tensors: its to_tensor refuses what numpy itself has not."""
 
