@@ -63,6 +63,12 @@ def test_load_takes_names_in_any_order(path, tensors):
     same(loaded, {name: tensors[name] for name in loaded})
 
 
+def test_numpy_has_no_device_but_the_cpu(path, tensors):
+    same(libst.load(path, device="cpu"), tensors)
+    with pytest.raises(ValueError, match="device='cuda' give framework=.torch."):
+        libst.load(path, device="cuda")
+
+
 def test_load_of_no_such_name_reads_nothing(path):
     with pytest.raises(libst.NotFoundError):
         libst.load(path, ["t1", "none such"])

@@ -64,6 +64,7 @@ def load(
         names: which tensors; None: all.
         framework: "numpy", "torch" or "jax": whose arrays.
         device: where to, as torch and jax name it; None: the CPU, without another copy (jax: where it needs none).
+            Arrays of numpy are always there: ValueError for another device.
         progress: True for a progress bar (of tqdm, if it is installed), or a function as in `open`.
         options: of `open`, or of `open_source`: how to read. With `mapping="copy-on-write"` the arrays are not copies,
             but views of the file that may be written, brought into memory by all its readers: quicker, and workers
@@ -76,6 +77,8 @@ def load(
 
     if framework not in ("numpy", "torch", "jax"):
         raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
+    if framework == "numpy" and device is not None and str(device) != "cpu":
+        raise ValueError(f"arrays of numpy are on the CPU; for device={device!r} give framework='torch' or 'jax'")
     if isinstance(path, (str, bytes, os.PathLike)):
         opened = open(path, **{"mapping": "none", **options})  # nothing is to be viewed
     else:
