@@ -4,6 +4,7 @@ import errno
 import gc
 import io
 import os
+import pathlib
 import pickle
 import signal
 import threading
@@ -191,6 +192,17 @@ def test_it_is_only_read(model, held):
 def test_arguments_are_checked(held, arguments, match):
     with pytest.raises(ValueError, match=match):
         libst.open_source(held, **arguments)
+
+
+def test_names_are_text(held):
+    """Or a path; a name that no UTF-8 can hold is told all the same."""
+    size = len(held.data)
+    for name, told in ((pathlib.Path("m.st"), "m.st"), ("\udcff", r"'\\udcff'")):
+        with libst.open_source(held, size=size, name=name) as f, refused("UNSUPPORTED", told):
+            f.reopen()
+    for arguments in ({"name": b"m.st"}, {"name": 3}, {"identity": 3}):
+        with pytest.raises(TypeError, match=f"{next(iter(arguments))} is a str, not (bytes|int)"):
+            libst.open_source(held, size=size, **arguments)
 
 
 def test_a_file_object_takes_one_read_at_a_time(model):

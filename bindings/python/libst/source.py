@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import os
 import threading
 from functools import partial
 from typing import Any, BinaryIO, Callable, Optional, Union
@@ -20,7 +21,7 @@ def open_source(
     source: Union[BinaryIO, Read],
     *,
     size: Optional[int] = None,
-    name: Optional[str] = None,
+    name: "Union[str, os.PathLike[str], None]" = None,
     identity: Optional[str] = None,
     most_reads: int = 1,
     io_threads: int = 0,
@@ -39,7 +40,7 @@ def open_source(
             `read(offset, buffer)` that fills the whole buffer, a memoryview. It is kept while the file or a view of it
             lives. A file object is not closed, and nobody else may seek in it meanwhile.
         size: bytes; None: a file object is asked.
-        name: for messages; None: the file object's own.
+        name: a str or a path, for messages; None: the file object's own.
         identity: the version of the bytes, as an ETag, for messages.
         most_reads: how many calls of the function may run at once, from threads of libst. Only 1 for a file object.
         io_threads: readers of a bulk read, of most_reads at most; 0: all of them.
@@ -78,13 +79,20 @@ def open_source(
         _abi.Source,
         most_reads=most_reads,
         size=size,
-        name=name.encode() if name is not None else None,
-        identity=identity.encode() if identity is not None else None,
+        name=_text("name", os.fspath(name) if isinstance(name, os.PathLike) else name),
+        identity=_text("identity", identity),
         read=callbacks.read,
     )
     options = source_options(callbacks, io_threads, block_size)
     handle = opened(partial(callbacks.call, _abi.st_open_source, given, options), callbacks.faces)
     return File._of(handle, callbacks, True, None, "r", 0)
+
+
+def _text(what: str, text: Optional[str]) -> Optional[bytes]:
+    """For messages, as C takes it."""
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"{what} is a str, not {type(text).__name__}")
+    return None if text is None else text.encode("utf-8", "backslashreplace")
 
 
 def _end_of(source: BinaryIO) -> int:
