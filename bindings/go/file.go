@@ -200,7 +200,7 @@ func (f *File) withoutContext() *File {
 }
 
 // Reopen opens the same file a second time with the same options: its own descriptor, mapping and locks, for a worker.
-// ErrFileChanged if the path now names another file, which no commit of f put there.
+// ErrFileChanged if the path now names no file, or another one, which no commit of f put there.
 func (f *File) Reopen() (*File, error) {
 	h := &handle{steady: f.h.steady}
 	if err := f.call("reopen", func() C.st_status { return C.st_reopen(f.h.c, 0, &h.c) }); err != nil {

@@ -76,8 +76,13 @@ Result<std::unique_ptr<DataFile>> DataFile::reopen(const Snapshot &state, Again 
   if (path_.empty()) return cannot_reopen(shown_name());
   ST_TRY(auto here, state.here());
   ST_TRY(auto replaced, at_.was_replaced(here.file));
-  if (replaced)
-    return fail(Status::file_changed, in_quotes(path_), " now names another file; open it anew by its path");
+  if (replaced) {
+    struct stat named;
+    const bool is_gone = at_.stat(&named) == -ENOENT;
+    return fail(Status::file_changed, in_quotes(path_),
+                is_gone ? " is no longer there; this handle still reads it"
+                        : " now names another file; open it anew by its path");
+  }
   return open(at_, options_of(options_, as));
 }
 

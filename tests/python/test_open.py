@@ -295,7 +295,10 @@ def test_reopen_refuses_another_file(model):
         other = model.with_name("other")
         other.write_bytes(raw_file([("w", "U8", [1], b"x")]))
         os.replace(other, model)
-        with refused("FILE_CHANGED"):
+        with refused("FILE_CHANGED", "now names another file"):
+            f.reopen()
+        model.unlink()
+        with refused("FILE_CHANGED", "no longer there; this handle"):
             f.reopen()
 
 

@@ -307,8 +307,8 @@ class File(Mapping[str, Array]):
 
     def reopen(self) -> "File":
         """A second file on the same path, with the same options: its own descriptor, its own
-        mapping, its own locks. For workers. StorageError (`Status.FILE_CHANGED`) if the path names another
-        file by now, which no commit of this one put there."""
+        mapping, its own locks. For workers. StorageError (`Status.FILE_CHANGED`) if the path names no file by
+        now, or another one, which no commit of this one put there."""
         callbacks = self._callbacks
         handle = opened(lambda out: callbacks.call(_abi.st_reopen, self._live(), 0, out), callbacks.faces)
         file = File._of(handle, self._callbacks, self._guarded, self._path, self._mode, self._lock_timeout)

@@ -925,8 +925,8 @@ void st_writer_free(st_writer *writer);
 /* A second handle on the same file, with the same options: its own descriptor,
  * its own mapping, its own locks. For worker threads.
  *   flags  ST_REOPEN_..., or 0.
- * Statuses: as st_open; ST_E_FILE_CHANGED if the path now names another file,
- * which no commit of `file` put there. Any thread. */
+ * Statuses: as st_open; ST_E_FILE_CHANGED if the path now names no file, or
+ * another one, which no commit of `file` put there. Any thread. */
 st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
 
 /* A handle on what `file` shows now, for reading only: the same names, indices,

@@ -86,8 +86,8 @@ impl File {
     /// A second file on the same path, with the same options: its own descriptor, mapping and locks. For workers.
     ///
     /// # Errors
-    /// [`Status::FileChanged`] if the path now names another file, which no commit of this one put there; what opening may
-    /// answer.
+    /// [`Status::FileChanged`] if the path now names no file, or another one, which no commit of this one put there; what
+    /// opening may answer.
     pub fn reopen(&self) -> Result<File> {
         let callbacks = Arc::clone(self.handle.callbacks());
         // SAFETY: an open handle and a place to write to; the new handle shares the callbacks.
