@@ -30,9 +30,8 @@ Result<std::unique_ptr<AnyTransaction>> SingleFile::begin(TransactionOptions opt
   const bool new_names = options.new_names;
   ST_TRY(auto begun, Transaction::begin(*file_, std::move(options)));
   if (new_names)
-    return fail(
-        Status::unsupported, in_quotes(file_->path()),
-        " is one file, of which no index could tell a new name; begin the transaction without ST_TXN_NEW_NAMES");
+    return fail(Status::unsupported, in_quotes(file_->path()),
+                " is one file, of which no index could tell a new name; begin the transaction without new names");
   return begun;
 }
 
