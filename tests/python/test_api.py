@@ -85,3 +85,51 @@ def test_a_file_with_a_path_is_opened_anew(model, how):
         assert np.array_equal(g["w"], TENSORS["w"])
     with pytest.raises(libst.ClosedError):
         how(f)
+
+
+WRONG = {
+    **dict.fromkeys(["progress", "log", "report"], 5),
+    **dict.fromkeys(["alignment", "header_reserve", "max_shard_size", "shard_grace", "size", "most_reads"], "64"),
+    **dict.fromkeys(["lock_timeout", "io_threads", "block_size", "memory_limit"], "2"),
+    "worker": (0,),
+}
+CASES = [
+    (name, p)
+    for name, f in FUNCTIONS.items()
+    for p in inspect.signature(f).parameters
+    if p in WRONG and "__init__" not in name
+]
+
+
+@pytest.mark.parametrize(("name", "parameter"), [*CASES, ("load", "lock_timeout"), ("load", "worker")])
+def test_an_argument_of_a_wrong_type_is_told_by_its_name(model, tmp_path, name, parameter):
+    new, before = tmp_path / "new", model.read_bytes()
+    arguments = {
+        "open_source": [lambda offset, buffer: None],
+        "save": [new, {"a": TENSORS["b"][::2]}],
+        "writer": [new],
+        "diff": [model, model, new],
+        "patch": [model, model],
+        "merge": [model, [], new],
+        "reshard": [model, new],
+        "join": [model, new],
+        "File.patch": [model],
+        "File.read_many": [["b"]],
+    }.get(name, [] if name.startswith("File.") else [model])
+    others = {"open_source": {"size": 8}, "reshard": {"max_shard_size": 100}}.get(name, {})
+    with libst.open(model, "r+") as f, pytest.raises(TypeError, match=f"^{parameter} (is|must)"):
+        owner, _, method = name.rpartition(".")
+        getattr(f if owner else libst, method)(*arguments, **{**others, parameter: WRONG[parameter]})
+    assert model.read_bytes() == before and not new.exists()
+
+
+@pytest.mark.parametrize("worker", [3, (0,), (0, 1, 2), ("0", "1"), "01"])
+def test_a_worker_is_a_pair_of_numbers(model, worker):
+    with pytest.raises(TypeError, match=r"^worker(\[0\])? is a (pair of numbers|number from 0)"):
+        libst.open(model, worker=worker)
+
+
+def test_numbers_of_numpy_are_numbers(model, tmp_path):
+    with libst.open(model, io_threads=np.int64(2), worker=[0, 2], lock_timeout=np.float32(1)) as f:
+        libst.save(tmp_path / "new", f, alignment=np.uint8(128))
+        libst.load(model)

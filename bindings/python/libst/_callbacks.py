@@ -14,6 +14,7 @@ import weakref
 from typing import Any, Callable, Optional
 
 from . import _abi
+from ._arguments import function as checked
 from ._daemons import call_elsewhere, must_stop
 from .errors import message_text
 
@@ -72,7 +73,7 @@ class Callbacks:
         self.raised: dict[int, BaseException] = {}
         #: The main thread's, while a call runs there.
         self.nets: dict[int, _Net] = {}
-        self.functions = progress, log, report
+        self.functions = checked("progress", progress), checked("log", log), report
         known: weakref.ref[Callbacks] = weakref.ref(self)
         # Always a progress function: it is how an exception of `log`, or of a signal's handler, cancels.
         self.progress = _abi.progress_fn(_progress(known, self.raised, self.nets))

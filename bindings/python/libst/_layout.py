@@ -1,6 +1,7 @@
 """How a file that is written is laid out: the orders of its tensors by name, and the options of a save."""
 
 from . import _abi
+from ._arguments import number
 from ._callbacks import Callbacks
 from ._sized import sized
 
@@ -19,8 +20,8 @@ def save_options(
     return sized(
         _abi.SaveOptions,
         layout=layout_number(layout),
-        alignment=alignment,
-        header_reserve=header_reserve,
+        alignment=number("alignment", alignment),
+        header_reserve=number("header_reserve", header_reserve, 2**64 - 1),
         lock_timeout_ms=timeout_ms,
         progress=callbacks.progress,
     )

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _abi
 from ._abi import SIZES
+from ._arguments import function
 from ._callbacks import Progress
 from ._index import cut
 from ._names import encoded, index_of, several
@@ -79,6 +80,8 @@ def load(
         raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
     if framework == "numpy" and device is not None and str(device) != "cpu":
         raise ValueError(f"arrays of numpy are on the CPU; for device={device!r} give framework='torch' or 'jax'")
+    if not isinstance(progress, bool):
+        function("progress", progress)
     if isinstance(path, (str, bytes, os.PathLike)):
         opened = open(path, **{"mapping": "none", **options})  # nothing is to be viewed
     else:

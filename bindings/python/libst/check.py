@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 from . import _abi
+from ._arguments import function
 from ._callbacks import LEVELS, Callbacks, Progress
 from ._sized import sized
 from ._waiting import timeout_ms
@@ -49,6 +50,7 @@ def verify(
 
     Raises what kept it from checking: StorageError (FileNotFoundError, PermissionError).
     """
+    function("report", report)
     findings: list[Finding] = []
 
     def keep(finding: Finding) -> None:
@@ -92,6 +94,7 @@ def recover(
     Raises NeedsRecoveryError (a journal waits, but the file cannot be written here); Error with `Status.JOURNAL` (a
     journal does not fit the file, and was moved aside); BusyError; StorageError.
     """
+    function("report", report)
     findings: list[Finding] = []
 
     def keep(raw: Any) -> None:

@@ -3,6 +3,7 @@
 from typing import Optional
 
 from . import _abi
+from ._arguments import number
 from ._callbacks import Progress, callbacks_for
 from ._hub import warn_of_blob
 from ._sized import sized
@@ -31,8 +32,8 @@ def compact(
         flags=_abi.ST_TXN_BREAK_LINKS if break_links else 0,
         lock_timeout_ms=timeout_ms(lock_timeout),
         progress=callbacks.progress,
-        alignment=alignment,
-        header_reserve=header_reserve,
+        alignment=number("alignment", alignment),
+        header_reserve=number("header_reserve", header_reserve, 2**64 - 1),
     )
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)

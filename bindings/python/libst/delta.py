@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from . import _abi
+from ._arguments import number
 from ._callbacks import Progress, callbacks_for
 from ._hub import warn_of_blob
 from ._layout import save_options
@@ -49,7 +50,7 @@ def diff(
     callbacks = callbacks_for(progress)
     options = sized(
         _abi.DeltaCreateOptions,
-        alignment=alignment,
+        alignment=number("alignment", alignment),
         lock_timeout_ms=timeout_ms(lock_timeout),
         progress=callbacks.progress,
     )

@@ -10,6 +10,7 @@ from typing import Any, Optional, Union, overload
 import numpy as np
 
 from . import _abi, bulk
+from ._arguments import number
 from ._callbacks import Callbacks, Log, Progress, callbacks_for
 from ._handle import Handle, opened
 from ._hub import warn_of_blob
@@ -107,13 +108,13 @@ def open(
     guarded = progress is not None or log is not None
     bulk_reads = (prefetch, direct, io_threads, block_size, worker, memory_limit)
     if guarded or deltas or bulk_reads != _AS_THE_STORAGE_ASKS:
-        options = _basic_options(mode, mapping, lock_timeout, callbacks)
+        options = _basic_options(mode, map_number(mapping), timeout_ms(lock_timeout), callbacks)
         options.log = callbacks.log
         options.deltas = layers = c_paths(deltas)
         options.delta_count = len(layers)
         _ask_for(options, *bulk_reads)
     else:
-        options = _usual_options(mode, mapping, lock_timeout)
+        options = _usual_options(mode, map_number(mapping), timeout_ms(lock_timeout))
     raw = fs_path(path)
     if mode == "r+":
         warn_of_blob(raw, stacklevel=2)
@@ -140,20 +141,20 @@ def open(
 _AS_THE_STORAGE_ASKS: tuple[Any, ...] = ("auto", None, 0, 0, (0, 1), 0)
 
 
-def _basic_options(mode: str, mapping: str, lock_timeout: Optional[float], callbacks: Callbacks) -> _abi.OpenOptions:
+def _basic_options(mode: str, map_: int, lock_timeout_ms: int, callbacks: Callbacks) -> _abi.OpenOptions:
     return sized(
         _abi.OpenOptions,
         flags=_abi.ST_OPEN_READ_WRITE if mode == "r+" else 0,
-        map=map_number(mapping),
-        lock_timeout_ms=timeout_ms(lock_timeout),
+        map=map_,
+        lock_timeout_ms=lock_timeout_ms,
         progress=callbacks.progress,
     )
 
 
 @lru_cache(maxsize=16)
-def _usual_options(mode: str, mapping: str, lock_timeout: Optional[float]) -> _abi.OpenOptions:
+def _usual_options(mode: str, map_: int, lock_timeout_ms: int) -> _abi.OpenOptions:
     """Made once, as C only reads them."""
-    return _basic_options(mode, mapping, lock_timeout, callbacks_for(None))
+    return _basic_options(mode, map_, lock_timeout_ms, callbacks_for(None))
 
 
 def _ask_for(
@@ -165,27 +166,22 @@ def _ask_for(
     worker: tuple[int, int],
     memory_limit: int,
 ) -> None:
-    for name, number, most in (
-        ("io_threads", io_threads, 2**32 - 1),
-        ("block_size", block_size, 2**32 - 1),
-        ("memory_limit", memory_limit, 2**64 - 1),
-        ("worker[0]", worker[0], 2**32 - 1),
-        ("worker[1]", worker[1], 2**32 - 1),
-    ):
-        if not 0 <= number <= most:
-            raise ValueError(f"{name} is a number from 0 to {most}, not {number!r}")
     options.prefetch = prefetch_number(prefetch)
     if direct is not None:
         options.direct = _abi.ST_DIRECT_ON if direct else _abi.ST_DIRECT_OFF
-    options.io_threads = io_threads
-    options.block_size = block_size
-    options.worker_index, options.worker_count = worker
-    options.memory_limit = memory_limit
+    options.io_threads = number("io_threads", io_threads)
+    options.block_size = number("block_size", block_size)
+    try:
+        index, count = worker
+    except (TypeError, ValueError):
+        raise TypeError(f"worker is a pair of numbers, (i, n), not {worker!r}") from None
+    options.worker_index, options.worker_count = number("worker[0]", index), number("worker[1]", count)
+    options.memory_limit = number("memory_limit", memory_limit, 2**64 - 1)
 
 
 def source_options(callbacks: Callbacks, io_threads: int, block_size: int) -> _abi.OpenOptions:
     """Those that a source can use."""
-    options = _basic_options("r", "none", None, callbacks)
+    options = _basic_options("r", _abi.ST_MAP_NONE, _abi.ST_TIMEOUT_FOREVER, callbacks)
     options.log = callbacks.log
     _ask_for(options, "auto", None, io_threads, block_size, (0, 1), 0)
     return options
@@ -565,10 +561,7 @@ class File(Mapping[str, Array]):
 
         Raises io.UnsupportedOperation (`Status.READ_ONLY`); StorageError (`POISONED`).
         """
-        if not 0 <= shard_grace < _abi.ST_GRACE_NONE:
-            raise ValueError(
-                f"shard_grace is a number of seconds from 0 to {_abi.ST_GRACE_NONE - 1}, not {shard_grace!r}"
-            )
+        grace = number("shard_grace", shard_grace, _abi.ST_GRACE_NONE - 1)
         timeout = timeout_ms(self._lock_timeout if lock_timeout is _INHERIT else lock_timeout)
         callbacks = self._callbacks if progress is None else callbacks_for(progress)
         flags = _abi.ST_TXN_PUBLISH if publish else 0
@@ -576,7 +569,7 @@ class File(Mapping[str, Array]):
         flags |= _abi.ST_TXN_NEW_NAMES if new_names else 0
         flags |= _abi.ST_TXN_JOURNAL_ONLY if journal_only else 0
         order = layout_number(layout, ("keep", "canonical"))
-        form = Layout(flags, order, alignment, header_reserve, shard_grace or _abi.ST_GRACE_NONE)
+        form = Layout(flags, order, alignment, header_reserve, grace or _abi.ST_GRACE_NONE)
         return Transaction._begin(self, callbacks, timeout, copy, form)
 
     def patch(

@@ -1,9 +1,9 @@
 """`libst.reshard` and `libst.join`: a checkpoint as shards, or as one file."""
 
-import operator
 from typing import Optional
 
 from . import _abi
+from ._arguments import number
 from ._callbacks import Progress, callbacks_for
 from ._layout import save_options
 from ._waiting import timeout_ms
@@ -37,9 +37,7 @@ def reshard(
     """
     callbacks = callbacks_for(progress)
     options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
-    raw, to, most = fs_path(source), fs_path(folder), operator.index(max_shard_size)
-    if not 0 <= most < 2**64:
-        raise ValueError(f"max_shard_size is a number from 0 to {2**64 - 1}, not {max_shard_size!r}")
+    raw, to, most = fs_path(source), fs_path(folder), number("max_shard_size", max_shard_size, 2**64 - 1)
     check(callbacks.call(_abi.st_reshard, raw, to, most, options))
 
 

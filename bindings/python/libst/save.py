@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, Optional
 
 from . import _abi
+from ._arguments import function
 from ._block import EndsWithBlock
 from ._callbacks import Callbacks, Progress, callbacks_for
 from ._forms import all_forms
@@ -60,7 +61,7 @@ def save(
     columns, kept = columns_of(tensors)
     sizes = None if kept is not None else columns.sizes
     given = _Given(tensors, columns, metadata)
-    steps = _Steps(progress, sum(sizes or ()))
+    steps = _Steps(function("progress", progress), sum(sizes or ()))
     callbacks = callbacks_for(steps if sizes and progress else progress)
     options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     raw = fs_path(path)

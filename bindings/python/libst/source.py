@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, BinaryIO, Callable, Optional, Union
 
 from . import _abi
+from ._arguments import number
 from ._callbacks import Callbacks, Log, Progress, called_by_c
 from ._handle import opened
 from ._sized import sized
@@ -71,14 +72,11 @@ def open_source(
         own_name = getattr(source, "name", None)
         name = own_name if name is None and isinstance(own_name, str) else name
         read = partial(_read_at, source)
-    for what, number, most in (("size", size, 2**63 - 1), ("most_reads", most_reads, 2**32 - 1)):
-        if not 0 <= number <= most:
-            raise ValueError(f"{what} is a number from 0 to {most}, not {number!r}")
     callbacks = SourceCallbacks(read, progress, log)
     given = sized(
         _abi.Source,
-        most_reads=most_reads,
-        size=size,
+        most_reads=number("most_reads", most_reads),
+        size=number("size", size, 2**63 - 1),
         name=_text("name", os.fspath(name) if isinstance(name, os.PathLike) else name),
         identity=_text("identity", identity),
         read=callbacks.read,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Optional, Union
 
 from . import _abi
+from ._arguments import number
 from ._block import EndsWithBlock
 from ._callbacks import Callbacks
 from ._handle import Handle, opened
@@ -84,8 +85,8 @@ class Transaction(EndsWithBlock):
             shard_grace_s=layout.shard_grace_s,
             progress=callbacks.progress,
             layout=layout.layout,
-            alignment=layout.alignment,
-            header_reserve=layout.header_reserve,
+            alignment=number("alignment", layout.alignment),
+            header_reserve=number("header_reserve", layout.header_reserve, 2**64 - 1),
         )
         self._handle = opened(
             lambda out: callbacks.call(_abi.st_txn_begin, file._live(), options, out),
