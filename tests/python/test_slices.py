@@ -3,7 +3,7 @@
 import libst
 import numpy as np
 import pytest
-from conftest import TENSORS
+from conftest import TENSORS, refused
 from safetensors.numpy import save_file
 
 W = TENSORS["w"]
@@ -131,6 +131,24 @@ def test_scalars_and_empty_tensors(model):
         assert same(f.slice("scalar")[()], TENSORS["scalar"])
         assert same(f.slice("scalar")[...], TENSORS["scalar"])
         assert same(f.slice("empty")[:, 1:], TENSORS["empty"][:, 1:])
+
+
+@pytest.mark.parametrize("shape", [(2**63, 0), (0, 2**63), (2**64 - 1, 0)])
+def test_more_than_numpy_has_in_a_dimension_is_a_value_error(raw, shape):
+    """Beside one of size 0. A part that is smaller can be had."""
+    with libst.open(raw([("a", "U8", shape, b"")]), "r+") as f:
+        s = f.slice("a")
+        with pytest.raises(ValueError) as whole:
+            f["a"]
+        for index in np.index_exp[..., :, (slice(None), slice(None))]:
+            with pytest.raises(ValueError, match=str(whole.value)):
+                s[index]
+        with pytest.raises(ValueError, match=str(whole.value)):
+            f.read_many([("a", ...)])
+        with refused("SHAPE_MISMATCH"):
+            f.update("a", np.empty((2, 0), np.uint8), at=...)
+        if shape[0]:
+            assert s[7].shape == (0,) and s[5:9].shape == (4, 0) and s[:: -(2**62)].shape[1] == 0
 
 
 @pytest.mark.parametrize("index", [2, -3, (0, 3), (..., 4), 10**30, (0, 0, 0, 0), (..., 0, ...)], ids=repr)

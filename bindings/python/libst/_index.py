@@ -22,7 +22,7 @@ Cut = tuple[bytes, int, tuple[int, ...], bool]
 
 def cut(index: Any, shape: tuple[int, ...]) -> Cut:
     """IndexError outside of the tensor."""
-    if type(index) is slice and index.step is None and shape:  # as most ask
+    if type(index) is slice and index.step is None and shape and shape[0] <= _MOST:  # as most ask
         start, stop = index.start, index.stop
         if not (type(start) is type(stop) is int and 0 <= start <= stop <= shape[0]):
             start, stop, _ = index.indices(shape[0])
@@ -56,7 +56,7 @@ def part_of(index: Any, shape: tuple[int, ...]) -> Part:
         parts, extents = parts[1:], shape[1:]
     parts = _parts_of(parts, len(extents))
     ranges, kept = _cut(parts, extents)
-    full = (len(range(*part.indices(size))) if isinstance(part, slice) else 1 for part, size in zip(parts, extents))
+    full = (_count(*part.indices(size)) if isinstance(part, slice) else 1 for part, size in zip(parts, extents))
     first = () if rows is None else (len(rows),)
     return Part(_packed(ranges), len(ranges), rows, first + kept, (*first, *full, *extents[len(parts) :]))
 
@@ -99,14 +99,19 @@ def _cut(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[list[_Range], 
     for axis, (part, size) in enumerate(zip(parts, shape)):
         if isinstance(part, slice):
             start, stop, step = part.indices(size)
-            extents.append(len(range(start, stop, step)))
+            extents.append(_count(start, stop, step))
             # With a negative step `stop` may be -1, before the first, which C would count from the end.
-            ranges.append((start, stop, min(step, _MOST)) if step > 0 else _backwards(part))
+            ranges.append((_int64(start), _int64(stop), min(step, _MOST)) if step > 0 else _backwards(part))
         else:
             ranges.append(_position(part))
             if not -size <= ranges[-1][0] < size:
                 raise IndexError(f"index {part} is out of bounds for axis {axis} with size {size}")
     return ranges, (*extents, *shape[len(parts) :])
+
+
+def _count(start: int, stop: int, step: int) -> int:
+    """As `len(range(...))`, which has no more than 63 bits: a dimension beside one of size 0 may be larger."""
+    return max(0, -((start - stop) // step))
 
 
 def _backwards(part: "slice[Any, Any, Any]") -> tuple[int, int, int]:
