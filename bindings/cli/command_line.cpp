@@ -75,6 +75,19 @@ std::string no_command(const CLI::App &app) {
   return fmt::format("no {} is named '{}'", words[0].starts_with('-') ? "option" : "command", words[0]);
 }
 
+// What is wrong where a command was found: arguments that are missing or too many are often an unknown option.
+std::string wrong_arguments(const CLI::App &command, const CLI::ParseError &error) {
+  if (dynamic_cast<const CLI::RequiredError *>(&error) || dynamic_cast<const CLI::ExtrasError *>(&error)) {
+    for (const std::string &word : command.remaining()) {
+      if (word == "--") break;  // behind it all are names
+      if (word.starts_with('-')) {
+        return fmt::format("no option is named '{}'; a name that begins with '-' stands behind '--'", word);
+      }
+    }
+  }
+  return error.what();
+}
+
 CommandText text_of(const CLI::App &app) {
   CommandText text = {app.get_name(), app.get_description(), app.get_footer(), {}, {}};
   for (const CLI::Option *option : app.get_options()) {
@@ -235,7 +248,9 @@ std::optional<std::string> CommandLine::parse(int argc, char **argv) {
     const std::vector<CLI::App *> chosen = app_->get_subcommands();
     const std::string command = chosen.empty() ? "stctl" : "stctl " + chosen[0]->get_name();
     const bool wants_command = chosen.empty() && dynamic_cast<const CLI::RequiredError *>(&error);
-    const std::string what = wants_command ? no_command(*app_) : error.what();
+    const std::string what = !chosen.empty() ? wrong_arguments(*chosen[0], error)
+                             : wants_command ? no_command(*app_)
+                                             : error.what();
     throw UsageFailure(fmt::format("{}; see {} --help", escape(unmarked_message(what)), command));
   }
 }

@@ -30,7 +30,9 @@ int64_t number(const std::string &part, int64_t if_empty, const std::string &sli
   const char *end = part.data() + part.size();
   const std::from_chars_result result = std::from_chars(part.data(), end, value);
   if (result.ec != std::errc() || result.ptr != end) {
-    throw UsageFailure(fmt::format("'{}' is no slice: '{}' is no number", escape(slice), escape(part)));
+    const bool is_large = result.ec == std::errc::result_out_of_range && result.ptr == end;
+    throw UsageFailure(fmt::format("'{}' is no slice: '{}' is {}", escape(slice), escape(part),
+                                   is_large ? "too large a number" : "no number"));
   }
   return value;
 }

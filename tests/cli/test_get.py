@@ -77,6 +77,12 @@ def test_what_is_no_slice_is_a_usage_error(stctl, cube, text):
     assert "slice" in stctl("get", cube[0], "w", "--slice", text, code=2)[1]
 
 
+@pytest.mark.parametrize("text", ["0:99999999999999999999", "-9223372036854775809:", "::9223372036854775808"])
+def test_a_number_that_no_slice_holds_is_told_as_such(stctl, cube, text):
+    err = stctl("get", cube[0], "w", f"--slice={text}", code=2)[1]
+    assert "is too large a number" in err and "no number" not in err
+
+
 @pytest.mark.parametrize("text", ["5", "-6", "0,0,6", "0,0,0,0", ":,:,:,:", "...,0,0,0,0"])
 def test_a_slice_outside_the_tensor_fails(stctl, cube, text):
     assert "slice" in stctl.json("get", cube[0], "w", "--slice", text, code=1)["error"]["message"]

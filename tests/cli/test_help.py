@@ -115,6 +115,28 @@ def test_what_stands_where_a_command_should_is_told(stctl, args, sentence):
     assert stctl(*args, code=2) == ("", f"stctl: {sentence}; see stctl --help\n")
 
 
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (["get", "MODEL", "-x"], "-x"),
+        (["get", "MODEL", "half", "--nosuch=3"], "--nosuch=3"),
+        (["ls", "-m.st"], "-m.st"),
+        (["ls", "-vx"], "-x"),
+    ],
+)
+def test_an_unknown_option_is_named(stctl, model, args, word):
+    sentence = (
+        f"no option is named '{word}'; a name that begins with '-' stands behind '--'; see stctl {args[0]} --help"
+    )
+    assert stctl(*[model if arg == "MODEL" else arg for arg in args], code=2) == ("", f"stctl: {sentence}\n")
+
+
+def test_behind_two_dashes_there_are_no_options(stctl, model):
+    assert "required" in stctl("get", "--", "-m.st", code=2)[1]
+    assert "not expected: y" in stctl("mv", model, "--", "-a", "-b", "y", code=2)[1]
+    assert "-m.st" in stctl("ls", "--", "-m.st", code=1)[1]
+
+
 def test_what_an_option_does_not_take_is_told_as_it_was_given(stctl, model):
     err = stctl("io", model, "--map", "bogus", code=2)[1]
     assert "bogus" in err and "copy-on-write" in err and "->" not in err
