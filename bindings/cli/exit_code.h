@@ -13,7 +13,7 @@ enum ExitCode : int {
   exit_busy = 3,            // another worker holds the lock
   exit_needs_recovery = 4,  // a committed journal waits
   exit_bad_file = 5,        // verify found an error in the file
-  exit_output = 6,          // standard output could not be written
+  exit_output = 6,          // standard output could not be written; what it should have told may be done
   exit_signal = 128,        // plus the signal's number: 130 for Ctrl-C
 };
 
@@ -40,7 +40,8 @@ inline constexpr const char *exit_codes_help =
     "    4  needs recovery: a committed change waits to be finished where the file\n"
     "       can be written (ST_E_NEEDS_RECOVERY); see stctl recover\n"
     "    5  verify found an error in the file\n"
-    "    6  standard output could not be written: disk full, or the reader left\n"
+    "    6  standard output could not be written: disk full, or the reader left; a\n"
+    "       change may have been made, and is durable then\n"
     "  130  interrupted by Ctrl-C (128 + signal); nothing is half-done\n"
     "With several files, the first that fails decides.";
 

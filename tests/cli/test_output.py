@@ -44,6 +44,16 @@ def test_a_reader_that_left_is_exit_code_6_and_silent(stctl, model, args):
     assert process.returncode == 6
 
 
+def test_a_change_that_could_not_be_told_is_made_as_the_help_says(stctl, model):
+    with open("/dev/full", "wb") as full:
+        process = stctl.popen("update", model, "scalar", "--fill", "7", stdout=full, stderr=subprocess.PIPE)
+        process.communicate(timeout=60)
+    assert process.returncode == 6 and stctl.json("get", model, "scalar")["values"] == 7
+    told = " ".join(stctl("update", "--help")[0].split())
+    assert "after 6 the change may have been made" in told
+    assert "6 standard output could not be written: disk full, or the reader left; a change may have been made" in told
+
+
 def test_a_reader_that_leaves_in_the_middle(stctl, tmp_path):
     path = sparse(tmp_path / "m.safetensors", "w", 64 << 20)
     with stctl.popen("get", path, "w", "-o", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
