@@ -46,7 +46,7 @@ class Folder {
   const Rights &rights() const { return rights_; }
   // A journal in it, just opened; what other hosts write to it is seen.
   void opened(os::File *journal) const { journal->read_like(dir_); }
-  // In another user's, where this one may make none: who that is. Status journal then.
+  // The error of a journal that could not be made. In another user's folder it names that user, with status journal.
   Error cannot_make(Error e) const;
   Result<std::vector<std::string>> journals() const;  // names, without those moved aside
 
@@ -58,7 +58,7 @@ class Folder {
 // Was what we looked at removed meanwhile? A server says so in its own way.
 bool is_gone(const Error &e);
 
-// Whoever has made a journal, or the folder: how that is ended, if not by this user.
+// How a user finishes what a journal or folder of this user began: the end of a message to another user.
 std::string who_finishes(uid_t user);
 
 // May what is beside a file, by its owner and mode, be trusted by `self`?

@@ -79,7 +79,7 @@ Result<void> copy_attributes(const os::File &from, const os::File &to, const Log
   mode_t mode = old.st_mode & permissions;
   os::Env &env = to.env();
   if (old.st_gid != made.st_gid && env.fchown(to.fd(), static_cast<uid_t>(-1), old.st_gid) < 0) {
-    // Whoever is in the group that it has instead was one of the others.
+    // The members of the group that it has instead were among the others.
     mode &= static_cast<mode_t>(~(S_IRWXG | S_ISGID) | (mode & S_IRWXO) << 3);
     if (log)
       log(LogLevel::warning, text("the new ", in_quotes(from.path()), " could not be given to group ", old.st_gid,

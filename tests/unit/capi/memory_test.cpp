@@ -343,7 +343,8 @@ TEST_F(OutOfMemory, FirstUpdateAndClose) {
   }
 }
 
-// Whatever fails, no journal, no temporary and no folder of these is left, also for those who only read from then on.
+// No allocation that fails leaves a journal, a temporary or a folder of these, also if the file is only read
+// afterwards.
 TEST_F(OutOfMemory, NothingIsLeftBeside) {
   const std::string other = dir / "other.safetensors", delta = dir / "delta", out = dir / "out.safetensors",
                     back = dir / "back", folder = dir / "folder";

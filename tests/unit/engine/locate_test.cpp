@@ -53,7 +53,7 @@ TEST_F(Locate, AFileByTheUsualNameComesBeforeAnIndexThatDoesNotNameIt) {
   EXPECT_EQ(found(), usual);
 }
 
-// As mlx saves a small model. Who adds a tensor through the folder adds it to the index, too.
+// As mlx saves a small model. A tensor that is added through the folder must be in the index, too.
 TEST_F(Locate, AnIndexThatNamesTheFileComesBeforeIt) {
   testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
   put_index(usual);

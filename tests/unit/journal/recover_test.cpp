@@ -281,7 +281,7 @@ TEST_F(RecoverBesideAnother, NothingIsSaidOfAJournalThatCannotBeRead) {
   EXPECT_EQ(r.error().message.find("committed"), std::string::npos) << r.error().message;
 }
 
-// Of whom nothing is believed. Yet nothing is lost where nothing waits.
+// Nothing of a stranger is believed. Yet nothing is lost where nothing waits.
 TEST_F(RecoverBesideAnother, AStrangersFolderIsAnErrorOnlyIfOneWaits) {
   const std::string journal = leave(changes, true);
   if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
