@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "file/data_file.h"
+#include "file/snapshot.h"
 #include "format/shard_index.h"
 #include "newfile/names.h"
 #include "os/file.h"
@@ -19,8 +19,9 @@ mode_t type_of(os::Env &env, const std::string &path) {
   return env.fstatat(AT_FDCWD, path.c_str(), &s, 0) < 0 ? 0 : s.st_mode & S_IFMT;
 }
 
-// Is one of its shards this file, or was made of it under a new name? An index that is damaged, or gone, has none.
-Result<bool> names_shard(os::Env &env, const std::string &index, const std::string &file) {
+// Is one of its shards this file? An index that is damaged, or gone, has none. With `old_too` also one that was made of
+// it under a new name: the file stays for a while, and holds the state of before.
+Result<bool> names_shard(os::Env &env, const std::string &index, const std::string &file, bool old_too) {
   ST_TRY(const auto at, os::Location::find(env, index));
   auto read = Shards::read_index(at);
   if (!read) {
@@ -30,14 +31,20 @@ Result<bool> names_shard(os::Env &env, const std::string &index, const std::stri
     return Failure(std::move(read.error()));
   }
   const std::vector<std::string> &shards = read->index.shards();
-  return std::any_of(shards.begin(), shards.end(),
-                     [&](const std::string &shard) { return write::with_generation(shard, 0) == file; });
+  return std::any_of(shards.begin(), shards.end(), [&](const std::string &shard) {
+    return shard == file || (old_too && write::with_generation(shard, 0) == file);
+  });
 }
 
-// A shard from which all tensors were removed is named by its index no more. One that cannot be opened has some.
+// A shard from which all tensors were removed is named by its index no more. A file that is not understood has some. No
+// journal is looked at: what waits is for whoever opens, verifies or recovers it.
 bool holds_tensors(os::Env &env, const std::string &file) {
-  auto opened = DataFile::open(env, file, {});
-  return !opened || (*opened)->snapshot().header.index.size() != 0;
+  const auto at = os::Location::find(env, file);
+  if (!at) return true;
+  auto opened = os::open_regular(*at, O_RDONLY);
+  if (!opened) return true;
+  const auto snapshot = Snapshot::take(std::move(*opened), {read::MapMode::none, true, nullptr, {}});
+  return !snapshot || (*snapshot)->header.index.size() != 0;
 }
 
 }  // namespace
@@ -57,7 +64,8 @@ Result<Located> locate(os::Env &env, const std::string &given, bool maybe_folder
   if (type_of(env, inside + usual) == S_IFREG) {
     bool is_shard = false;
     for (const std::string &index : indexes) {
-      ST_TRY(const bool named, names_shard(env, inside + index, usual));
+      const bool old_stay = std::find(names.begin(), names.end(), write::old_list_name(index)) != names.end();
+      ST_TRY(const bool named, names_shard(env, inside + index, usual, old_stay));
       is_shard |= named;
     }
     if (!is_shard && (indexes.empty() || holds_tensors(env, inside + usual))) return Located{inside + usual};

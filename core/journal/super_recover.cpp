@@ -100,11 +100,12 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
   for (const std::string &name : names) {
     std::string left;
     ST_TRY(auto looked, look_to_settle(folder, name, by_path, index_.path(), &left));
-    if (!left.empty())
+    if (!looked) continue;  // it has gone
+    if (left.empty())
+      ST_TRY(settle(folder, name, *looked, index));
+    else
       tell(LogLevel::warning, Status::journal,
            text("super-journal ", name, " decides nothing; it was left (", left, ")"));
-    else if (looked)
-      ST_TRY(settle(folder, name, *looked, index));
     if (stopped_) break;
   }
   return {};

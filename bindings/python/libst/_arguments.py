@@ -21,6 +21,8 @@ def number(name: str, given: Any, most: int = _MOST_32) -> int:
 
 def function(name: str, given: Optional[Function]) -> Optional[Function]:
     """What C, or a function of this package, will call: a wrong one would only be told at its first call, or never."""
-    if given is not None and not callable(given):
+    if given is None or given is False:
+        return None
+    if not callable(given):
         raise TypeError(f"{name} must be callable, not {given!r}")
     return given

@@ -49,7 +49,7 @@ _Tensor = _abi.Tensor
 class Pin:
     __slots__ = (
         "handle", "callbacks", "options", "map", "file_size", "forms", "_get", "_mapping", "_writable", "_copies",
-        "_steady", "alone", "_asked", "_ends", "_quiet", "_header_size", "_keeps", "_names",
+        "alone", "_asked", "_ends", "_quiet", "_header_size", "_keeps", "_names",
     )  # fmt: skip
 
     handle: Handle
@@ -62,7 +62,6 @@ class Pin:
     _get: Any
     _writable: bool  # whether views may be written
     _copies: "list[Pin]"  # one of the same state whose views may be written: once that was asked for
-    _steady: "list[Pin]"  # one whose views never are
     _mapping: tuple[int, int, Any]  # what views lie in; see _NOT_YET
     _asked: int
     _ends: list[int]  # of several files that are all open: how far the tensors of each reach
@@ -89,7 +88,6 @@ class Pin:
         self._keeps = one
         self._writable = options is not None and options["mapping"] == "copy-on-write"
         self._copies = []
-        self._steady = []
         self._quiet = not guarded
         self._settle(self._quiet and one)
         self._mapping = _NOT_YET
@@ -222,36 +220,21 @@ class Pin:
         try:
             if self._writable:
                 return self if self.shows_writable else None
-            return self._copy_on_write(self._copies, "copy-on-write")
-        finally:
-            del self
-
-    def steady(self) -> "Optional[Pin]":
-        """The same with views that nobody may write, of a mapping of their own: neither a patch by this process shows
-        in them nor what is written through another view."""
-        try:
-            return self._copy_on_write(self._steady, "auto")
-        finally:
-            del self
-
-    def _copy_on_write(self, kept: "list[Pin]", mapping: str) -> "Optional[Pin]":
-        """Made once. mapping: whose views are asked for, as of `open`."""
-        try:
-            if not kept and self.options is not None and _abi.st_shard_count(self.handle) == 1:
-                options = {**self.options, "mapping": mapping, "mode": "r"}
+            if not self._copies and self.options is not None and _abi.st_shard_count(self.handle) == 1:
+                options = {**self.options, "mapping": "copy-on-write", "mode": "r"}
                 try:
-                    kept.append(Pin(_again(self.handle, self.callbacks), self.callbacks, False, options))
+                    self._copies.append(Pin(_again(self.handle, self.callbacks), self.callbacks, False, options))
                 except StorageError as problem:
                     if problem.status != Status.FILE_CHANGED:
                         raise
                     return None
-            return kept[0] if kept and kept[0].shows_writable else None
+            return self._copies[0].writable() if self._copies else None
         finally:
-            del self, kept
+            del self
 
     @property
     def shows_writable(self) -> bool:
-        """Whether views lie in a copy-on-write mapping."""
+        """Whether views lie in a mapping, and may be written."""
         return self.map == _abi.ST_MAP_COPY_ON_WRITE
 
     def describe(self, name: str) -> Description:

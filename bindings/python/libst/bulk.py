@@ -78,7 +78,7 @@ def load(
 
     if framework not in ("numpy", "torch", "jax"):
         raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
-    if framework == "numpy" and device is not None and str(device) != "cpu":
+    if framework == "numpy" and device is not None and str(device).partition(":")[0] != "cpu":
         raise ValueError(f"arrays of numpy are on the CPU; for device={device!r} give framework='torch' or 'jax'")
     if not isinstance(progress, bool):
         function("progress", progress)

@@ -367,19 +367,18 @@ class File(Mapping[str, Array]):
         return tensor if device is None else tensor.to(device=device)
 
     def jax(self, name: str, *, device: Any = None) -> Any:
-        """A tensor as a jax array. On the CPU, and where the tensor begins at a multiple of 64, it is a view; else jax
-        copies.
+        """A tensor as a jax array. On the CPU, and where the tensor begins at a multiple of 64, it is a view, like
+        `f[name]`; else jax copies.
 
-        jax takes its arrays to be immutable, and no change by this process shows in one: it is a view of a
-        copy-on-write mapping, as `torch` has them, and a copy where there can be none. A page that another process
-        patches or truncates shows that all the same, as in `f[name]`; `jax.numpy.array(f.read(name))` is a copy.
+        jax takes its arrays to be immutable. But what is patched in place shows in a view, also by `update` of this
+        file. Where the file changes while the array lives, `jax.numpy.array(f.read(name))` is a copy.
 
         jax makes 64-bit types 32-bit, unless `jax_enable_x64` is set. Raises what `f[name]` raises, and
         ImportError without jax.
         """
         import jax
 
-        return jax.device_put(_steady(self._pin(), name), device)
+        return jax.device_put(self[name], device)
 
     def __iter__(self) -> Iterator[str]:
         """The names, in the order of their places in the file."""
@@ -497,7 +496,7 @@ class File(Mapping[str, Array]):
             f.update("emb", rows, at=np.s_[10:20])
             f.update("emb", rows, at=[7, 3, 5])
 
-        Views `f[name]` that were taken before may show the new values; those of `torch` and `jax` do not.
+        Views `f[name]`, and of `jax`, that were taken before may show the new values; those of `torch` do not.
 
         at: what numpy's basic indexing takes; and for the first dimension an array of indices, of which the last counts
         where one comes twice. Then only these bytes are locked and written. Nothing is broadcast.
@@ -760,15 +759,3 @@ def _torch(pin: Pin, name: str, copy: bool) -> Any:
         return torch_tensor(bulk.read(pin, name, None), NAMES[tensor.dtype], tensor.shape)
     finally:
         del pin, viewed
-
-
-def _steady(pin: Pin, name: str) -> Array:
-    """A view that no change by this process shows in, or a copy."""
-    kept = None
-    try:
-        kept = pin.steady()
-        if kept is not None:
-            return kept.view(name)
-        return pin.view(name) if pin.options is None else bulk.read(pin, name, None)
-    finally:
-        del pin, kept

@@ -34,8 +34,8 @@ def test_views_are_of_the_file_and_keep_it(path):
         arrays = {name: f.jax(name) for name in f}
         aligned = [name for name in f if f[name].size and f.info(name).file_offset % 64 == 0]
         assert {"f32", "bf16"} <= set(aligned)
-        starts = {arrays[name].unsafe_buffer_pointer() - f.info(name).file_offset for name in aligned}
-        assert len(starts) == 1 and starts == {arrays["f32"].unsafe_buffer_pointer() - f.info("f32").file_offset}
+        for name in aligned:
+            assert arrays[name].unsafe_buffer_pointer() == f[name].__array_interface__["data"][0], name
     gc.collect()
     for name, array in arrays.items():
         assert array.dtype == TENSORS[name].dtype and np.array_equal(np.asarray(array), TENSORS[name]), name
@@ -43,25 +43,6 @@ def test_views_are_of_the_file_and_keep_it(path):
     del array, arrays
     gc.collect()
     assert not is_mapped(path)
-
-
-@pytest.mark.parametrize("mapping", ["auto", "none", "copy-on-write"])
-@pytest.mark.parametrize("kind", ["file", "shards"])
-def test_no_change_by_this_process_shows_in_an_array(path, tmp_path, mapping, kind):
-    if kind == "shards":
-        libst.reshard(path, tmp_path / "shards", 1 << 20)
-        path = tmp_path / "shards"
-    other = libst.open(path, "r+")
-    with libst.open(path, "r+", mapping) as f:
-        f.update("f32", TENSORS["f32"])
-        array = f.jax("f32")
-        if mapping == "copy-on-write":
-            f["f32"][:] = 7
-        f.update("f32", -TENSORS["f32"])
-        assert np.array_equal(np.asarray(f.jax("f32")), -TENSORS["f32"])
-        other.update("f32", 2 * TENSORS["f32"])
-        assert np.array_equal(np.asarray(array), TENSORS["f32"])
-    other.close()
 
 
 def test_whole_files_load_into_jax(path):

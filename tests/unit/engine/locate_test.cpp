@@ -64,7 +64,26 @@ TEST_F(Locate, AnIndexThatNamesTheFileComesBeforeIt) {
 TEST_F(Locate, AnIndexThatNamesTheFilesSuccessorComesBeforeIt) {
   testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
   put_index("model.g1.safetensors");
+  testing::put_bytes(dir / "model.safetensors.index.json.st-old", "");
   EXPECT_EQ(found(), "model.safetensors.index.json");
+  std::filesystem::remove(dir / "model.safetensors.index.json.st-old");
+  EXPECT_EQ(found(), usual);  // somebody made it anew
+}
+
+// What waits beside the file is for whoever opens, verifies or recovers it, who then tells what was done.
+TEST_F(Locate, NothingIsRecoveredOrLocked) {
+  testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
+  put_index("model-00001-of-00001.safetensors");
+  std::filesystem::create_directory(dir / "model.safetensors.st-journal");
+  testing::put_bytes(dir / "model.safetensors.st-journal/0123456789abcdef", std::string(8192, 'x'));
+  env.before = [](testing::Call call) {
+    EXPECT_NE(call, testing::Call::lock);
+    EXPECT_NE(call, testing::Call::unlinkat);
+    EXPECT_NE(call, testing::Call::pwrite);
+    return 0;
+  };
+  EXPECT_EQ(found(), usual);
+  EXPECT_TRUE(std::filesystem::exists(dir / "model.safetensors.st-journal/0123456789abcdef"));
 }
 
 // It was a shard, whose tensors were removed.
