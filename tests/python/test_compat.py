@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import errno
 import json
 import os
 import pickle
@@ -9,6 +10,7 @@ import re
 import stat
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -21,6 +23,7 @@ import safetensors
 import safetensors.numpy
 from conftest import REPOSITORY, TENSORS, is_descriptor_open, is_mapped, raw_file
 from libst import compat
+from libst.compat import _link
 from libst.compat import numpy as compat_numpy
 
 sys.path.append(str(REPOSITORY / "tests" / "differential"))  # at the end, as it has a conftest, too
@@ -521,6 +524,111 @@ def test_what_a_living_thread_makes_over_a_link_stays(cached, monkeypatch):
     same(compat_numpy.load_file(link), {"a": np.ones(3)})
 
 
+_known_by_its_lock = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a dead process by its lock")
+
+
+@_known_by_its_lock
+def test_what_a_thread_is_about_to_lock_is_not_removed_once_it_has(cached, monkeypatch):
+    """A sweep takes the guard for a dead one's, and stops before it removes that."""
+    link, _ = cached
+    lock, remove, rename, beside = _link._lock, _link._remove, os.replace, []
+    removes, renames = threading.Event(), threading.Event()
+
+    def sweep():
+        _link.sweep(str(link))
+        removes.set()
+
+    sweeper = threading.Thread(target=sweep)
+
+    def lock_late(file):
+        if threading.current_thread() is not sweeper and not sweeper.ident:
+            sweeper.start()
+            assert removes.wait(30)
+        return lock(file)
+
+    def remove_late(folder, name):
+        if threading.current_thread() is sweeper:
+            removes.set()
+            renames.wait(30)
+        remove(folder, name)
+
+    def replace(source, target):
+        renames.set()
+        sweeper.join()
+        beside.extend(os.listdir(link.parent))
+        rename(source, target)
+
+    monkeypatch.setattr(_link, "_lock", lock_late)
+    monkeypatch.setattr(_link, "_remove", remove_late)
+    monkeypatch.setattr(os, "replace", replace)
+    compat_numpy.save_file({"a": np.ones(3)}, link)
+    (new,) = [name for name in beside if name.endswith(".new")]
+    assert sorted(beside) == sorted([new.removesuffix(".new"), new, link.name])
+    assert os.listdir(link.parent) == [link.name]
+
+
+@_known_by_its_lock
+def test_a_link_is_replaced_where_the_filesystem_has_no_locks(cached, monkeypatch):
+    link, _ = cached
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.fcntl", refuse)
+    left = f".{link.name}.st-link-0123456789abcdef"
+    (link.parent / left).touch()
+    compat_numpy.save_file({"a": np.ones(3)}, link)
+    assert sorted(os.listdir(link.parent)) == [left, link.name]
+
+
+@_known_by_its_lock
+def test_leftovers_over_a_link_go_where_python_names_no_such_lock(cached, monkeypatch):
+    link, _ = cached
+    monkeypatch.delattr("fcntl.F_OFD_SETLK", raising=False)
+    (link.parent / f".{link.name}.st-link-0123456789abcdef").touch()
+    compat_numpy.save_file({"a": np.ones(3)}, link)
+    assert os.listdir(link.parent) == [link.name]
+
+
+def test_what_a_living_save_makes_at_a_name_with_a_dot_stays(tmp_path, monkeypatch):
+    """Its names are those of `m` with one dot more, as is the temporary of libst.save."""
+    (tmp_path / ".m").symlink_to("nowhere")
+    rename, beside = os.replace, []
+
+    def replace(source, target):
+        monkeypatch.setattr(os, "replace", rename)
+        before = set(os.listdir(tmp_path))
+        compat_numpy.save_file({"a": np.zeros(3)}, tmp_path / "m")
+        beside.extend(before - set(os.listdir(tmp_path)))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    compat_numpy.save_file({"a": np.ones(3)}, tmp_path / ".m")
+    assert not beside
+    assert sorted(os.listdir(tmp_path)) == [".m", "m"]
+
+
+@_known_by_its_lock
+def test_the_error_of_a_save_over_a_link_is_told_where_nothing_can_be_removed(cached, monkeypatch):
+    link, _ = cached
+
+    def replace(source, target):
+        raise KeyboardInterrupt
+
+    def unlink(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "replace", replace)
+        failing.setattr(os, "unlink", unlink)
+        with pytest.raises(KeyboardInterrupt):
+            compat_numpy.save_file({"a": np.zeros(3)}, link)
+    assert len(os.listdir(link.parent)) == 3
+    compat_numpy.save_file({"a": np.ones(3)}, link)  # which finds no lock any more
+    assert os.listdir(link.parent) == [link.name]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no FIFO")
 def test_what_only_looks_like_a_file_left_over_a_link_stays(tmp_path):
     names = [".m.st-link-0123", ".m.st-link-0123456789abcdef.old", ".mm.st-link-0123456789abcdef"]
     for name in names:

@@ -2,9 +2,10 @@
 `.<name>.st-link-<digits>.new`, and then takes its name.
 
 `.<name>.st-link-<digits>` is there before it and goes after it, and is locked while its process lives. If that dies,
-the next save at the path finds it without a lock, and removes both.
+the next save at the path finds it without a lock, and removes both: on Linux, where the filesystem has locks.
 """
 
+import errno
 import os
 import re
 import secrets
@@ -19,6 +20,8 @@ from ._errors import SafetensorError
 _DIGITS = 16
 _LONGEST = 50  # characters of the name: with what is added they are no more bytes than a name may have
 _ATTEMPTS = 100
+_HELD = (errno.EAGAIN, errno.EACCES)  # somebody else has the lock
+_F_OFD_SETLK = 37  # of Linux, which not every build of Python names
 
 
 @contextmanager
@@ -29,7 +32,7 @@ def new_file_beside(path: str) -> Iterator[str]:
         try:
             yield made
         finally:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 os.unlink(made)
         return
     with _told():
@@ -40,9 +43,12 @@ def new_file_beside(path: str) -> Iterator[str]:
         try:
             yield os.path.join(os.path.dirname(path), name + ".new")
         finally:
-            for left in (name + ".new", name):
-                _remove(folder, left)
-            os.close(guard)
+            try:
+                with suppress(OSError):  # what stays is the next save's to sweep
+                    for left in (name + ".new", name):
+                        _remove(folder, left)
+            finally:
+                os.close(guard)
         os.fsync(folder)
     finally:
         os.close(folder)
@@ -57,14 +63,17 @@ def sweep(path: str) -> None:
         return
     if not names or sys.platform == "win32":
         return
-    left = re.compile(rf"\.?({re.escape(begin)}[0-9a-f]{{{_DIGITS}}})(\.new(\.st-tmp-[0-9a-f]{{16}})?)?")
-    found = [match for match in map(left.fullmatch, names) if match]
+    guarded = f"({re.escape(begin)}[0-9a-f]{{{_DIGITS}}})"
+    left = re.compile(rf"{guarded}(?:\.new)?|\.{guarded}\.new\.st-tmp-[0-9a-f]{{16}}")
+    found: dict[str, list[str]] = {}  # by guard
+    for match in filter(None, map(left.fullmatch, names)):
+        found.setdefault(match[1] or match[2], []).append(match[0])
     with suppress(OSError):
         folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
-            for guard in {match[1] for match in found}:
-                if _is_dead(folder, guard):
-                    for name in [match[0] for match in found if match[1] == guard and match[0] != guard] + [guard]:
+            for guard, files in found.items():
+                with _locked_if_dead(folder, guard) as dead, suppress(OSError):
+                    for name in [name for name in files if name != guard] + [guard] if dead else []:
                         _remove(folder, name)
         finally:
             os.close(folder)
@@ -95,44 +104,51 @@ def _open(folder: int, name: str, flags: int = 0) -> int:
 
 
 def _guard(folder: int, begin: str) -> tuple[int, str]:
-    """Another process may take it for a dead one's until it is locked."""
+    """Another process may take it for a dead one's until it is locked. Then that has the lock, or has removed it."""
     for _ in range(_ATTEMPTS):
         name = begin + secrets.token_hex(_DIGITS // 2)
         guard = _open(folder, name, os.O_CREAT | os.O_EXCL)
-        _lock(guard)  # where that cannot be, nobody takes it for dead
-        if os.fstat(guard).st_nlink:
+        if _lock(guard) not in _HELD and os.fstat(guard).st_nlink:  # where there are no locks, nobody takes it for dead
             return guard, name
         os.close(guard)
+        _remove(folder, name)
     raise SafetensorError(f"new files {begin}... vanish; see what removes them")
 
 
-def _is_dead(folder: int, name: str) -> bool:
-    """Is its guard gone, or not locked? Not where the filesystem grants every lock."""
+@contextmanager
+def _locked_if_dead(folder: int, name: str) -> Iterator[bool]:
+    """Is its guard gone, or not locked? Then it is locked until the block ends, so that nobody can begin to use it."""
     opened: list[int] = []
     try:
-        opened.append(_open(folder, name))
-        if not stat.S_ISREG(os.fstat(opened[0]).st_mode) or not _lock(opened[0]):
-            return False
-        opened.append(_open(folder, name))
-        return not _lock(opened[1])
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
+        yield _is_dead(folder, name, opened)
     finally:
         for file in opened:
             os.close(file)
 
 
-def _lock(file: int) -> bool:
-    """As the C library locks: by the open file, so that threads exclude each other, too."""
-    if sys.platform != "linux":
+def _is_dead(folder: int, name: str, opened: list[int]) -> bool:
+    """Not where the filesystem grants every lock."""
+    try:
+        opened.append(_open(folder, name))
+        if not stat.S_ISREG(os.fstat(opened[0]).st_mode) or _lock(opened[0]):
+            return False
+        opened.append(_open(folder, name))
+        return _lock(opened[1]) in _HELD
+    except FileNotFoundError:
+        return True
+    except OSError:
         return False
+
+
+def _lock(file: int) -> int:
+    """0, or why not. As the C library locks: by the open file, so that threads exclude each other, too."""
+    if sys.platform != "linux":
+        return errno.ENOLCK
     import fcntl
 
     whole = struct.pack("@hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # struct flock
     try:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, whole)
-    except OSError:
-        return False
-    return True
+        fcntl.fcntl(file, getattr(fcntl, "F_OFD_SETLK", _F_OFD_SETLK), whole)
+    except OSError as error:
+        return error.errno or errno.ENOLCK
+    return 0
