@@ -87,6 +87,14 @@ Result<bool> has_hash(const os::File &file, uint64_t offset, uint64_t length, ui
   return hasher.digest() == hash;
 }
 
+Result<bool> is_as_staged(const Staged &staged, const StagedPayload &p, const os::File &made,
+                          const write::PlannedSegment &s, const write::Journal::GoOn &go_on) {
+  const write::Journal *journal = staged.journal.journal.get();
+  if (!p.bytes) return journal->holds(p.journal, go_on);
+  if (p.table.noted()) return journal->was_noted(p.table, made, s.to, s.length, go_on);
+  return has_hash(made, s.to, s.length, *p.hash, go_on);
+}
+
 // Are the payloads what they were when they were staged? What lies in the journal is ours, and is looked at there; what
 // was borrowed may change at any time, so what is looked at is what has come to be in the new file.
 Result<void> check_payloads(const Staged &staged, const os::File &made, const write::PublishPlan &plan) {
@@ -95,9 +103,7 @@ Result<void> check_payloads(const Staged &staged, const os::File &made, const wr
     if (s.kept) continue;
     const StagedPayload &p = staged.payloads[s.from];
     if (p.bytes && !p.table.noted() && !p.hash) continue;  // of a put: read here for the first time
-    ST_TRY(auto same, !p.bytes          ? staged.journal.journal->holds(p.journal, go_on)
-                      : p.table.noted() ? staged.journal.journal->was_noted(p.table, made, s.to, s.length, go_on)
-                                        : has_hash(made, s.to, s.length, *p.hash, go_on));
+    ST_TRY(const auto same, is_as_staged(staged, p, made, s, go_on));
     if (same) continue;
     const auto by = std::find_if(staged.changes.begin(), staged.changes.end(), [&](const Change &c) {
       return (c.kind == Change::put || c.kind == Change::update) && c.payload == s.from;

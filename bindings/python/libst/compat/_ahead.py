@@ -119,8 +119,8 @@ class _File:
 
 class _Threads:
     """Do pieces of work file by file, in the order in which they were asked for, or the file first that was asked for
-    last. Several files at once would keep the disk from the first, with which their reader begins. No piece begins within
-    `pause` seconds of a file being asked for."""
+    last. Several files at once would keep the disk from the first, with which their reader begins. No piece begins
+    within `pause` seconds of a file being asked for."""
 
     def __init__(self, most: int, pause: float = 0) -> None:
         self._most = most
