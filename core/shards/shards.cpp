@@ -294,7 +294,8 @@ Result<void> Shards::refresh() {
 
 // What is found in all of them is shown at once: else a catalogue that is made meanwhile would have a part of it.
 // What is left is recovered first: else one file might be opened before that, and another after it. A commit that fails
-// beside the refresh makes unseen_ grow, and show() refreshes the shards again. So unseen_ is asked before the recovery.
+// beside the refresh makes unseen_ grow, and show() refreshes the shards again. So unseen_ is asked before the
+// recovery.
 Result<void> Shards::refresh_shards() {
   struct Refreshed {
     DataFile *shard;
