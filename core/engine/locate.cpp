@@ -9,6 +9,7 @@
 #include "os/file.h"
 #include "os/location.h"
 #include "os/path.h"
+#include "shards/old_list.h"
 #include "shards/shards.h"
 
 namespace st::store {
@@ -19,31 +20,49 @@ mode_t type_of(os::Env &env, const std::string &path) {
   return env.fstatat(AT_FDCWD, path.c_str(), &s, 0) < 0 ? 0 : s.st_mode & S_IFMT;
 }
 
-// Is one of its shards this file? An index that is damaged, or gone, has none. With `old_too` also one that was made of
-// it under a new name: the file stays for a while, and holds the state of before.
-Result<bool> names_shard(os::Env &env, const std::string &index, const std::string &file, bool old_too) {
-  ST_TRY(const auto at, os::Location::find(env, index));
-  auto read = Shards::read_index(at);
-  if (!read) {
-    constexpr Status none[] = {Status::shard_index, Status::shard_duplicate, Status::shard_path, Status::no_file,
-                               Status::not_regular};
-    if (std::find(std::begin(none), std::end(none), read.error().status) != std::end(none)) return false;
-    return Failure(std::move(read.error()));
-  }
-  const std::vector<std::string> &shards = read->index.shards();
-  return std::any_of(shards.begin(), shards.end(), [&](const std::string &shard) {
-    return shard == file || (old_too && write::with_generation(shard, 0) == file);
-  });
+bool is_missing(const Error &e) {
+  return e.status == Status::no_file || e.status == Status::not_regular;
 }
 
-// A shard from which all tensors were removed is named by its index no more. A file that is not understood has some. No
+// Is it one of the shards that stay for a while after their index named them?
+Result<bool> is_listed(os::Env &env, const std::string &list, const std::string &file) {
+  ST_TRY(const auto at, os::Location::find(env, list));
+  auto opened = os::open_regular(at, O_RDONLY);
+  if (!opened) return is_missing(opened.error()) ? Result<bool>(false) : Failure(std::move(opened.error()));
+  ST_TRY(const auto s, opened->stat());
+  std::string text(std::min(static_cast<uint64_t>(s.st_size), write::longest_old_list + 1), '\0');
+  ST_TRY(opened->read(text.data(), text.size(), 0));
+  const auto listed = write::parse_old_list(text);
+  return listed && std::any_of(listed->begin(), listed->end(), [&](const auto &old) { return old.name == file; });
+}
+
+// Is the file a shard of the index, or was it, until the shard got a new name or lost its tensors? An index that is
+// damaged, or gone, has none.
+Result<bool> is_shard_of(os::Env &env, const std::string &folder, const std::string &index, const std::string &file) {
+  ST_TRY(const auto at, os::Location::find(env, folder + index));
+  auto read = Shards::read_index(at);
+  if (!read) {
+    constexpr Status damaged[] = {Status::shard_index, Status::shard_duplicate, Status::shard_path};
+    const bool has_none = std::find(std::begin(damaged), std::end(damaged), read.error().status) != std::end(damaged);
+    return has_none || is_missing(read.error()) ? Result<bool>(false) : Failure(std::move(read.error()));
+  }
+  const std::vector<std::string> &shards = read->index.shards();
+  const bool is_named = std::any_of(shards.begin(), shards.end(), [&](const std::string &shard) {
+    return shard == file || write::with_generation(shard, 0) == file;
+  });
+  // The list after the index: a commit writes it before.
+  return is_named ? Result<bool>(true) : is_listed(env, folder + write::old_list_name(index), file);
+}
+
+// A shard without tensors is named by its index no more. A file that is not understood has some. No
 // journal is looked at: what waits is for whoever opens, verifies or recovers it.
 bool holds_tensors(os::Env &env, const std::string &file) {
   const auto at = os::Location::find(env, file);
   if (!at) return true;
-  auto opened = os::open_regular(*at, O_RDONLY);
-  if (!opened) return true;
-  const auto snapshot = Snapshot::take(std::move(*opened), {read::MapMode::none, true, nullptr, {}});
+  const auto snapshot = os::while_stale([&]() -> Result<std::unique_ptr<Snapshot>> {
+    ST_TRY(auto opened, os::open_regular(*at, O_RDONLY));
+    return Snapshot::take(std::move(opened), {read::MapMode::none, true, nullptr, {}});
+  });
   return !snapshot || (*snapshot)->header.index.size() != 0;
 }
 
@@ -64,9 +83,8 @@ Result<Located> locate(os::Env &env, const std::string &given, bool maybe_folder
   if (type_of(env, inside + usual) == S_IFREG) {
     bool is_shard = false;
     for (const std::string &index : indexes) {
-      const bool old_stay = std::find(names.begin(), names.end(), write::old_list_name(index)) != names.end();
-      ST_TRY(const bool named, names_shard(env, inside + index, usual, old_stay));
-      is_shard |= named;
+      ST_TRY(const bool found, is_shard_of(env, inside, index, usual));
+      is_shard |= found;
     }
     if (!is_shard && (indexes.empty() || holds_tensors(env, inside + usual))) return Located{inside + usual};
   }

@@ -38,6 +38,7 @@ def test_what_is_wrong_is_found_and_refused(tmp_path, status):
     path = tmp_path / "bad.safetensors"
     path.write_bytes(BROKEN[status])
     findings = libst.verify(path)
+    assert libst.verify(path, report=False) == findings
     assert [f.status for f in findings if f.level == "error"] == [libst.Status[status]]
     assert all(finding.message for finding in findings)
     for opened in (lambda: libst.open(path), lambda: libst.open_memory(BROKEN[status])):

@@ -238,9 +238,9 @@ void add_update(CommandLine &line, Session &session) {
                    "shape stay. All of it is durable when the command ends with 0. Else nothing has\n"
                    "changed, but for two codes: after 6 the change may have been made, and after 4 it,\n"
                    "or one before it, waits to be finished. A crash in between is sorted out when the\n"
-                   "file is next opened. Only the bytes that change are written, so this costs the same in a large\n"
-                   "file as in a small one. Other processes may read the file meanwhile, and update\n"
-                   "other tensors of it, or other parts of the same one.",
+                   "file is next opened. Only the bytes that change are written, so this costs the same\n"
+                   "in a large file as in a small one. Other processes may read the file meanwhile, and\n"
+                   "update other tensors of it, or other parts of the same one.",
                    "  stctl update model.safetensors lm_head.weight --npy new.npy\n"
                    "  stctl update model.safetensors lm_head.weight --fill 0\n"
                    "  stctl update model.safetensors embed.weight --slice 10:20 --npy ten_rows.npy\n"

@@ -1,7 +1,7 @@
 """Refuse an argument of another type or range, by its name."""
 
 import operator
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Literal, Optional, TypeVar, Union
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -19,7 +19,7 @@ def number(name: str, given: Any, most: int = _MOST_32) -> int:
     return found
 
 
-def function(name: str, given: Optional[Function]) -> Optional[Function]:
+def function(name: str, given: "Union[Function, Literal[False], None]") -> Optional[Function]:
     """What C, or a function of this package, will call: a wrong one would only be told at its first call, or never."""
     if given is None or given is False:
         return None

@@ -50,7 +50,7 @@ def verify(
 
     Raises what kept it from checking: StorageError (FileNotFoundError, PermissionError).
     """
-    function("report", report)
+    report = function("report", report)
     findings: list[Finding] = []
 
     def keep(finding: Finding) -> None:
@@ -94,7 +94,7 @@ def recover(
     Raises NeedsRecoveryError (a journal waits, but the file cannot be written here); Error with `Status.JOURNAL` (a
     journal does not fit the file, and was moved aside); BusyError; StorageError.
     """
-    function("report", report)
+    report = function("report", report)
     findings: list[Finding] = []
 
     def keep(raw: Any) -> None:

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "fault_env.h"
+#include "shards/old_list.h"
 #include "test_files.h"
 
 namespace st::store {
@@ -64,10 +65,20 @@ TEST_F(Locate, AnIndexThatNamesTheFileComesBeforeIt) {
 TEST_F(Locate, AnIndexThatNamesTheFilesSuccessorComesBeforeIt) {
   testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
   put_index("model.g1.safetensors");
-  testing::put_bytes(dir / "model.safetensors.index.json.st-old", "");
   EXPECT_EQ(found(), "model.safetensors.index.json");
-  std::filesystem::remove(dir / "model.safetensors.index.json.st-old");
-  EXPECT_EQ(found(), usual);  // somebody made it anew
+}
+
+// All its tensors were removed by a commit under new names.
+TEST_F(Locate, AnIndexThatListsTheFileAsOldComesBeforeIt) {
+  testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
+  put_index("other.safetensors");
+  const std::string list = dir / "model.safetensors.index.json.st-old";
+  for (const std::string &name : {std::string(usual), std::string("third.safetensors")}) {
+    testing::put_bytes(list, write::spell({{name, 1, 2, 3, 4}}));
+    EXPECT_EQ(found(), name == usual ? "model.safetensors.index.json" : usual);
+  }
+  testing::put_bytes(list, "damaged");
+  EXPECT_EQ(found(), usual);
 }
 
 // What waits beside the file is for whoever opens, verifies or recovers it, who then tells what was done.
