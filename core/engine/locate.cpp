@@ -55,7 +55,7 @@ Result<bool> is_shard_of(os::Env &env, const std::string &folder, const std::str
 }
 
 // A shard without tensors is named by its index no more. A file that is not understood has some. No
-// journal is looked at: what waits is for whoever opens, verifies or recovers it.
+// journal is looked at: what waits in one is told by the call that opens, verifies or recovers the file.
 bool holds_tensors(os::Env &env, const std::string &file) {
   const auto at = os::Location::find(env, file);
   if (!at) return true;

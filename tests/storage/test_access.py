@@ -170,24 +170,32 @@ def shared(place):
     return path
 
 
-def test_an_idle_writer_of_the_group_keeps_no_reader_out(shared):
-    """Nor root's change. Another writer is told who finishes what is begun, and nothing of removing it."""
-    ready, done = shared.parent / "ready", shared.parent / "done"
+def while_open(uid, path, others):
+    """What `others` answers while a user, who has changed the file, has it open."""
+    ready, done = path.parent / "ready", path.parent / "done"
 
     def hold():
-        become(OTHER)
-        with st_abi.File(shared) as f:
+        become(uid)
+        with st_abi.File(path) as f:
             f.update("t1", new(1))
             ready.touch()
             disk.wait_until(done.exists, "the others")
         return []
 
-    def others():
+    def meanwhile():
         disk.wait_until(ready.exists, "the writer")
         try:
-            return [disk.in_child(lambda uid=uid: look_as(uid)) for uid in (OWNER, THIRD, 0)]
+            return others()
         finally:
             done.touch()
+
+    held, found = disk.in_children(2, lambda i: (hold, meanwhile)[i]())
+    assert held == []
+    return found
+
+
+def test_an_idle_writer_of_the_group_keeps_no_reader_out(shared):
+    """Nor root's change. Another writer is told who finishes what is begun, and nothing of removing it."""
 
     def look_as(uid):
         become(uid)
@@ -197,7 +205,10 @@ def test_an_idle_writer_of_the_group_keeps_no_reader_out(shared):
             st_abi.File(shared)
         return same and f"user {OTHER} finishes it" in e.message and "remove" not in e.message
 
-    assert disk.in_children(2, lambda i: (hold, others)[i]()) == [[], [True] * 3]
+    def others():
+        return [disk.in_child(lambda uid=uid: look_as(uid)) for uid in (OWNER, THIRD, 0)]
+
+    assert while_open(OTHER, shared, others) == [True] * 3
     assert not folder_of(shared).exists()
 
 
@@ -252,23 +263,7 @@ def test_what_the_files_owner_left_is_no_error_of_anothers_recovery(shared):
 
 
 def test_while_the_files_owner_has_it_open_another_of_the_group_may_recover(shared):
-    with_owner, done = shared.parent / "ready", shared.parent / "done"
-
-    def hold():
-        become(OWNER)
-        with st_abi.File(shared) as f:
-            f.update("t1", new(1))
-            with_owner.touch()
-            disk.wait_until(done.exists, "the other")
-
-    def other():
-        disk.wait_until(with_owner.exists, "the owner")
-        try:
-            return change_and_recover(OTHER, shared)
-        finally:
-            done.touch()
-
-    same, error, message = disk.in_children(2, lambda i: (hold, other)[i]())[1]
+    same, error, message = while_open(OWNER, shared, lambda: change_and_recover(OTHER, shared))
     assert same and error == errno.EACCES and f"user {OWNER} finishes it" in message
 
 

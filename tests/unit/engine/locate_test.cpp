@@ -81,7 +81,7 @@ TEST_F(Locate, AnIndexThatListsTheFileAsOldComesBeforeIt) {
   EXPECT_EQ(found(), usual);
 }
 
-// What waits beside the file is for whoever opens, verifies or recovers it, who then tells what was done.
+// What waits beside the file is recovered by the call that opens it, or told by the one that verifies it.
 TEST_F(Locate, NothingIsRecoveredOrLocked) {
   testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
   put_index("model-00001-of-00001.safetensors");

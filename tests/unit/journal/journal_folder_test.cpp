@@ -256,7 +256,7 @@ TEST_F(JournalFolderTest, KeepsNoLargeJournalOfAChangeThatWasNotMade) {
   }
 }
 
-// The file is shared with its owner, who has it open or was killed.
+// The owner of a shared file has it open, or was killed.
 TEST_F(JournalFolderTest, InAnothersFolderAJournalIsRefusedAndTheOwnerNamed) {
   JournalFolder owners(testing::located(env, path), data());
   owners.give_back(take(owners));
