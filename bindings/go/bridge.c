@@ -54,7 +54,7 @@ static int on_read(void *user, const st_source_range *ranges, size_t n) {
   stgo_call *call = current;
   int answer;
   current = NULL;
-  answer = stgoRead((uintptr_t)user, (st_source_range *)ranges, n);
+  answer = stgoRead((uintptr_t)user, call ? call->handle : 0, (st_source_range *)ranges, n);
   current = call;
   return answer;
 }

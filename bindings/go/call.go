@@ -70,7 +70,7 @@ func runHooked(ctx context.Context, op string, h *hooks, call func() C.st_status
 		}
 	}
 	if err.cause == nil && err.Errno != 0 {
-		err.cause = h.source.failed()
+		err.cause = h.source.failed(r.read)
 	}
 	return err
 }

@@ -53,7 +53,8 @@ type running struct {
 	hooks
 	err      error // a callback's answer
 	panicked bool
-	value    any // of the panic
+	value    any         // of the panic
+	read     readFailure // of a Source's reader, in this thread
 }
 
 // guard runs a callback and says whether the call is to stop. No panic goes through C's frames: it waits for run.

@@ -83,64 +83,73 @@ func OpenSource(source Source, opts *Options) (*File, error) {
 type sourceReader struct {
 	of io.ReaderAt
 
-	mutex    sync.Mutex
-	err      error // what it last answered, until a call takes that
+	mutex sync.Mutex
+	other readFailure // what it last answered in a thread of the library's own, until a call takes that
+}
+
+// readFailure is an error of a reader, or its panic.
+type readFailure struct {
+	err      error
 	panicked bool
 	value    any // of the panic
 }
 
-// failed takes what the reader answered to a call that failed; its panic goes on.
-func (s *sourceReader) failed() error {
+// failed takes what the reader answered to a call that failed: in the call's own thread, else in one of the library's.
+// A panic goes on.
+func (s *sourceReader) failed(here readFailure) error {
 	if s == nil {
 		return nil
 	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	err := s.err
-	s.err = nil
-	if s.panicked {
-		s.panicked = false
-		panic(s.value)
+	failure := here
+	if failure.err == nil {
+		s.mutex.Lock()
+		failure, s.other = s.other, readFailure{}
+		s.mutex.Unlock()
 	}
-	return err
+	if failure.panicked {
+		panic(failure.value)
+	}
+	return failure.err
 }
 
 // read fills a range. In any thread, which may be none of Go's.
-func (s *sourceReader) read(buffer []byte, at int64) (err error) {
-	done := false
+func (s *sourceReader) read(buffer []byte, at int64) (failure readFailure) {
+	failure.panicked = true
 	defer func() {
-		value := any(nil)
-		if !done {
-			value = recover()
-			err = errors.New("the reader of the source panicked")
-		}
-		if err != nil {
-			s.mutex.Lock()
-			defer s.mutex.Unlock()
-			s.err = err
-			if !done {
-				s.panicked, s.value = true, value
-			}
+		if failure.panicked {
+			failure.err, failure.value = errors.New("the reader of the source panicked"), recover()
 		}
 	}()
 	n, err := s.of.ReadAt(buffer, at)
-	done = true
+	failure.panicked = false
 	if n == len(buffer) {
-		return nil
+		return
 	}
 	if err == nil || errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return err
+	failure.err = err
+	return
 }
 
+// stgoRead reads for the call that runs in this thread; `call` is 0 in a thread of the library's own.
+//
 //export stgoRead
-func stgoRead(user C.uintptr_t, ranges *C.st_source_range, n C.size_t) C.int {
+func stgoRead(user, call C.uintptr_t, ranges *C.st_source_range, n C.size_t) C.int {
 	s := cgo.Handle(user).Value().(*sourceReader)
 	for _, r := range unsafe.Slice(ranges, n) {
-		if err := s.read(unsafe.Slice((*byte)(r.dst), uint64(r.nbytes)), int64(r.offset)); err != nil {
-			return C.int(errnoOf(err))
+		failure := s.read(unsafe.Slice((*byte)(r.dst), uint64(r.nbytes)), int64(r.offset))
+		if failure.err == nil {
+			continue
 		}
+		if call != 0 {
+			find(call).read = failure
+		} else {
+			s.mutex.Lock()
+			s.other = failure
+			s.mutex.Unlock()
+		}
+		return C.int(errnoOf(failure.err))
 	}
 	return 0
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -177,6 +178,52 @@ func TestWhatAReaderAnswersIsInTheError(t *testing.T) {
 		}
 		f.Close()
 	}
+}
+
+// failing answers another error for each place.
+type failing struct {
+	io.ReaderAt
+	fails atomic.Bool
+}
+
+type errorAt int64
+
+func (e errorAt) Error() string { return fmt.Sprintf("no byte %d", int64(e)) }
+
+func (s *failing) ReadAt(p []byte, at int64) (int, error) {
+	if s.fails.Load() {
+		return 0, errorAt(at)
+	}
+	return s.ReaderAt.ReadAt(p, at)
+}
+
+func TestGoroutinesGetTheErrorsOfTheirOwnReads(t *testing.T) {
+	content, want := largeModel(t)
+	source := &failing{ReaderAt: bytes.NewReader(content)}
+	f, err := st.OpenSource(st.Source{Reader: source, Size: int64(len(content))}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	source.fails.Store(true)
+	var group sync.WaitGroup
+	for name := range want {
+		info, err := f.Info(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spawn(&group, func() {
+			for range 200 {
+				var cause errorAt
+				if _, err := f.Get(name); !errors.As(err, &cause) {
+					t.Errorf("%s: %v", name, err)
+				} else if at := uint64(cause); at < info.Offset || at >= info.Offset+info.Size {
+					t.Errorf("%s, which lies at %d, has the error of byte %d", name, info.Offset, at)
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
 func TestAnErrorNamesTheSourceAndItsVersionAlsoWhereTheyAreAlike(t *testing.T) {
