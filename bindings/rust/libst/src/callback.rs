@@ -53,10 +53,14 @@ thread_local! {
     static PANIC: RefCell<Option<Payload>> = const { RefCell::new(None) };
 }
 
+/// Nobody knows while the thread ends.
+fn is_panic_kept() -> Option<bool> {
+    PANIC.try_with(|p| p.borrow().is_some()).ok()
+}
+
 /// Runs a closure for C: `otherwise` if it panics, or if one has panicked already during this call.
 pub(crate) fn guard<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
-    let pending = PANIC.try_with(|p| p.borrow().is_some()).unwrap_or(true);
-    if pending {
+    if is_panic_kept().unwrap_or(true) {
         return otherwise;
     }
     // What the closure may have left half done is seen by nobody before the panic goes on.
@@ -90,6 +94,10 @@ struct Counted;
 
 impl Counted {
     fn new() -> Counted {
+        debug_assert!(
+            is_calling() || is_panic_kept() != Some(true),
+            "a call that may call back was not made by callback::call"
+        );
         CALLS.with(|calls| calls.set(calls.get() + 1));
         Counted
     }

@@ -182,8 +182,11 @@ impl File {
     }
 
     /// Whether there is a tensor of that name.
-    pub fn contains(&self, name: &str) -> bool {
-        self.handle.find(name).is_ok()
+    ///
+    /// # Errors
+    /// A shard that is not open yet is opened here. It fails as [`OpenOptions::open`] does.
+    pub fn contains(&self, name: &str) -> Result<bool> {
+        self.handle.contains(name)
     }
 
     /// The names, in the order of the tensors' places in the file. [`Snapshot::names`] copies none.

@@ -133,8 +133,17 @@ impl Handle {
     pub(crate) fn find(&self, name: &str) -> Result<usize> {
         let mut index = 0;
         // SAFETY: a name with its length, and a place to write to.
-        check(unsafe { sys::st_find(self.raw(), name.as_ptr().cast(), name.len(), &mut index) })?;
+        self.call(|raw| unsafe { sys::st_find(raw, name.as_ptr().cast(), name.len(), &mut index) })?;
         Ok(index)
+    }
+
+    /// Whether there is a tensor of that name. For want of a shard, say, nobody knows.
+    pub(crate) fn contains(&self, name: &str) -> Result<bool> {
+        match self.find(name) {
+            Ok(_) => Ok(true),
+            Err(error) if error.status() == Status::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     #[inline]

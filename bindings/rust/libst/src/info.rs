@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use crate::error::{check, text};
+use crate::error::text;
 use crate::handle::Handle;
 use crate::{sys, Result};
 
@@ -183,7 +183,7 @@ macro_rules! stats {
             pub(crate) fn of(handle: &Handle) -> Result<Stats> {
                 let mut c = sys::st_stats::default();
                 // SAFETY: an open handle and a set-up place to write to.
-                check(unsafe { sys::st_file_stats(handle.raw(), &mut c) })?;
+                handle.call(|raw| unsafe { sys::st_file_stats(raw, &mut c) })?;
                 Ok(Stats { $($field: c.$field),* })
             }
         }

@@ -71,8 +71,11 @@ impl Snapshot {
     }
 
     /// Whether there is a tensor of that name.
-    pub fn contains(&self, name: &str) -> bool {
-        self.pin.find(name).is_ok()
+    ///
+    /// # Errors
+    /// As [`File::contains`].
+    pub fn contains(&self, name: &str) -> Result<bool> {
+        self.pin.contains(name)
     }
 
     /// The names, in the order of the tensors' places in the file.

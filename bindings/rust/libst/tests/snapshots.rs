@@ -25,7 +25,7 @@ fn a_snapshot_shows_one_state() {
     file.refresh().unwrap();
     file.release();
     let check = || {
-        assert_eq!((now.len(), now.contains("new"), now.names().len()), (3, false, 3));
+        assert_eq!((now.len(), now.contains("new").unwrap(), now.names().len()), (3, false, 3));
         assert_eq!((now.read("w").unwrap(), view.data()), (model.data("w").to_vec(), model.data("w")));
         let mut w = vec![0; model.data("w").len()];
         now.read_into("w", &mut w).unwrap();
