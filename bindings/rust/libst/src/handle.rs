@@ -108,7 +108,7 @@ impl Handle {
     /// A call that may read, and why it failed.
     pub(crate) fn told(&self, run: impl FnOnce() -> Result<()>) -> Result<()> {
         self.callbacks.begin();
-        callback::call(run).map_err(|error| self.callbacks.explain(error))
+        callback::call(|| run().map_err(|error| self.callbacks.explain(error)))
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -106,7 +106,8 @@ fn what_it_answers_is_a_status() {
     for most_reads in [1, 4] {
         let model = large();
         let (file, asked) = opened(&model, most_reads);
-        let answers: [(fn() -> io::Error, Status); 4] = [
+        let answers: [(fn() -> io::Error, Status); 5] = [
+            (|| io::Error::from_raw_os_error(4), Status::Io),
             (|| io::Error::from_raw_os_error(116), Status::FileChanged),
             (|| io::ErrorKind::PermissionDenied.into(), Status::Permission),
             (|| io::ErrorKind::NotFound.into(), Status::NoFile),
