@@ -359,7 +359,8 @@ impl File {
     }
 
     /// See the file as it is now: what others have committed, replaced files included. Exclusive, because it must not
-    /// race with calls that look tensors up: share what is refreshed behind a `RwLock`, or open anew.
+    /// race with calls that look tensors up: share what is refreshed behind a `RwLock`, or open anew. It ends what
+    /// [`Snapshot::view`] and [`Tensor::view`] were promised of bytes that are not mapped.
     ///
     /// # Errors
     /// What opening may answer; [`Status::Unsupported`] while there is an [`OwnedView`] of it, in whose memory the bytes
@@ -384,7 +385,8 @@ impl File {
             return Err(Error::new(Status::Unsupported, message));
         }
         self.shown.take();
-        // SAFETY: an open handle. What borrows it is dead, and no call takes an index of it. Pins go on as they are.
+        // SAFETY: an open handle. What borrows it is dead, and no call takes an index of it. Pins go on as they are, but
+        // for memory of the file's own: whoever views that by a pin has promised that there is no refresh.
         self.handle.call(|raw| unsafe { sys::st_refresh(raw) })
     }
 

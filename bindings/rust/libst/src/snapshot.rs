@@ -151,7 +151,10 @@ impl Snapshot {
     /// As [`File::view`].
     ///
     /// # Safety
-    /// As [`File::view`]. What is published meanwhile, by whatever handle, is fine.
+    /// As [`File::view`]. Nor is the [`File`] that this was taken from refreshed, unless the bytes are mapped:
+    /// [`File::refresh`] reads memory of the file's own anew, where it is. Such memory is all under
+    /// [`Map::None`](crate::Map::None) and on network storage, and what [`File::load`] and [`File::view_owned`] have read.
+    /// What is published meanwhile, by whatever handle, is fine.
     #[inline]
     pub unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
         // SAFETY: the caller's promise.

@@ -106,7 +106,7 @@ impl Tensor {
     /// Its bytes where they lie; see [`File::view`](crate::File::view).
     ///
     /// # Safety
-    /// As [`File::view`](crate::File::view).
+    /// As [`Snapshot::view`](crate::Snapshot::view): also nobody refreshes the file, unless the bytes are mapped.
     pub unsafe fn view(&self) -> Result<TensorView<'_>> {
         // SAFETY: the caller's promise.
         unsafe { self.pin.view(self.name()) }
