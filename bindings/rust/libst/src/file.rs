@@ -359,8 +359,8 @@ impl File {
     }
 
     /// See the file as it is now: what others have committed, replaced files included. Exclusive, because it must not
-    /// race with calls that look tensors up: share what is refreshed behind a `RwLock`, or open anew. It ends what
-    /// [`Snapshot::view`] and [`Tensor::view`] were promised of bytes that are not mapped.
+    /// race with calls that look tensors up: share what is refreshed behind a `RwLock`, or open anew. Whoever uses a
+    /// view by [`Snapshot::view`] or [`Tensor::view`] has promised that there is none, unless the bytes are mapped.
     ///
     /// # Errors
     /// What opening may answer; [`Status::Unsupported`] while there is an [`OwnedView`] of it, in whose memory the bytes

@@ -46,7 +46,7 @@ mod transaction_options;
 mod view;
 mod writer;
 
-pub use bulk::{LoadOptions, ReadRequest};
+pub use bulk::{LoadOptions, ReadOptions, ReadRequest};
 pub use callback::{Level, Progress};
 pub use check::{recover, verify, Recover, Report, Verify};
 pub use compact::{compact, Compact};

@@ -1,9 +1,11 @@
 //! Parts of tensors: ranges with steps, as Python has them.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ops::Bound;
 use std::ptr::null_mut;
 
+use crate::bulk::uninit;
 use crate::handle::filled;
 use crate::{sys, Dtype, ReadRequest, Result, Tensor};
 
@@ -190,6 +192,11 @@ impl Slice {
 
     /// To be read to the start of `dst` with others; see [`File::read_many`](crate::File::read_many).
     pub fn request<'a>(&'a self, dst: &'a mut [u8]) -> ReadRequest<'a> {
+        ReadRequest::of(self.of.clone(), &self.ranges.c, uninit(dst))
+    }
+
+    /// The same where the buffer holds nothing yet: once read, its first [`data_len`](Slice::data_len) bytes do.
+    pub fn request_uninit<'a>(&'a self, dst: &'a mut [MaybeUninit<u8>]) -> ReadRequest<'a> {
         ReadRequest::of(self.of.clone(), &self.ranges.c, dst)
     }
 

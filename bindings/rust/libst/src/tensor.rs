@@ -1,8 +1,10 @@
 //! One tensor of a file: what the catalogue says of it, and the ways to its bytes.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use crate::bulk::uninit;
 use crate::handle::{Described, Handle};
 use crate::slice::Ranges;
 use crate::{Dtype, Range, ReadRequest, Result, Slice, TensorView};
@@ -95,6 +97,11 @@ impl Tensor {
 
     /// To be read to the start of `dst` with others; see [`File::read_many`](crate::File::read_many).
     pub fn request<'a>(&self, dst: &'a mut [u8]) -> ReadRequest<'a> {
+        ReadRequest::of(self.clone(), &[], uninit(dst))
+    }
+
+    /// The same where the buffer holds nothing yet: once read, its first [`data_len`](Tensor::data_len) bytes do.
+    pub fn request_uninit<'a>(&self, dst: &'a mut [MaybeUninit<u8>]) -> ReadRequest<'a> {
         ReadRequest::of(self.clone(), &[], dst)
     }
 
