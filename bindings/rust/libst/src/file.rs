@@ -61,6 +61,17 @@ pub struct File {
 pub(crate) struct Opened {
     pub(crate) writable: bool,
     pub(crate) lock_timeout_ms: i32,
+    copy_on_write: bool,
+}
+
+impl Opened {
+    pub(crate) fn by(c: &sys::st_open_options) -> Opened {
+        Opened {
+            writable: c.flags & sys::ST_OPEN_READ_WRITE != 0,
+            lock_timeout_ms: c.lock_timeout_ms,
+            copy_on_write: c.map == sys::ST_MAP_COPY_ON_WRITE,
+        }
+    }
 }
 
 impl File {
@@ -89,10 +100,25 @@ impl File {
     /// [`Status::FileChanged`] if the path now names no file, or another one, which no commit of this one put there; what
     /// opening may answer.
     pub fn reopen(&self) -> Result<File> {
+        self.reopened(0, self.opened)
+    }
+
+    /// The same for reading only, with [`Map::CopyOnWrite`](crate::Map::CopyOnWrite) however the data of this one is reached:
+    /// for [`File::view_raw`].
+    ///
+    /// # Errors
+    /// As [`File::reopen`].
+    pub fn reopen_copy_on_write(&self) -> Result<File> {
+        let opened = Opened { writable: false, copy_on_write: true, ..self.opened };
+        self.reopened(sys::ST_REOPEN_COPY_ON_WRITE, opened)
+    }
+
+    fn reopened(&self, flags: u32, opened: Opened) -> Result<File> {
         let callbacks = Arc::clone(self.handle.callbacks());
         // SAFETY: an open handle and a place to write to; the new handle shares the callbacks.
-        let handle = Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.handle.raw(), 0, out) })?;
-        Ok(File::of(handle, self.path.clone(), self.opened))
+        let handle =
+            Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.handle.raw(), flags, out) })?;
+        Ok(File::of(handle, self.path.clone(), opened))
     }
 
     /// As it was opened, with all that a URL has, which may be secrets; empty for a [`Source`](crate::Source).
@@ -286,6 +312,42 @@ impl File {
     pub unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
         // SAFETY: the caller's promise.
         unsafe { self.handle.view(name) }
+    }
+
+    /// A tensor's bytes, to be written by this process for itself: an optimiser steps on them, say. The file and other
+    /// handles never see it, further views of this one do. Only of a file that was opened with
+    /// [`Map::CopyOnWrite`](crate::Map::CopyOnWrite), or by [`File::reopen_copy_on_write`].
+    ///
+    /// Whoever reads or writes through the pointer sees to all of this:
+    ///
+    /// * the file is neither dropped nor [released](File::release);
+    /// * no other thread uses these bytes, and while they are written there is no reference to them, as
+    ///   [`File::view`] and [`File::view_owned`] give;
+    /// * nobody changes or truncates the file meanwhile. A patch by another process shows in pages that were not written
+    ///   yet, and a truncation makes these a signal.
+    ///
+    /// After an update through this file, or a [`File::refresh`], new views are of the file's new bytes, at another address.
+    ///
+    /// # Errors
+    /// [`Status::Unsupported`] for a file that was opened otherwise, whose views nobody may write; as [`File::view`].
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// let file = libst::OpenOptions::new().map(libst::Map::CopyOnWrite).open(&path)?;
+    /// let b = file.view_raw("b")?;
+    /// // SAFETY: nobody else uses the file.
+    /// unsafe { (*b)[0] = 1 };
+    /// # // SAFETY: as above.
+    /// # assert_eq!(unsafe { (&*b).to_vec() }, [1, 9]);
+    /// # assert_eq!(file.read("b")?, [8, 9]);
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn view_raw(&self, name: &str) -> Result<*mut [u8]> {
+        if !self.opened.copy_on_write {
+            let message = "views of this file are not to be written; open it with Map::CopyOnWrite";
+            return Err(Error::new(Status::Unsupported, message));
+        }
+        self.handle.view_raw(name)
     }
 
     /// A tensor's bytes in memory that this file owns: read there by [`File::load`], or now. For files opened for

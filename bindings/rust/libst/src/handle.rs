@@ -206,6 +206,18 @@ impl Handle {
         Ok(unsafe { self.viewed(tensor.assume_init_ref()) })
     }
 
+    /// The same for who may write it. No reference is made, so others may write it meanwhile.
+    pub(crate) fn view_raw(&self, name: &str) -> Result<*mut [u8]> {
+        let mut tensor = EMPTY;
+        // SAFETY: a name with its length, and a place to write to.
+        self.call(|raw| unsafe { sys::st_get(raw, name.as_ptr().cast(), name.len(), &mut tensor) })?;
+        let data = match tensor.nbytes {
+            0 => NonNull::dangling().as_ptr(),
+            _ => tensor.data.cast_mut().cast::<u8>(),
+        };
+        Ok(std::ptr::slice_from_raw_parts_mut(data, tensor.nbytes as usize))
+    }
+
     /// The same, by place. None past the end.
     ///
     /// # Safety

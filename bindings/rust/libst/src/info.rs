@@ -49,8 +49,8 @@ numbered! {
         Private = ST_MAP_PRIVATE,
         /// No mapping: tensors are read into owned memory when first viewed.
         None = ST_MAP_NONE,
-        /// A private mapping whose pages C or another library may write, and that never reach the file; falls back to
-        /// none. To Rust its views are read-only, as all are.
+        /// A private mapping whose pages may be written, by [`File::view_raw`](crate::File::view_raw), and that never
+        /// reach the file; falls back to none.
         CopyOnWrite = ST_MAP_COPY_ON_WRITE,
     }
 }
@@ -199,7 +199,8 @@ stats! {
     bytes_mapped: u64,
     /// Bytes of the mapping that are in memory now.
     bytes_resident: u64,
-    /// Bytes of the mapping that were copied on write: 0, as views are read-only.
+    /// Bytes of the mapping that are this process's own: pages of [`Map::CopyOnWrite`] that were written here, or
+    /// patched.
     bytes_private_dirty: u64,
     /// Bytes filled in memory that the handle owns.
     bytes_owned: u64,

@@ -117,7 +117,7 @@ impl OpenOptions {
         let c = with(self.c, &deltas, &callbacks);
         // SAFETY: a source whose parts live, set-up options, a place to write to; the handle keeps the callbacks.
         let handle = Handle::opened(callbacks, |out| unsafe { sys::st_open_source(&given, &c, out) })?;
-        Ok(File::of(handle, PathBuf::new(), Opened { writable: false, lock_timeout_ms: c.lock_timeout_ms }))
+        Ok(File::of(handle, PathBuf::new(), Opened::by(&c)))
     }
 }
 
