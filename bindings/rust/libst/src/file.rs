@@ -190,9 +190,16 @@ impl File {
         unsafe { sys::st_interrupt(self.handle.raw()) }
     }
 
-    /// A handle that interrupts from elsewhere, and does not keep the file open.
+    /// A handle that interrupts from elsewhere, and does not keep the file open. Calls on what was taken from the file and
+    /// outlives it are interrupted by [`Snapshot::interrupt_handle`] and [`Tensor::interrupt_handle`].
     pub fn interrupt_handle(&self) -> Interrupt {
-        Interrupt(Arc::downgrade(&self.handle))
+        Interrupt::of(&self.handle)
+    }
+
+    /// For calls of `libst-sys` beside those here. They keep to what `st.h` says, and this `File` alone closes, refreshes and
+    /// releases it.
+    pub fn as_raw(&self) -> *mut sys::st_file {
+        self.handle.raw()
     }
 
     // -------------------------------------------------------------- catalogue
@@ -544,12 +551,16 @@ impl IntoIterator for &File {
     }
 }
 
-/// Interrupts the calls of a [`File`] from elsewhere, in another thread say; see [`File::interrupt`]. After the file is
-/// closed it does nothing.
+/// Interrupts the calls of a [`File`] and of its snapshots from elsewhere, in another thread say; see [`File::interrupt`]. It
+/// does nothing after that was dropped which it is of: the file, or the [`Snapshot`] with what was taken from it.
 #[derive(Clone)]
 pub struct Interrupt(Weak<Handle>);
 
 impl Interrupt {
+    pub(crate) fn of(handle: &Arc<Handle>) -> Interrupt {
+        Interrupt(Arc::downgrade(handle))
+    }
+
     /// As [`File::interrupt`].
     pub fn interrupt(&self) {
         if let Some(handle) = self.0.upgrade() {

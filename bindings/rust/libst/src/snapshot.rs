@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use crate::file::{shown, Opened};
 use crate::handle::Handle;
-use crate::{Error, IoInfo, OwnedView, Range, Result, Slice, Stats, Status, Tensor, TensorView};
+use crate::{
+    sys, Error, Interrupt, IoInfo, OwnedView, Range, Result, Slice, Stats, Status, Tensor, TensorView,
+};
 #[cfg(doc)]
 use crate::{File, LoadOptions};
 
@@ -185,6 +187,16 @@ impl Snapshot {
         // SAFETY: the bytes then lie in memory that is private to the file and its snapshots. The file writes to it in a
         // refresh, and after commits of its own, of which it has none.
         unsafe { OwnedView::of(&self.pin, name, || self.load(Some(&[name]))) }
+    }
+
+    /// As [`File::interrupt_handle`], also after the file was closed.
+    pub fn interrupt_handle(&self) -> Interrupt {
+        Interrupt::of(&self.pin)
+    }
+
+    /// As [`File::as_raw`]: this alone closes it.
+    pub fn as_raw(&self) -> *mut sys::st_file {
+        self.pin.raw()
     }
 
     /// As [`File::info`].

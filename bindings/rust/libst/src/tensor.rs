@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::bulk::uninit;
 use crate::handle::{Described, Handle};
 use crate::slice::Ranges;
-use crate::{Dtype, Range, ReadRequest, Result, Slice, TensorView};
+use crate::{Dtype, Interrupt, Range, ReadRequest, Result, Slice, TensorView};
 
 /// A tensor of a [`File`](crate::File) as it was when this was taken: its bytes stay in the file until asked for, and come
 /// from the state that name and shape are of, whatever is published meanwhile. It keeps that state, and may outlive the
@@ -117,6 +117,11 @@ impl Tensor {
     pub unsafe fn view(&self) -> Result<TensorView<'_>> {
         // SAFETY: the caller's promise.
         unsafe { self.pin.view(self.name()) }
+    }
+
+    /// As [`File::interrupt_handle`](crate::File::interrupt_handle), also after the file was closed.
+    pub fn interrupt_handle(&self) -> Interrupt {
+        Interrupt::of(&self.pin)
     }
 
     /// Whether that state has this very tensor, and not another of its name.

@@ -56,6 +56,17 @@ fn a_snapshot_shows_one_state() {
 }
 
 #[test]
+fn the_c_interface_takes_what_is_open_here() {
+    let model = Model::plain();
+    let file = File::open(&model.path).unwrap();
+    let now = file.snapshot().unwrap();
+    for raw in [file.as_raw(), now.as_raw()] {
+        // SAFETY: open handles.
+        assert_eq!(unsafe { libst_sys::st_count(raw) }, 3);
+    }
+}
+
+#[test]
 fn owned_views_outlive_their_file() {
     let model = Model::plain();
     let file = OpenOptions::new().map(Map::None).open(&model.path).unwrap();
