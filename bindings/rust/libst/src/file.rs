@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::handle::Handle;
 use crate::view::with_value;
 use crate::{
-    sys, Error, IoInfo, Iter, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats, Status, Tensor,
-    TensorView, Transaction, TransactionOptions, View,
+    sys, Error, IoInfo, Iter, KeptView, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats,
+    Status, Tensor, TensorView, Transaction, TransactionOptions, View,
 };
 
 /// A safetensors file, open. Closed when dropped, whereupon nothing that borrows it can be alive.
@@ -319,6 +319,30 @@ impl File {
     pub unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
         // SAFETY: the caller's promise.
         unsafe { self.handle.view(name) }
+    }
+
+    /// As [`File::view`], of bytes that are mapped: the view keeps their mapping, and may outlive the file. It keeps
+    /// no descriptor, so many files may be closed whose views are in use.
+    ///
+    /// # Errors
+    /// [`Status::Unsupported`] where the tensor does not lie in a mapping, and for a file of several shards;
+    /// [`Status::NotFound`].
+    ///
+    /// # Safety
+    /// As [`File::view`], until the last use of the view and its clones.
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// # let file = libst::File::open(&path)?;
+    /// // SAFETY: nobody writes to this file.
+    /// let w = unsafe { file.view_kept("w")? };
+    /// drop(file);
+    /// assert_eq!(w.as_view().data().len(), 24);
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub unsafe fn view_kept(&self, name: &str) -> Result<KeptView> {
+        // SAFETY: the caller's promise.
+        unsafe { KeptView::of(&*self.pin()?, name) }
     }
 
     /// A tensor's bytes, to be written by this process for itself: an optimiser steps on them, say. The file and other

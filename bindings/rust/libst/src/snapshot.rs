@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::file::{shown, Opened};
 use crate::handle::Handle;
 use crate::{
-    sys, Error, Interrupt, IoInfo, OwnedView, Range, Result, Slice, Stats, Status, Tensor, TensorView,
+    sys, Error, Interrupt, IoInfo, KeptView, OwnedView, Range, Result, Slice, Stats, Status, Tensor,
+    TensorView,
 };
 #[cfg(doc)]
 use crate::{File, LoadOptions};
@@ -161,6 +162,18 @@ impl Snapshot {
     pub unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
         // SAFETY: the caller's promise.
         unsafe { self.pin.view(name) }
+    }
+
+    /// As [`File::view_kept`].
+    ///
+    /// # Errors
+    /// As [`File::view_kept`].
+    ///
+    /// # Safety
+    /// As [`File::view_kept`].
+    pub unsafe fn view_kept(&self, name: &str) -> Result<KeptView> {
+        // SAFETY: the caller's promise.
+        unsafe { KeptView::of(&self.pin, name) }
     }
 
     /// Views of all tensors by name, in the order of their places in the file.

@@ -167,6 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore)] // which cannot call C
     fn a_source_has_its_names_for_as_long_as_its_file() {
         let header = br#"{"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
         let bytes = [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat();

@@ -32,8 +32,6 @@ const EXCUSED: &[(&str, &str)] = &[
     ("ST_NTS", "names have a length here"),
     ("ST_LOG_ERROR", "Level::Error is what is neither information nor warning"),
     ("ST_RANGE_ALL", "Range::default(), or `..`"),
-    ("st_mapping_keep", "a view borrows its File, so it cannot outlive it"),
-    ("st_mapping_free", "there is none to free"),
 ];
 
 /// Every name is used or excused, and nothing is excused that is used or is no more.

@@ -56,6 +56,34 @@ fn a_snapshot_shows_one_state() {
 }
 
 #[test]
+fn kept_views_outlive_their_file() {
+    let model = Model::plain();
+    let file = File::open(&model.path).unwrap();
+    // SAFETY: nobody writes to the file.
+    let (view, of_snapshot) =
+        unsafe { (file.view_kept("w").unwrap(), file.snapshot().unwrap().view_kept("b").unwrap()) };
+    // SAFETY: as above.
+    let missing = unsafe { file.view_kept("none") };
+    assert_eq!(missing.unwrap_err().status(), Status::NotFound);
+    let copy = view.clone();
+    drop((file, view));
+    std::fs::remove_file(&model.path).unwrap();
+    let thread =
+        std::thread::spawn(move || (copy.as_view().data().to_vec(), copy.as_view().shape().to_vec()));
+    assert_eq!(thread.join().unwrap(), (model.data("w").to_vec(), vec![64, 96]));
+    save(&model.path, [("b", &of_snapshot.as_view())]).unwrap();
+    save(&model.path, [("b", of_snapshot)]).unwrap();
+    let now = File::open(&model.path).unwrap();
+    assert_eq!(now.read("b").unwrap(), model.data("b"));
+    // SAFETY: as above.
+    let refused = |file: &File| unsafe { file.view_kept("b") }.unwrap_err().status();
+    now.load(None).unwrap();
+    assert_eq!(refused(&now), Status::Unsupported);
+    let owned = OpenOptions::new().map(Map::None).open(&model.path).unwrap();
+    assert_eq!(refused(&owned), Status::Unsupported);
+}
+
+#[test]
 fn the_c_interface_takes_what_is_open_here() {
     let model = Model::plain();
     let file = File::open(&model.path).unwrap();
