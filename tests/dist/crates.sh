@@ -12,6 +12,8 @@ rm -rf "$stage" "$CARGO_TARGET_DIR/package"
 mkdir -p "$stage"
 (cd "$ROOT/bindings/rust" && tar -chf - --exclude=target --exclude=bundled .) | tar -xf - -C "$stage"
 bash "$ROOT/tests/dist/sources.sh" "$stage/libst-sys/bundled"
+sed -i '/^publish = false/d' "$stage/Cargo.toml"
+sed -i '/^publish.workspace = true/d' "$stage"/*/Cargo.toml
 
 # Not compiled here: tests/dist/test_crates.py compiles what it unpacks. The dry run asks the registry what a publication asks.
 cd "$stage"

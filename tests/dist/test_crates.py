@@ -158,6 +158,16 @@ def test_the_crate_carries_sources_licenses_and_no_more(unpacked):
     assert made("libst-sys-*.crate").stat().st_size < 2 << 20
 
 
+def test_a_clone_publishes_nothing(unpacked):
+    """Its libst-sys would have no sources. Those of the crates that are packed have, and may go."""
+    for crate in ("libst-sys", "libst"):
+        command = ["cargo", "publish", "--dry-run", "--no-verify", "--allow-dirty", "--offline", "-p", crate]
+        done = subprocess.run(command, cwd=ROOT / "bindings/rust", capture_output=True, text=True)
+        assert done.returncode and f"`{crate}` cannot be published" in done.stderr, done.stderr
+        (manifest,) = unpacked.glob(f"{crate}-[0-9]*/Cargo.toml")
+        assert "publish = false" not in manifest.read_text()
+
+
 def test_the_registry_would_take_them():
     """A dry run: the registry is asked what a publication asks it, and told nothing."""
     stage = ROOT / "build" / "dist" / "crates"

@@ -49,6 +49,13 @@ found_by_pkg_config() {
     cargo build --locked --offline --quiet -p libst
 }
 
+# Nothing changed since.
+is_built_once() {
+  local said
+  said=$(env -u LIBST_DIR PKG_CONFIG_PATH="$BUILD/meson-uninstalled" CARGO_TARGET_DIR="$BUILD/cargo/pkg-config" \
+    cargo build --locked --offline --verbose -p libst 2>&1) && ! grep -E "Compiling|Dirty" <<<"$said"
+}
+
 # Without libst the build says what to do, in a sentence that Cargo prints.
 says_when_it_is_missing() {
   local said
@@ -78,6 +85,7 @@ all() {
   check "clippy without features" cargo clippy --locked --offline --quiet --workspace --all-targets -- -D warnings
   check documentation document
   check "found by pkg-config" found_by_pkg_config
+  check "built once" is_built_once
   check "missing libst is explained" says_when_it_is_missing
   check "cargo test" cargo test --locked --offline --workspace --all-features --no-fail-fast
   if [[ -n $QUICK ]]; then

@@ -14,10 +14,10 @@ const TOGETHER: usize = 24;
 /// Where `st/st.h` lies; nothing if the crate carries no sources.
 pub fn compile() -> Option<PathBuf> {
     let bundled = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR")?).join("bundled");
-    println!("cargo:rerun-if-changed={}", bundled.display());
     if !bundled.join("core").is_dir() {
-        return None;
+        return None; // Cargo would build anew each time for a folder that is not there
     }
+    println!("cargo:rerun-if-changed={}", bundled.display());
     let (os, bits) = (variable("CARGO_CFG_TARGET_OS"), variable("CARGO_CFG_TARGET_POINTER_WIDTH"));
     if os != "linux" || bits != "64" {
         eprintln!("\nlibst-sys compiles libst for 64-bit Linux; this is {os} with {bits} bits.\n");

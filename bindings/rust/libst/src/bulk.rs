@@ -1,6 +1,7 @@
 //! Many tensors at once: read, warmed, or loaded into memory of the file's own.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::ptr::null;
 use std::sync::Arc;
@@ -16,11 +17,15 @@ use crate::{sys, Error, File, Progress, Result, Snapshot, Status, Tensor};
 pub struct ReadRequest<'a> {
     of: Tensor,
     ranges: &'a [sys::st_range],
-    dst: &'a mut [u8],
+    dst: &'a mut [MaybeUninit<u8>],
 }
 
 impl<'a> ReadRequest<'a> {
-    pub(crate) fn of(of: Tensor, ranges: &'a [sys::st_range], dst: &'a mut [u8]) -> ReadRequest<'a> {
+    pub(crate) fn of(
+        of: Tensor,
+        ranges: &'a [sys::st_range],
+        dst: &'a mut [MaybeUninit<u8>],
+    ) -> ReadRequest<'a> {
         ReadRequest { of, ranges, dst }
     }
 
@@ -62,16 +67,16 @@ impl File {
     /// # Ok::<(), libst::Error>(())
     /// ```
     pub fn read_many<'a>(&self, requests: impl IntoIterator<Item = ReadRequest<'a>>) -> Result<()> {
-        read_requests(self.handle(), requests.into_iter().collect(), None)
+        ReadOptions::new().read_many(self, requests)
     }
 
-    /// [`File::read_many`] with progress of its own.
+    /// [`File::read_many`] with progress of its own; [`ReadOptions`] has more choices.
     pub fn read_many_with<'a>(
         &self,
         requests: impl IntoIterator<Item = ReadRequest<'a>>,
         progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<()> {
-        read_requests(self.handle(), requests.into_iter().collect(), Some(Box::new(progress)))
+        ReadOptions::new().progress(progress).read_many(self, requests)
     }
 
     /// Bring tensors into memory, in the order of the file and in large requests, so that views of them do not wait for
@@ -115,14 +120,26 @@ impl File {
     }
 }
 
-/// For calls on a [`Snapshot`]; see those of the same names on [`File`], which have choices.
+/// For calls on a [`Snapshot`]; see those of the same names on [`File`].
 impl Snapshot {
     /// As [`File::read_many`].
     ///
     /// # Errors
     /// As [`File::read_many`].
     pub fn read_many<'a>(&self, requests: impl IntoIterator<Item = ReadRequest<'a>>) -> Result<()> {
-        read_requests(self.pin(), requests.into_iter().collect(), None)
+        ReadOptions::new().read_many_in(self, requests)
+    }
+
+    /// As [`File::read_many_with`].
+    ///
+    /// # Errors
+    /// As [`File::read_many`].
+    pub fn read_many_with<'a>(
+        &self,
+        requests: impl IntoIterator<Item = ReadRequest<'a>>,
+        progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<()> {
+        ReadOptions::new().progress(progress).read_many_in(self, requests)
     }
 
     /// As [`File::prefetch`].
@@ -133,20 +150,34 @@ impl Snapshot {
         prefetch(self.pin(), names, None)
     }
 
+    /// As [`File::prefetch_with`].
+    ///
+    /// # Errors
+    /// As [`File::prefetch`].
+    pub fn prefetch_with(
+        &self,
+        names: Option<&[&str]>,
+        progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<()> {
+        prefetch(self.pin(), names, Some(Box::new(progress)))
+    }
+
     /// As [`File::load`].
     ///
     /// # Errors
     /// As [`File::load`].
     pub fn load(&self, names: Option<&[&str]>) -> Result<()> {
-        LoadOptions::new().load_in(self.pin(), names)
+        LoadOptions::new().load_in(self, names)
     }
 }
 
-fn read_requests(
-    of: &Handle,
-    mut requests: Vec<ReadRequest<'_>>,
-    progress: Option<CallProgressFn<'_>>,
-) -> Result<()> {
+/// A buffer of bytes is one that may have none yet: the library only writes to it.
+pub(crate) fn uninit(dst: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+    // SAFETY: the same layout; what has it here writes bytes to it and nothing else.
+    unsafe { &mut *(dst as *mut [u8] as *mut [MaybeUninit<u8>]) }
+}
+
+fn read_requests(of: &Handle, mut requests: Vec<ReadRequest<'_>>, options: ReadOptions<'_>) -> Result<()> {
     if !requests.iter().all(|request| request.of.pin().is_of_the_same_file(of)) {
         let message = "a request is of another file; give it to that file's read_many";
         return Err(Error::new(Status::InvalidArgument, message));
@@ -162,7 +193,7 @@ fn read_requests(
         };
         states[state].1.push(request.c());
     }
-    bulk(of, 0, progress, |options| {
+    bulk(of, options.flags, options.progress, |options| {
         // SAFETY: names, ranges and buffers with their lengths, which the requests borrow; the buffers are distinct, as
         // they are borrowed mutably.
         let read = |(pin, c): &(Arc<Handle>, Vec<sys::st_read_request>)| unsafe {
@@ -199,6 +230,81 @@ fn indices(pin: &Handle, names: Option<&[&str]>) -> Result<Option<Vec<usize>>> {
 
 fn pointer(indices: &Option<Vec<usize>>) -> (*const usize, usize) {
     indices.as_ref().map_or((null(), 0), |indices| (indices.as_ptr(), indices.len()))
+}
+
+/// [`File::read_many`] with choices.
+///
+/// ```
+/// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+/// let file = libst::File::open(&path)?;
+/// let w = file.tensor("w")?;
+/// let mut bytes = Vec::with_capacity(w.data_len());
+/// let options = libst::ReadOptions::new().fresh_memory(true);
+/// options.read_many(&file, [w.request_uninit(bytes.spare_capacity_mut())])?;
+/// // SAFETY: they were read.
+/// unsafe { bytes.set_len(w.data_len()) };
+/// # assert_eq!(bytes, file.read("w")?);
+/// # Ok::<(), libst::Error>(())
+/// ```
+#[must_use]
+#[derive(Default)]
+pub struct ReadOptions<'a> {
+    flags: u32,
+    progress: Option<CallProgressFn<'a>>,
+}
+
+impl<'a> ReadOptions<'a> {
+    /// Memory of which nothing is known.
+    pub fn new() -> ReadOptions<'a> {
+        ReadOptions::default()
+    }
+
+    /// Whether nobody has touched the memory of the destinations since the system gave it. So it is in a large
+    /// `vec![0; n]` and `Vec::with_capacity(n)`. The library then chooses the size of its pages: huge ones for as
+    /// long as they come quickly. Touched memory is safe, too, but may end on small pages.
+    pub fn fresh_memory(mut self, fresh: bool) -> ReadOptions<'a> {
+        set(&mut self.flags, sys::ST_BULK_FRESH_MEMORY, fresh);
+        self
+    }
+
+    /// Told now and then how much has been read; [`ControlFlow::Break`] cancels.
+    pub fn progress<F>(mut self, progress: F) -> ReadOptions<'a>
+    where
+        F: FnMut(Progress) -> ControlFlow<()> + 'a,
+    {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// As [`File::read_many`].
+    ///
+    /// # Errors
+    /// As [`File::read_many`].
+    pub fn read_many<'r>(
+        self,
+        file: &File,
+        requests: impl IntoIterator<Item = ReadRequest<'r>>,
+    ) -> Result<()> {
+        read_requests(file.handle(), requests.into_iter().collect(), self)
+    }
+
+    /// As [`Snapshot::read_many`].
+    ///
+    /// # Errors
+    /// As [`File::read_many`].
+    pub fn read_many_in<'r>(
+        self,
+        of: &Snapshot,
+        requests: impl IntoIterator<Item = ReadRequest<'r>>,
+    ) -> Result<()> {
+        read_requests(of.pin(), requests.into_iter().collect(), self)
+    }
+}
+
+impl fmt::Debug for ReadOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadOptions").field("flags", &self.flags).finish_non_exhaustive()
+    }
 }
 
 /// [`File::load`] with choices.
@@ -241,10 +347,18 @@ impl<'a> LoadOptions<'a> {
     /// # Errors
     /// As [`File::load`].
     pub fn load(self, file: &File, names: Option<&[&str]>) -> Result<()> {
-        self.load_in(&file.handle().pin()?, names)
+        self.load_of(&file.handle().pin()?, names)
     }
 
-    pub(crate) fn load_in(self, pin: &Handle, names: Option<&[&str]>) -> Result<()> {
+    /// The same of a snapshot.
+    ///
+    /// # Errors
+    /// As [`File::load`].
+    pub fn load_in(self, of: &Snapshot, names: Option<&[&str]>) -> Result<()> {
+        self.load_of(of.pin(), names)
+    }
+
+    fn load_of(self, pin: &Handle, names: Option<&[&str]>) -> Result<()> {
         let indices = indices(pin, names)?;
         let (data, n) = pointer(&indices);
         // SAFETY: indices with their number, or NULL and 0; set-up options.

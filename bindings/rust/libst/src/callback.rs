@@ -3,13 +3,13 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void, CString};
 use std::io;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr::{null_mut, NonNull};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 use crate::check::Report;
 use crate::error::text;
@@ -53,10 +53,14 @@ thread_local! {
     static PANIC: RefCell<Option<Payload>> = const { RefCell::new(None) };
 }
 
+/// Nobody knows while the thread ends.
+fn is_panic_kept() -> Option<bool> {
+    PANIC.try_with(|p| p.borrow().is_some()).ok()
+}
+
 /// Runs a closure for C: `otherwise` if it panics, or if one has panicked already during this call.
 pub(crate) fn guard<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
-    let pending = PANIC.try_with(|p| p.borrow().is_some()).unwrap_or(true);
-    if pending {
+    if is_panic_kept().unwrap_or(true) {
         return otherwise;
     }
     // What the closure may have left half done is seen by nobody before the panic goes on.
@@ -81,23 +85,36 @@ pub(crate) fn call<R>(run: impl FnOnce() -> R) -> R {
     result
 }
 
+/// What a source answered, and as which `errno`.
+pub(crate) type Failure = (c_int, io::Error);
+
 thread_local! {
     static CALLS: Cell<usize> = const { Cell::new(0) };
+    /// Of the innermost call that this thread makes.
+    static FAILURE: Cell<Option<Failure>> = const { Cell::new(None) };
 }
 
-/// While there is one, this thread makes a call that may call back.
-struct Counted;
+/// While there is one, this thread makes a call that may call back. A closure may make another, of another file: what
+/// sources answer to the one is no reason of the other.
+struct Counted {
+    outer: Option<Failure>,
+}
 
 impl Counted {
     fn new() -> Counted {
+        debug_assert!(
+            is_calling() || is_panic_kept() != Some(true),
+            "a call that may call back was not made by callback::call"
+        );
         CALLS.with(|calls| calls.set(calls.get() + 1));
-        Counted
+        Counted { outer: FAILURE.try_with(Cell::take).ok().flatten() } // none while the thread ends
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
         CALLS.with(|calls| calls.set(calls.get() - 1));
+        let _ = FAILURE.try_with(|failure| failure.replace(self.outer.take()));
     }
 }
 
@@ -125,8 +142,11 @@ pub(crate) struct Shared {
     pub(crate) progress: Option<SharedProgress>,
     pub(crate) log: Option<SharedLog>,
     pub(crate) source: Option<Box<dyn Source>>,
-    /// What the source last answered, and as which `errno`; until a call ends that failed, or another begins.
-    pub(crate) failure: Mutex<Option<(c_int, io::Error)>>,
+    pub(crate) source_name: Option<CString>, // C may read both until st_close
+    pub(crate) source_identity: Option<CString>,
+    /// What the source last answered to a thread of the library, which does not tell for which call it reads. Until a call
+    /// ends that failed, or another begins.
+    failure: Mutex<Option<Failure>>,
 }
 
 impl Shared {
@@ -143,17 +163,29 @@ impl Shared {
         }
     }
 
-    /// An error of a call, with what the source answered if that may be why.
+    /// An error of the call that this thread makes, with what the source answered if that may be why.
     #[cold]
     pub(crate) fn explain(&self, error: Error) -> Error {
-        match self.take_failure() {
-            Some((errno, cause)) if error.os_errno() == Some(errno) => error.caused_by(cause),
-            _ => error,
+        let is_why = |failure: &Failure| error.os_errno() == Some(failure.0);
+        let own = FAILURE.try_with(Cell::take).ok().flatten().filter(is_why);
+        match own.or_else(|| self.take_failure().filter(is_why)) {
+            Some((_, cause)) => error.caused_by(cause),
+            None => error,
         }
     }
 
+    /// What the source has just answered to this thread.
+    #[cold]
+    pub(crate) fn keep(&self, failure: Failure) {
+        let before = match is_calling() {
+            true => FAILURE.try_with(|kept| kept.replace(Some(failure))).ok().flatten(),
+            false => self.failure.lock().unwrap_or_else(PoisonError::into_inner).replace(failure),
+        };
+        drop(before); // it is of the user's, and nobody waits for it
+    }
+
     /// Never waits: in a child of a fork its holder may be gone.
-    fn take_failure(&self) -> Option<(c_int, io::Error)> {
+    fn take_failure(&self) -> Option<Failure> {
         match self.failure.try_lock() {
             Ok(mut failure) => failure.take(),
             Err(TryLockError::Poisoned(failure)) => failure.into_inner().take(),
@@ -259,4 +291,44 @@ fn step(done: u64, total: u64) -> Progress {
 
 fn told(answer: ControlFlow<()>) -> c_int {
     c_int::from(answer.is_break())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Status;
+
+    fn failed(shared: &Shared, cause: &str) {
+        shared.keep((5, io::Error::other(cause.to_owned())));
+    }
+
+    fn explained(shared: &Shared) -> Option<String> {
+        let errno = io::Error::from_raw_os_error(5);
+        let error = shared.explain(Error::new(Status::Io, "it failed").caused_by(errno));
+        let cause: &io::Error = std::error::Error::source(&error)?.downcast_ref()?;
+        cause.raw_os_error().is_none().then(|| cause.to_string())
+    }
+
+    #[test]
+    fn what_a_source_answered_is_the_reason_of_that_call_alone() {
+        let shared =
+            Shared { source: Some(Box::new(std::sync::Mutex::new(io::empty()))), ..Shared::default() };
+        let another_call = |cause: &str| {
+            shared.begin();
+            call(|| {
+                failed(&shared, cause);
+                assert_eq!(explained(&shared).as_deref(), Some(cause));
+                failed(&shared, "nobody asks");
+            });
+        };
+        call(|| {
+            failed(&shared, "the first");
+            std::thread::scope(|scope| scope.spawn(|| another_call("of another thread")).join().unwrap());
+            another_call("of a closure");
+            assert_eq!(explained(&shared).as_deref(), Some("the first"));
+            assert_eq!(explained(&shared), None);
+        });
+        failed(&shared, "to a thread of the library");
+        call(|| assert_eq!(explained(&shared).as_deref(), Some("to a thread of the library")));
+    }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::check;
-use crate::{sys, Error, Result};
+use crate::{sys, Error, Result, Status};
 
 macro_rules! dtypes {
     ($($(#[$doc:meta])* $variant:ident = $constant:ident, $bits:literal;)*) => {
@@ -128,10 +128,16 @@ dtypes! {
 }
 
 impl Dtype {
-    /// The bytes that this many elements take; None if that is no whole number, or overflows.
-    pub(crate) fn bytes_of(self, shape: &[usize]) -> Option<usize> {
-        let bits = shape.iter().try_fold(self.bitsize() as u128, |bits, n| bits.checked_mul(*n as u128))?;
-        usize::try_from(bits / 8).ok().filter(|_| bits % 8 == 0)
+    /// The bytes that this many elements take. The library counts their bits in 64, too.
+    pub(crate) fn bytes_of(self, shape: &[usize]) -> Result<usize> {
+        let elements = shape.iter().try_fold(1_usize, |elements, n| elements.checked_mul(*n));
+        let bits = elements.and_then(|elements| elements.checked_mul(self.bitsize()));
+        let (status, why) = match bits {
+            Some(bits) if bits % 8 == 0 => return Ok(bits / 8),
+            Some(_) => (Status::Subbyte, "takes no whole number of bytes"),
+            None => (Status::ShapeOverflow, "takes more than 2^64 bits"),
+        };
+        Err(Error::new(status, format!("{self} of shape {shape:?} {why}")))
     }
 }
 

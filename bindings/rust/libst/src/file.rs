@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::handle::Handle;
 use crate::view::with_value;
 use crate::{
-    sys, Error, IoInfo, Iter, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats, Status, Tensor,
-    TensorView, Transaction, TransactionOptions, View,
+    sys, Error, IoInfo, Iter, KeptView, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats,
+    Status, Tensor, TensorView, Transaction, TransactionOptions, View,
 };
 
 /// A safetensors file, open. Closed when dropped, whereupon nothing that borrows it can be alive.
@@ -61,6 +61,17 @@ pub struct File {
 pub(crate) struct Opened {
     pub(crate) writable: bool,
     pub(crate) lock_timeout_ms: i32,
+    copy_on_write: bool,
+}
+
+impl Opened {
+    pub(crate) fn by(c: &sys::st_open_options) -> Opened {
+        Opened {
+            writable: c.flags & sys::ST_OPEN_READ_WRITE != 0,
+            lock_timeout_ms: c.lock_timeout_ms,
+            copy_on_write: c.map == sys::ST_MAP_COPY_ON_WRITE,
+        }
+    }
 }
 
 impl File {
@@ -89,10 +100,25 @@ impl File {
     /// [`Status::FileChanged`] if the path now names no file, or another one, which no commit of this one put there; what
     /// opening may answer.
     pub fn reopen(&self) -> Result<File> {
+        self.reopened(0, self.opened)
+    }
+
+    /// The same for reading only, with [`Map::CopyOnWrite`](crate::Map::CopyOnWrite) however the data of this one is reached:
+    /// for [`File::view_raw`].
+    ///
+    /// # Errors
+    /// As [`File::reopen`].
+    pub fn reopen_copy_on_write(&self) -> Result<File> {
+        let opened = Opened { writable: false, copy_on_write: true, ..self.opened };
+        self.reopened(sys::ST_REOPEN_COPY_ON_WRITE, opened)
+    }
+
+    fn reopened(&self, flags: u32, opened: Opened) -> Result<File> {
         let callbacks = Arc::clone(self.handle.callbacks());
         // SAFETY: an open handle and a place to write to; the new handle shares the callbacks.
-        let handle = Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.handle.raw(), 0, out) })?;
-        Ok(File::of(handle, self.path.clone(), self.opened))
+        let handle =
+            Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.handle.raw(), flags, out) })?;
+        Ok(File::of(handle, self.path.clone(), opened))
     }
 
     /// As it was opened, with all that a URL has, which may be secrets; empty for a [`Source`](crate::Source).
@@ -164,9 +190,16 @@ impl File {
         unsafe { sys::st_interrupt(self.handle.raw()) }
     }
 
-    /// A handle that interrupts from elsewhere, and does not keep the file open.
+    /// A handle that interrupts from elsewhere, and does not keep the file open. Calls on what was taken from the file and
+    /// outlives it are interrupted by [`Snapshot::interrupt_handle`] and [`Tensor::interrupt_handle`].
     pub fn interrupt_handle(&self) -> Interrupt {
-        Interrupt(Arc::downgrade(&self.handle))
+        Interrupt::of(&self.handle)
+    }
+
+    /// For calls of `libst-sys` beside those here. They keep to what `st.h` says, and this `File` alone closes, refreshes and
+    /// releases it.
+    pub fn as_raw(&self) -> *mut sys::st_file {
+        self.handle.raw()
     }
 
     // -------------------------------------------------------------- catalogue
@@ -182,8 +215,11 @@ impl File {
     }
 
     /// Whether there is a tensor of that name.
-    pub fn contains(&self, name: &str) -> bool {
-        self.handle.find(name).is_ok()
+    ///
+    /// # Errors
+    /// A shard that is not open yet is opened here. It fails as [`OpenOptions::open`] does.
+    pub fn contains(&self, name: &str) -> Result<bool> {
+        self.handle.contains(name)
     }
 
     /// The names, in the order of the tensors' places in the file. [`Snapshot::names`] copies none.
@@ -285,6 +321,66 @@ impl File {
         unsafe { self.handle.view(name) }
     }
 
+    /// As [`File::view`], of bytes that are mapped: the view keeps their mapping, and may outlive the file. It keeps
+    /// no descriptor, so many files may be closed whose views are in use.
+    ///
+    /// # Errors
+    /// [`Status::Unsupported`] where the tensor does not lie in a mapping, and for a file of several shards;
+    /// [`Status::NotFound`].
+    ///
+    /// # Safety
+    /// As [`File::view`], until the last use of the view and its clones.
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// # let file = libst::File::open(&path)?;
+    /// // SAFETY: nobody writes to this file.
+    /// let w = unsafe { file.view_kept("w")? };
+    /// drop(file);
+    /// assert_eq!(w.as_view().data().len(), 24);
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub unsafe fn view_kept(&self, name: &str) -> Result<KeptView> {
+        // SAFETY: the caller's promise.
+        unsafe { KeptView::of(&*self.pin()?, name) }
+    }
+
+    /// A tensor's bytes, to be written by this process for itself: an optimiser steps on them, say. The file and other
+    /// handles never see it, further views of this one do. Only of a file that was opened with
+    /// [`Map::CopyOnWrite`](crate::Map::CopyOnWrite), or by [`File::reopen_copy_on_write`].
+    ///
+    /// Whoever reads or writes through the pointer sees to all of this:
+    ///
+    /// * the file is neither dropped nor [released](File::release);
+    /// * no other thread uses these bytes, and while they are written there is no reference to them, as
+    ///   [`File::view`] and [`File::view_owned`] give;
+    /// * nobody changes or truncates the file meanwhile. A patch by another process shows in pages that were not written
+    ///   yet, and a truncation makes these a signal.
+    ///
+    /// After an update through this file, or a [`File::refresh`], new views are of the file's new bytes, at another address.
+    ///
+    /// # Errors
+    /// [`Status::Unsupported`] for a file that was opened otherwise, whose views nobody may write; as [`File::view`].
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// let file = libst::OpenOptions::new().map(libst::Map::CopyOnWrite).open(&path)?;
+    /// let b = file.view_raw("b")?;
+    /// // SAFETY: nobody else uses the file.
+    /// unsafe { (*b)[0] = 1 };
+    /// # // SAFETY: as above.
+    /// # assert_eq!(unsafe { (&*b).to_vec() }, [1, 9]);
+    /// # assert_eq!(file.read("b")?, [8, 9]);
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn view_raw(&self, name: &str) -> Result<*mut [u8]> {
+        if !self.opened.copy_on_write {
+            let message = "views of this file are not to be written; open it with Map::CopyOnWrite";
+            return Err(Error::new(Status::Unsupported, message));
+        }
+        self.handle.view_raw(name)
+    }
+
     /// A tensor's bytes in memory that this file owns: read there by [`File::load`], or now. For files opened for
     /// reading, where nobody else can reach that memory. The view keeps it, and may outlive the file.
     ///
@@ -356,7 +452,8 @@ impl File {
     }
 
     /// See the file as it is now: what others have committed, replaced files included. Exclusive, because it must not
-    /// race with calls that look tensors up: share what is refreshed behind a `RwLock`, or open anew.
+    /// race with calls that look tensors up: share what is refreshed behind a `RwLock`, or open anew. Whoever uses a
+    /// view by [`Snapshot::view`] or [`Tensor::view`] has promised that there is none, unless the bytes are mapped.
     ///
     /// # Errors
     /// What opening may answer; [`Status::Unsupported`] while there is an [`OwnedView`] of it, in whose memory the bytes
@@ -381,7 +478,8 @@ impl File {
             return Err(Error::new(Status::Unsupported, message));
         }
         self.shown.take();
-        // SAFETY: an open handle. What borrows it is dead, and no call takes an index of it. Pins go on as they are.
+        // SAFETY: an open handle. What borrows it is dead, and no call takes an index of it. Pins go on as they are, but
+        // for memory of the file's own: whoever views that by a pin has promised that there is no refresh.
         self.handle.call(|raw| unsafe { sys::st_refresh(raw) })
     }
 
@@ -477,12 +575,16 @@ impl IntoIterator for &File {
     }
 }
 
-/// Interrupts the calls of a [`File`] from elsewhere, in another thread say; see [`File::interrupt`]. After the file is
-/// closed it does nothing.
+/// Interrupts the calls of a [`File`] and of its snapshots from elsewhere, in another thread say; see [`File::interrupt`]. It
+/// does nothing after that was dropped which it is of: the file, or the [`Snapshot`] with what was taken from it.
 #[derive(Clone)]
 pub struct Interrupt(Weak<Handle>);
 
 impl Interrupt {
+    pub(crate) fn of(handle: &Arc<Handle>) -> Interrupt {
+        Interrupt(Arc::downgrade(handle))
+    }
+
     /// As [`File::interrupt`].
     pub fn interrupt(&self) {
         if let Some(handle) = self.0.upgrade() {

@@ -108,7 +108,7 @@ impl Handle {
     /// A call that may read, and why it failed.
     pub(crate) fn told(&self, run: impl FnOnce() -> Result<()>) -> Result<()> {
         self.callbacks.begin();
-        callback::call(run).map_err(|error| self.callbacks.explain(error))
+        callback::call(|| run().map_err(|error| self.callbacks.explain(error)))
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -133,8 +133,17 @@ impl Handle {
     pub(crate) fn find(&self, name: &str) -> Result<usize> {
         let mut index = 0;
         // SAFETY: a name with its length, and a place to write to.
-        check(unsafe { sys::st_find(self.raw(), name.as_ptr().cast(), name.len(), &mut index) })?;
+        self.call(|raw| unsafe { sys::st_find(raw, name.as_ptr().cast(), name.len(), &mut index) })?;
         Ok(index)
+    }
+
+    /// Whether there is a tensor of that name. For want of a shard, say, nobody knows.
+    pub(crate) fn contains(&self, name: &str) -> Result<bool> {
+        match self.find(name) {
+            Ok(_) => Ok(true),
+            Err(error) if error.status() == Status::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     #[inline]
@@ -195,6 +204,18 @@ impl Handle {
         self.call(|raw| unsafe { sys::st_get(raw, name.as_ptr().cast(), name.len(), tensor.as_mut_ptr()) })?;
         // SAFETY: filled by this handle; the rest is the caller's promise.
         Ok(unsafe { self.viewed(tensor.assume_init_ref()) })
+    }
+
+    /// The same for who may write it. No reference is made, so others may write it meanwhile.
+    pub(crate) fn view_raw(&self, name: &str) -> Result<*mut [u8]> {
+        let mut tensor = EMPTY;
+        // SAFETY: a name with its length, and a place to write to.
+        self.call(|raw| unsafe { sys::st_get(raw, name.as_ptr().cast(), name.len(), &mut tensor) })?;
+        let data = match tensor.nbytes {
+            0 => NonNull::dangling().as_ptr(),
+            _ => tensor.data.cast_mut().cast::<u8>(),
+        };
+        Ok(std::ptr::slice_from_raw_parts_mut(data, tensor.nbytes as usize))
     }
 
     /// The same, by place. None past the end.

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use crate::error::{check, text};
+use crate::error::text;
 use crate::handle::Handle;
 use crate::{sys, Result};
 
@@ -49,8 +49,8 @@ numbered! {
         Private = ST_MAP_PRIVATE,
         /// No mapping: tensors are read into owned memory when first viewed.
         None = ST_MAP_NONE,
-        /// A private mapping whose pages C or another library may write, and that never reach the file; falls back to
-        /// none. To Rust its views are read-only, as all are.
+        /// A private mapping whose pages may be written, by [`File::view_raw`](crate::File::view_raw), and that never
+        /// reach the file; falls back to none.
         CopyOnWrite = ST_MAP_COPY_ON_WRITE,
     }
 }
@@ -183,7 +183,7 @@ macro_rules! stats {
             pub(crate) fn of(handle: &Handle) -> Result<Stats> {
                 let mut c = sys::st_stats::default();
                 // SAFETY: an open handle and a set-up place to write to.
-                check(unsafe { sys::st_file_stats(handle.raw(), &mut c) })?;
+                handle.call(|raw| unsafe { sys::st_file_stats(raw, &mut c) })?;
                 Ok(Stats { $($field: c.$field),* })
             }
         }
@@ -199,7 +199,8 @@ stats! {
     bytes_mapped: u64,
     /// Bytes of the mapping that are in memory now.
     bytes_resident: u64,
-    /// Bytes of the mapping that were copied on write: 0, as views are read-only.
+    /// Bytes of the mapping that are this process's own: pages of [`Map::CopyOnWrite`] that were written here, or
+    /// patched.
     bytes_private_dirty: u64,
     /// Bytes filled in memory that the handle owns.
     bytes_owned: u64,

@@ -13,7 +13,7 @@
 //!
 //! | type | `Send` | `Sync` | |
 //! | --- | --- | --- | --- |
-//! | [`File`], [`Snapshot`], [`Tensor`], [`TensorView`], [`OwnedView`], [`Slice`], [`SafeTensors`], [`Interrupt`], [`Error`] | yes | yes | a file may be read and updated from many threads at once |
+//! | [`File`], [`Snapshot`], [`Tensor`], [`TensorView`], [`OwnedView`], [`KeptView`], [`Slice`], [`SafeTensors`], [`Interrupt`], [`Error`] | yes | yes | a file may be read and updated from many threads at once |
 //! | [`Transaction`], [`Writer`] | yes | no | belongs to one thread at a time |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -46,7 +46,7 @@ mod transaction_options;
 mod view;
 mod writer;
 
-pub use bulk::{LoadOptions, ReadRequest};
+pub use bulk::{LoadOptions, ReadOptions, ReadRequest};
 pub use callback::{Level, Progress};
 pub use check::{recover, verify, Recover, Report, Verify};
 pub use compact::{compact, Compact};
@@ -57,7 +57,7 @@ pub use file::{File, Interrupt};
 pub use info::{Direct, IoInfo, Map, Prefetch, Stats, Storage};
 pub use memory::SafeTensors;
 pub use options::{Layout, OpenOptions};
-pub use owned::OwnedView;
+pub use owned::{KeptView, OwnedView};
 pub use reshape::{join, reshard};
 pub use save::{merge, save, SaveOptions};
 pub use slice::{Range, Slice};
@@ -100,6 +100,7 @@ const _: () = {
     send_and_sync::<Tensor>();
     send_and_sync::<TensorView<'static>>();
     send_and_sync::<OwnedView>();
+    send_and_sync::<KeptView>();
     send_and_sync::<Slice>();
     send_and_sync::<SafeTensors<'static>>();
     send_and_sync::<Interrupt>();

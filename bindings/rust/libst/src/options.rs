@@ -151,9 +151,7 @@ impl OpenOptions {
         let c = with(self.c, &deltas, &callbacks);
         // SAFETY: a C string, set-up options, a place to write to; the handle keeps the callbacks.
         let handle = Handle::opened(callbacks, |out| unsafe { sys::st_open(c_path.as_ptr(), &c, out) })?;
-        let writable = c.flags & sys::ST_OPEN_READ_WRITE != 0;
-        let opened = Opened { writable, lock_timeout_ms: c.lock_timeout_ms };
-        Ok(File::of(handle, path.to_owned(), opened))
+        Ok(File::of(handle, path.to_owned(), Opened::by(&c)))
     }
 }
 

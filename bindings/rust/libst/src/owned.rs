@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ptr::{null, null_mut, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::handle::Handle;
-use crate::{Dtype, Result, TensorView, View};
+use crate::{sys, Dtype, Error, Result, Status, TensorView, View};
 
 /// A view that owns what it needs: memory of a file's own, which nobody else can reach, and no more. It may outlive its
 /// file, be cloned cheaply, and go to other threads; see [`File::view_owned`](crate::File::view_owned).
@@ -84,6 +85,100 @@ impl fmt::Debug for OwnedView {
             .field("dtype", &self.dtype())
             .field("shape", &self.shape())
             .finish_non_exhaustive()
+    }
+}
+
+/// A view of mapped bytes that owns their mapping, and neither a descriptor nor a name. It may outlive its file, be cloned
+/// cheaply, and go to other threads; see [`File::view_kept`](crate::File::view_kept).
+#[derive(Clone)]
+pub struct KeptView {
+    view: TensorView<'static>, // in truth for as long as the mapping lives
+    _mapping: Arc<Mapping>,
+}
+
+impl KeptView {
+    /// # Safety
+    /// As [`Handle::view`].
+    pub(crate) unsafe fn of(pin: &Handle, name: &str) -> Result<KeptView> {
+        let mapping = Mapping::of(pin)?;
+        // SAFETY: the caller's promise.
+        let view = unsafe { pin.view(name)? };
+        let data = view.data();
+        if !data.is_empty() && !mapping.holds(data) {
+            let message =
+                format!("tensor {name:?} is viewed in memory of the file's own, not in its mapping");
+            return Err(Error::new(Status::Unsupported, message).about_tensor(name));
+        }
+        // SAFETY: the mapping holds them, so they live as long as it, which this view has a part of. Nothing gives them out
+        // for longer than a borrow of the view.
+        let data: &'static [u8] = unsafe { std::slice::from_raw_parts(data.as_ptr(), data.len()) };
+        Ok(KeptView { view: view.with_own_shape(data), _mapping: Arc::new(mapping) })
+    }
+
+    /// The same, borrowed: with dtype, shape and data.
+    pub fn as_view(&self) -> TensorView<'_> {
+        TensorView::of_parts(self.view.dtype(), self.view.shape(), self.view.data())
+    }
+}
+
+impl View for KeptView {
+    fn dtype(&self) -> Dtype {
+        self.view.dtype()
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.view.shape()
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.view.data().into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.view.data_len()
+    }
+}
+
+impl fmt::Debug for KeptView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptView")
+            .field("dtype", &self.view.dtype())
+            .field("shape", &self.view.shape())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Unmapped once all that share it are gone.
+struct Mapping {
+    raw: NonNull<sys::st_mapping>,
+    begin: usize,
+    size: usize,
+}
+
+// SAFETY: st.h: st_mapping_free may be called from any thread, and nothing else is called.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn of(pin: &Handle) -> Result<Mapping> {
+        let (mut raw, mut begin, mut size) = (null_mut(), null(), 0);
+        // SAFETY: an open handle and places to write to.
+        pin.call(|handle| unsafe { sys::st_mapping_keep(handle, &mut raw, &mut begin, &mut size) })?;
+        let raw = NonNull::new(raw).expect("libst put out a mapping");
+        Ok(Mapping { raw, begin: begin as usize, size })
+    }
+
+    fn holds(&self, data: &[u8]) -> bool {
+        let at = data.as_ptr() as usize;
+        at >= self.begin && at - self.begin <= self.size && data.len() <= self.size - (at - self.begin)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the last use of it; what views it holds it, too.
+        unsafe { sys::st_mapping_free(self.raw.as_ptr()) }
     }
 }
 

@@ -10,7 +10,9 @@ use crate::callback::{self, OwnProgress, ProgressFn};
 use crate::error::check;
 use crate::options::{c_path, milliseconds, CPaths};
 use crate::view::c_tensor;
-use crate::{sys, Dtype, Error, Layout, Progress, Result, Status, View, Writer};
+#[cfg(doc)]
+use crate::Status;
+use crate::{sys, Dtype, Error, Layout, Progress, Result, View, Writer};
 
 /// Write a file of tensors, durably: until this returns the path leads to the old file, or to none; then to the new one.
 /// Readers of an old file keep it. [`SaveOptions`] has choices, metadata among them, and [`Writer`] writes what is larger
@@ -171,9 +173,8 @@ impl<'a> SaveOptions<'a> {
         let declared: Vec<(N, Dtype, S)> = declared.into_iter().collect();
         let raw = declared.iter().map(|(name, dtype, shape)| {
             let (name, shape) = (name.as_ref(), shape.as_ref());
-            let nbytes = dtype.bytes_of(shape).ok_or_else(|| {
-                let message = format!("{name:?}, {dtype} of shape {shape:?}, takes no whole number of bytes");
-                Error::new(Status::Subbyte, message).about_tensor(name)
+            let nbytes = dtype.bytes_of(shape).map_err(|error| {
+                Error::new(error.status(), format!("tensor {name:?}: {error}")).about_tensor(name)
             })?;
             c_tensor(name, *dtype, shape, &[], nbytes as u64)
         });

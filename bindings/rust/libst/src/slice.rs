@@ -1,32 +1,37 @@
 //! Parts of tensors: ranges with steps, as Python has them.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ops::Bound;
 use std::ptr::null_mut;
 
+use crate::bulk::uninit;
 use crate::handle::filled;
 use crate::{sys, Dtype, ReadRequest, Result, Tensor};
 
 /// One dimension's part of a slice: Rust's ranges of `i64`, where a negative end counts from the back, with a step.
-/// Both ends are clipped to the dimension. [`s!`](crate::s) writes several.
+/// Both ends are clipped to the dimension. An inclusive range (`a..=b`) holds its last element whichever way the step goes.
+/// [`s!`](crate::s) writes several.
 ///
 /// ```
 /// use libst::Range;
 /// let every_other: Range = Range::from(1..5).step(2);
 /// let last_two = Range::from(-2..);
 /// let backwards = Range::from(..).step(-1); // a missing end is the one that lies that way
+/// let four_three_two = Range::from(4..=2).step(-1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
     start: Option<i64>,
     stop: Option<i64>,
     step: i64,
+    inclusive: bool, // `stop` itself is an element; what comes after it depends on the step
 }
 
 impl Range {
     /// From `start` to before `stop`; a missing end is the one that lies in the direction of the step.
     pub const fn new(start: Option<i64>, stop: Option<i64>, step: i64) -> Range {
-        Range { start, stop, step }
+        Range { start, stop, step, inclusive: false }
     }
 
     /// The same ends with another step: negative goes backwards, 0 is an error when the slice is made.
@@ -37,7 +42,19 @@ impl Range {
 
     fn to_c(self) -> sys::st_range {
         let (first, last) = if self.step < 0 { (i64::MAX, i64::MIN) } else { (i64::MIN, i64::MAX) };
-        sys::st_range { start: self.start.unwrap_or(first), stop: self.stop.unwrap_or(last), step: self.step }
+        let stop = self.before().unwrap_or(last);
+        sys::st_range { start: self.start.unwrap_or(first), stop, step: self.step }
+    }
+
+    /// Where it stops, which is no element any more; None at the dimension's end that lies in the direction of the step.
+    fn before(self) -> Option<i64> {
+        match self.stop {
+            // -1 counts from the back: before the first element there is none.
+            Some(last) if self.inclusive && self.step < 0 => last.checked_sub(1).filter(|stop| *stop != -1),
+            // -1 is the last element, and what comes after it is the end.
+            Some(last) if self.inclusive => last.checked_add(1).filter(|stop| *stop != 0),
+            stop => stop,
+        }
     }
 }
 
@@ -57,13 +74,12 @@ macro_rules! from_std {
                     Bound::Included(&start) => Some(start),
                     _ => None,
                 };
-                let stop = match RangeBounds::<i64>::end_bound(&range) {
-                    Bound::Excluded(&stop) => Some(stop),
-                    // -1 is the last element, and what comes after it is the end.
-                    Bound::Included(&last) => last.checked_add(1).filter(|stop| *stop != 0),
-                    Bound::Unbounded => None,
+                let (stop, inclusive) = match RangeBounds::<i64>::end_bound(&range) {
+                    Bound::Excluded(&stop) => (Some(stop), false),
+                    Bound::Included(&last) => (Some(last), true),
+                    Bound::Unbounded => (None, false),
                 };
-                Range::new(start, stop, 1)
+                Range { inclusive, ..Range::new(start, stop, 1) }
             }
         })*
     };
@@ -82,9 +98,12 @@ from_std! {
 /// ```
 #[macro_export]
 macro_rules! s {
-    ($($range:expr $(; $step:expr)?),* $(,)?) => {
-        [$($crate::Range::from($range)$(.step($step))?),*]
-    };
+    ($($range:expr $(; $step:expr)?),* $(,)?) => {{
+        // With a step that goes backwards 4..=2 is not empty.
+        #[allow(clippy::reversed_empty_ranges)]
+        let ranges = [$($crate::Range::from($range)$(.step($step))?),*];
+        ranges
+    }};
 }
 
 pub(crate) struct Ranges {
@@ -173,6 +192,11 @@ impl Slice {
 
     /// To be read to the start of `dst` with others; see [`File::read_many`](crate::File::read_many).
     pub fn request<'a>(&'a self, dst: &'a mut [u8]) -> ReadRequest<'a> {
+        ReadRequest::of(self.of.clone(), &self.ranges.c, uninit(dst))
+    }
+
+    /// The same where the buffer holds nothing yet: once read, its first [`data_len`](Slice::data_len) bytes do.
+    pub fn request_uninit<'a>(&'a self, dst: &'a mut [MaybeUninit<u8>]) -> ReadRequest<'a> {
         ReadRequest::of(self.of.clone(), &self.ranges.c, dst)
     }
 
@@ -213,18 +237,25 @@ mod tests {
 
     #[test]
     fn ranges_of_the_language_mean_what_they_say() {
+        let parts = |range: Range| (range.start, range.before(), range.step);
         assert_eq!(
-            s![1..3, ..=4, ..=-1, 2.., ..-1, .., 0..=i64::MAX],
+            s![1..3, ..=4, ..=-1, 2.., ..-1, .., 0..=i64::MAX, 4..=2;-1, ..=0;-1, ..=-1;-2, ..=i64::MIN;-1]
+                .map(parts),
             [
-                Range::new(Some(1), Some(3), 1),
-                Range::new(None, Some(5), 1),
-                Range::new(None, None, 1),
-                Range::new(Some(2), None, 1),
-                Range::new(None, Some(-1), 1),
-                Range::default(),
-                Range::new(Some(0), None, 1),
+                (Some(1), Some(3), 1),
+                (None, Some(5), 1),
+                (None, None, 1),
+                (Some(2), None, 1),
+                (None, Some(-1), 1),
+                (None, None, 1),
+                (Some(0), None, 1),
+                (Some(4), Some(1), -1),
+                (None, None, -1),
+                (None, Some(-2), -2),
+                (None, None, -1),
             ]
         );
+        assert_eq!(s![1..3, ..], [Range::new(Some(1), Some(3), 1), Range::default()]);
         let none: [Range; 0] = s![];
         assert!(none.is_empty());
     }

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use crate::file::{shown, Opened};
 use crate::handle::Handle;
-use crate::{Error, IoInfo, OwnedView, Range, Result, Slice, Stats, Status, Tensor, TensorView};
+use crate::{
+    sys, Error, Interrupt, IoInfo, KeptView, OwnedView, Range, Result, Slice, Stats, Status, Tensor,
+    TensorView,
+};
 #[cfg(doc)]
 use crate::{File, LoadOptions};
 
@@ -71,8 +74,11 @@ impl Snapshot {
     }
 
     /// Whether there is a tensor of that name.
-    pub fn contains(&self, name: &str) -> bool {
-        self.pin.find(name).is_ok()
+    ///
+    /// # Errors
+    /// As [`File::contains`].
+    pub fn contains(&self, name: &str) -> Result<bool> {
+        self.pin.contains(name)
     }
 
     /// The names, in the order of the tensors' places in the file.
@@ -148,11 +154,26 @@ impl Snapshot {
     /// As [`File::view`].
     ///
     /// # Safety
-    /// As [`File::view`]. What is published meanwhile, by whatever handle, is fine.
+    /// As [`File::view`]. Nor is the [`File`] that this was taken from refreshed, unless the bytes are mapped:
+    /// [`File::refresh`] reads memory of the file's own anew, where it is. Such memory is all under
+    /// [`Map::None`](crate::Map::None) and on network storage, and what [`File::load`] and [`File::view_owned`] have read.
+    /// What is published meanwhile, by whatever handle, is fine.
     #[inline]
     pub unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
         // SAFETY: the caller's promise.
         unsafe { self.pin.view(name) }
+    }
+
+    /// As [`File::view_kept`].
+    ///
+    /// # Errors
+    /// As [`File::view_kept`].
+    ///
+    /// # Safety
+    /// As [`File::view_kept`].
+    pub unsafe fn view_kept(&self, name: &str) -> Result<KeptView> {
+        // SAFETY: the caller's promise.
+        unsafe { KeptView::of(&self.pin, name) }
     }
 
     /// Views of all tensors by name, in the order of their places in the file.
@@ -179,6 +200,16 @@ impl Snapshot {
         // SAFETY: the bytes then lie in memory that is private to the file and its snapshots. The file writes to it in a
         // refresh, and after commits of its own, of which it has none.
         unsafe { OwnedView::of(&self.pin, name, || self.load(Some(&[name]))) }
+    }
+
+    /// As [`File::interrupt_handle`], also after the file was closed.
+    pub fn interrupt_handle(&self) -> Interrupt {
+        Interrupt::of(&self.pin)
+    }
+
+    /// As [`File::as_raw`]: this alone closes it.
+    pub fn as_raw(&self) -> *mut sys::st_file {
+        self.pin.raw()
     }
 
     /// As [`File::info`].

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void, CString};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
+use std::ptr::null;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::callback::{guard, is_calling, Shared};
@@ -97,27 +98,30 @@ impl OpenOptions {
             CString::new(text)
                 .map_err(|_| Error::new(Status::InvalidArgument, "a name of a source holds no NUL"))
         };
-        let name = c_text(source.name())?;
-        let identity = source.identity().map(c_text).transpose()?;
-        let mut given = sys::st_source {
-            most_reads: source.most_reads(),
-            size,
-            name: name.as_ptr(),
-            identity: identity.as_ref().map_or(std::ptr::null(), |text| text.as_ptr()),
-            read: Some(read),
-            close: None, // the handle drops it, after st_close
-            ..sys::st_source::default()
-        };
+        self.callbacks.source_name = Some(c_text(source.name())?);
+        self.callbacks.source_identity = source.identity().map(c_text).transpose()?;
+        let most_reads = source.most_reads();
         self.callbacks.source = Some(Box::new(source));
         let callbacks = Arc::new(self.callbacks); // from here on at one address
-        given.user = callbacks.user();
+        let pointer = |text: &Option<CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
+        let given = sys::st_source {
+            most_reads,
+            size,
+            name: pointer(&callbacks.source_name),
+            identity: pointer(&callbacks.source_identity),
+            read: Some(read),
+            close: None, // the handle drops it and its names, after st_close
+            user: callbacks.user(),
+            ..sys::st_source::default()
+        };
         let c = with(self.c, &deltas, &callbacks);
         // SAFETY: a source whose parts live, set-up options, a place to write to; the handle keeps the callbacks.
         let handle = Handle::opened(callbacks, |out| unsafe { sys::st_open_source(&given, &c, out) })?;
-        Ok(File::of(handle, PathBuf::new(), Opened { writable: false, lock_timeout_ms: c.lock_timeout_ms }))
+        Ok(File::of(handle, PathBuf::new(), Opened::by(&c)))
     }
 }
 
+const EINTR: c_int = 4;
 const EIO: c_int = 5;
 
 unsafe extern "C" fn read(user: *mut c_void, ranges: *const sys::st_source_range, n: usize) -> c_int {
@@ -133,9 +137,7 @@ unsafe extern "C" fn read(user: *mut c_void, ranges: *const sys::st_source_range
             };
             if let Err(error) = source.read_at(buffer, range.offset) {
                 let errno = errno_of(&error);
-                let before =
-                    shared.failure.lock().unwrap_or_else(PoisonError::into_inner).replace((errno, error));
-                drop(before); // it is of the user's, and nobody waits for it
+                shared.keep((errno, error));
                 return errno;
             }
         }
@@ -150,11 +152,30 @@ unsafe extern "C" fn read(user: *mut c_void, ranges: *const sys::st_source_range
 
 fn errno_of(error: &io::Error) -> c_int {
     match (error.raw_os_error(), error.kind()) {
-        (Some(errno), _) if errno > 0 => errno,
+        // EINTR would be EIO to the library, which asks for nothing again.
+        (Some(errno), _) if errno > 0 && errno != EINTR => errno,
         (_, io::ErrorKind::NotFound) => 2,
         (_, io::ErrorKind::OutOfMemory) => 12,
         (_, io::ErrorKind::PermissionDenied) => 13,
         (_, io::ErrorKind::Unsupported) => 95,
         _ => EIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore)] // which cannot call C
+    fn a_source_has_its_names_for_as_long_as_its_file() {
+        let header = br#"{"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat();
+        let file = File::open_source(Mutex::new(io::Cursor::new(bytes))).unwrap();
+        let snapshot = file.snapshot().unwrap();
+        drop(file);
+        let callbacks = snapshot.pin().callbacks();
+        assert_eq!(callbacks.source_name.as_deref(), Some(c"source"));
+        assert_eq!(callbacks.source_identity, None);
     }
 }

@@ -1,11 +1,13 @@
 //! One tensor of a file: what the catalogue says of it, and the ways to its bytes.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use crate::bulk::uninit;
 use crate::handle::{Described, Handle};
 use crate::slice::Ranges;
-use crate::{Dtype, Range, ReadRequest, Result, Slice, TensorView};
+use crate::{Dtype, Interrupt, Range, ReadRequest, Result, Slice, TensorView};
 
 /// A tensor of a [`File`](crate::File) as it was when this was taken: its bytes stay in the file until asked for, and come
 /// from the state that name and shape are of, whatever is published meanwhile. It keeps that state, and may outlive the
@@ -95,6 +97,11 @@ impl Tensor {
 
     /// To be read to the start of `dst` with others; see [`File::read_many`](crate::File::read_many).
     pub fn request<'a>(&self, dst: &'a mut [u8]) -> ReadRequest<'a> {
+        ReadRequest::of(self.clone(), &[], uninit(dst))
+    }
+
+    /// The same where the buffer holds nothing yet: once read, its first [`data_len`](Tensor::data_len) bytes do.
+    pub fn request_uninit<'a>(&self, dst: &'a mut [MaybeUninit<u8>]) -> ReadRequest<'a> {
         ReadRequest::of(self.clone(), &[], dst)
     }
 
@@ -106,10 +113,15 @@ impl Tensor {
     /// Its bytes where they lie; see [`File::view`](crate::File::view).
     ///
     /// # Safety
-    /// As [`File::view`](crate::File::view).
+    /// As [`Snapshot::view`](crate::Snapshot::view): also nobody refreshes the file, unless the bytes are mapped.
     pub unsafe fn view(&self) -> Result<TensorView<'_>> {
         // SAFETY: the caller's promise.
         unsafe { self.pin.view(self.name()) }
+    }
+
+    /// As [`File::interrupt_handle`](crate::File::interrupt_handle), also after the file was closed.
+    pub fn interrupt_handle(&self) -> Interrupt {
+        Interrupt::of(&self.pin)
     }
 
     /// Whether that state has this very tensor, and not another of its name.

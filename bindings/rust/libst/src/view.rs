@@ -64,21 +64,15 @@ impl<'data> TensorView<'data> {
     ///
     /// # Errors
     /// [`Status::NbytesMismatch`] if `data` has another size than dtype and shape ask for, [`Status::Subbyte`] if they
-    /// ask for no whole number of bytes.
+    /// ask for no whole number of bytes, [`Status::ShapeOverflow`] if they ask for more than 2^64 bits.
     pub fn new(dtype: Dtype, shape: impl Into<Cow<'data, [usize]>>, data: &'data [u8]) -> Result<Self> {
         let shape = shape.into();
-        match dtype.bytes_of(&shape) {
-            Some(nbytes) if nbytes == data.len() => Ok(TensorView { dtype, shape, data }),
-            Some(nbytes) => {
-                let message = format!("{dtype} of shape {shape:?} takes {nbytes} bytes, not {}", data.len());
-                Err(Error::new(Status::NbytesMismatch, message))
-            }
-            None => {
-                let message =
-                    format!("{dtype} of shape {shape:?} takes no whole number of bytes that fits in memory");
-                Err(Error::new(Status::Subbyte, message))
-            }
+        let nbytes = dtype.bytes_of(&shape)?;
+        if nbytes != data.len() {
+            let message = format!("{dtype} of shape {shape:?} takes {nbytes} bytes, not {}", data.len());
+            return Err(Error::new(Status::NbytesMismatch, message));
         }
+        Ok(TensorView { dtype, shape, data })
     }
 
     /// The parts are such as the library has checked.

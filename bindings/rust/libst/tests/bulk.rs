@@ -85,6 +85,56 @@ fn what_is_loaded_is_memory_of_the_files_own() {
 }
 
 #[test]
+fn bytes_are_read_to_memory_that_nobody_has_touched() {
+    let model = large();
+    let file = File::open(&model.path).unwrap();
+    let now = file.snapshot().unwrap();
+    let (whole, part) = (file.tensor("x").unwrap(), file.slice("y", &s![..;2]).unwrap());
+    for of_snapshot in [false, true] {
+        let (mut x, mut y) = (Vec::with_capacity(9 << 20), Vec::<u8>::with_capacity(4 << 20));
+        let mut told = 0;
+        let progress = |progress: Progress| {
+            told = progress.done;
+            ControlFlow::Continue(())
+        };
+        let requests =
+            [whole.request_uninit(x.spare_capacity_mut()), part.request_uninit(y.spare_capacity_mut())];
+        let options = ReadOptions::new().fresh_memory(true).progress(progress);
+        match of_snapshot {
+            true => options.read_many_in(&now, requests).unwrap(),
+            false => options.read_many(&file, requests).unwrap(),
+        }
+        // SAFETY: they were read.
+        unsafe {
+            x.set_len(9 << 20);
+            y.set_len(4 << 20);
+        }
+        assert!(x == model.data("x") && y == part.read().unwrap());
+        assert!(told >= 13 << 20);
+    }
+    let mut touched = vec![1; 9 << 20];
+    let options = ReadOptions::new().fresh_memory(true).fresh_memory(false).fresh_memory(true);
+    options.read_many(&file, [whole.request(&mut touched)]).unwrap();
+    assert!(touched == model.data("x"));
+}
+
+#[test]
+fn a_snapshot_has_the_choices_of_a_file() {
+    let model = large();
+    let now = OpenOptions::new().map(Map::None).open(&model.path).unwrap().snapshot().unwrap();
+    let mut x = vec![0; 9 << 20];
+    let tensor = now.tensor("x").unwrap();
+    let cancelled = now.read_many_with([tensor.request(&mut x)], |_| ControlFlow::Break(()));
+    assert_eq!(cancelled.unwrap_err().status(), Status::Cancelled);
+    let cancelled = now.prefetch_with(Some(&["x"]), |_| ControlFlow::Break(()));
+    assert_eq!(cancelled.unwrap_err().status(), Status::Cancelled);
+    let cancelled = LoadOptions::new().progress(|_| ControlFlow::Break(())).load_in(&now, None);
+    assert_eq!(cancelled.unwrap_err().status(), Status::Cancelled);
+    LoadOptions::new().load_in(&now, Some(&["y"])).unwrap();
+    assert_eq!(now.stats().unwrap().bytes_owned >> 20, 8);
+}
+
+#[test]
 fn a_view_of_owned_memory_is_read_when_it_is_asked_for() {
     let model = large();
     let file = File::open(&model.path).unwrap();

@@ -216,6 +216,35 @@ fn a_failed_commit_is_an_error_like_any_other() {
 }
 
 #[test]
+fn what_is_written_to_a_copy_on_write_view_never_reaches_the_file() {
+    let model = Model::plain();
+    let plain = File::open(&model.path).unwrap();
+    assert_eq!(plain.view_raw("w").unwrap_err().status(), Status::Unsupported);
+    let opened = OpenOptions::new().map(Map::CopyOnWrite).open(&model.path).unwrap();
+    let of_writable = model.writable().reopen_copy_on_write().unwrap();
+    assert_eq!(of_writable.update_bytes("b", &[1; 7]).unwrap_err().status(), Status::ReadOnly);
+    for file in [opened.reopen().unwrap(), opened, plain.reopen_copy_on_write().unwrap(), of_writable] {
+        assert_eq!(file.info().unwrap().map, Map::CopyOnWrite);
+        assert_eq!(file.stats().unwrap().bytes_private_dirty, 0);
+        let w = file.view_raw("w").unwrap();
+        assert_eq!(w.len(), model.data("w").len());
+        // SAFETY: nobody else uses the file.
+        unsafe {
+            assert_eq!(&*w, model.data("w"));
+            (*w).fill(3);
+            assert_eq!(file.view("w").unwrap().data(), vec![3; w.len()]);
+        }
+        assert!(file.stats().unwrap().bytes_private_dirty >= 24576);
+        assert_eq!(file.read("w").unwrap(), model.data("w"));
+        assert_eq!(file.view_raw("none").unwrap_err().status(), Status::NotFound);
+    }
+    assert!(model.holds(&[("w", model.data("w")), ("b", model.data("b"))]));
+    let model = Model::random(1);
+    let file = File::open(&model.path).unwrap().reopen_copy_on_write().unwrap();
+    assert_eq!(file.view_raw("nothing").unwrap().len(), 0);
+}
+
+#[test]
 fn interrupting_ends_a_wait_for_a_lock() {
     let model = Model::plain();
     let file = OpenOptions::new().write(true).lock_timeout(None).open(&model.path).unwrap();

@@ -32,10 +32,6 @@ const EXCUSED: &[(&str, &str)] = &[
     ("ST_NTS", "names have a length here"),
     ("ST_LOG_ERROR", "Level::Error is what is neither information nor warning"),
     ("ST_RANGE_ALL", "Range::default(), or `..`"),
-    ("st_mapping_keep", "a view borrows its File, so it cannot outlive it"),
-    ("st_mapping_free", "there is none to free"),
-    ("ST_BULK_FRESH_MEMORY", "a &mut [u8] is initialised, so its memory was touched"),
-    ("ST_REOPEN_COPY_ON_WRITE", "its views are to be written, and Rust has views as &[u8]"),
 ];
 
 /// Every name is used or excused, and nothing is excused that is used or is no more.

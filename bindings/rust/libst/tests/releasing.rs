@@ -24,7 +24,7 @@ fn copies(file: &mut File) {
         let mut again = vec![0; bytes.len()];
         file.read_many([tensor.request(&mut again)]).unwrap();
         file.read_into(&name, &mut again).unwrap();
-        assert!(file.contains(&name) && again == bytes);
+        assert!(file.contains(&name).unwrap() && again == bytes);
     }
     assert_eq!((file.names().len(), file.metadata().len(), file.shards().len()), (3, 1, 1));
     assert!(file.metadata_get("made by").is_some());
@@ -43,13 +43,36 @@ fn views_of_snapshots(file: &mut File) {
     assert!(!unsafe { now.view("w").unwrap() }.data().is_empty());
 }
 
+fn views_that_are_kept(file: &mut File) {
+    // SAFETY: nobody writes meanwhile.
+    let view = unsafe { file.view_kept("w").unwrap() };
+    assert!(!view.clone().as_view().data().is_empty());
+}
+
+/// A part of the one test, as others would blur the counts.
+fn kept_views_keep_a_mapping_and_no_descriptor() {
+    let model = Model::plain();
+    let before = descriptors();
+    let file = File::open(&model.path).unwrap();
+    // SAFETY: nobody writes meanwhile.
+    let view = unsafe { file.view_kept("w").unwrap() };
+    let copy = view.clone();
+    drop((file, view));
+    assert_eq!((descriptors(), mappings_of(&model)), (before, 1));
+    assert_eq!(copy.as_view().data(), model.data("w"));
+    drop(copy);
+    assert_eq!(mappings_of(&model), 0);
+}
+
 #[test]
 fn publishes_leave_nothing_open() {
+    kept_views_keep_a_mapping_and_no_descriptor();
     for (what, look) in [
         ("nobody looks", nothing as fn(&mut File)),
         ("copies are read", copies),
         ("views are released", views_that_are_released),
         ("snapshots are viewed", views_of_snapshots),
+        ("views are kept", views_that_are_kept),
     ] {
         let model = Model::plain();
         let mut file = model.writable();

@@ -184,7 +184,11 @@ fn a_writer_that_is_not_finished_leaves_the_old_file() {
     assert_eq!(writer.put("w", &other).unwrap_err().status(), Status::ShapeMismatch);
     drop(writer);
     let refused = SaveOptions::new().writer_declaring(place.path(), [("w", Dtype::F4, [3])]);
-    assert_eq!(refused.unwrap_err().status(), Status::Subbyte);
+    let refused = refused.unwrap_err();
+    assert_eq!((refused.status(), refused.tensor()), (Status::Subbyte, Some("w")));
+    assert!(refused.message().contains("\"w\""), "{refused}");
+    let refused = SaveOptions::new().writer_declaring(place.path(), [("w", Dtype::U8, [usize::MAX, 8])]);
+    assert_eq!(refused.unwrap_err().status(), Status::ShapeOverflow);
     assert_eq!(std::fs::read(place.path()).unwrap(), before);
     assert_eq!(place.names().len(), 1);
 }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
 use libst::{File, OpenOptions, SaveOptions, Status, TransactionOptions};
@@ -45,6 +46,52 @@ fn a_shard_that_is_missing_is_named() {
     libst::reshard(&model.path, folder.path(), 1).unwrap();
     std::fs::remove_file(&File::open(folder.path()).unwrap().shards()[0]).unwrap();
     assert_eq!(File::open(folder.path()).unwrap_err().status(), Status::ShardMissing);
+}
+
+#[test]
+fn a_shard_that_is_lost_since_is_no_reason_to_say_that_a_tensor_is_not_there() {
+    let model = Model::plain();
+    let folder = tempfile::tempdir().unwrap();
+    libst::reshard(&model.path, folder.path(), 1).unwrap();
+    let file = File::open(folder.path()).unwrap();
+    let now = file.snapshot().unwrap();
+    for shard in file.shards() {
+        std::fs::remove_file(shard).unwrap();
+    }
+    for name in ["none", ""] {
+        assert!(!file.contains(name).unwrap() && !now.contains(name).unwrap());
+    }
+    assert_eq!(now.contains("w").unwrap_err().status(), Status::ShardMissing);
+    assert_eq!(file.contains("w").unwrap_err().status(), Status::ShardMissing);
+}
+
+/// What a closure panics with that a look-up comes to call, and what the calls after it answer.
+#[test]
+fn a_panic_while_a_shard_is_opened_goes_on_in_that_call() {
+    let model = Model::plain();
+    let folder = tempfile::tempdir().unwrap();
+    libst::reshard(&model.path, folder.path(), 1).unwrap(); // a tensor a shard
+    let shard_of_b = File::open(folder.path()).unwrap().tensor("b").unwrap().shard() as usize;
+    let path = File::open(folder.path()).unwrap().shards()[shard_of_b].clone();
+    let died = || {
+        let child = Child::fork(|| {
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            let mut change = file.begin().unwrap();
+            change.update_bytes("b", &[1; 7]).unwrap();
+            // SAFETY: ends the process, as a crash does.
+            unsafe { libc::_exit(7) }
+        });
+        assert_eq!(child.wait(), 7);
+    };
+    let calls: [fn(&File); 2] = [|file| drop(file.contains("b")), |file| drop(file.prefetch(Some(&["b"])))];
+    for call in calls {
+        died();
+        let log = |_, message: &str| panic!("about: {message}");
+        let file = OpenOptions::new().write(true).log(log).open(folder.path()).unwrap();
+        let payload = catch_unwind(AssertUnwindSafe(|| call(&file))).unwrap_err();
+        assert!(payload.downcast_ref::<String>().unwrap().starts_with("about: "));
+        assert_eq!(file.read("b").unwrap(), model.data("b"), "the panic is over");
+    }
 }
 
 #[test]

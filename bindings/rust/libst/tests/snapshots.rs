@@ -25,7 +25,7 @@ fn a_snapshot_shows_one_state() {
     file.refresh().unwrap();
     file.release();
     let check = || {
-        assert_eq!((now.len(), now.contains("new"), now.names().len()), (3, false, 3));
+        assert_eq!((now.len(), now.contains("new").unwrap(), now.names().len()), (3, false, 3));
         assert_eq!((now.read("w").unwrap(), view.data()), (model.data("w").to_vec(), model.data("w")));
         let mut w = vec![0; model.data("w").len()];
         now.read_into("w", &mut w).unwrap();
@@ -53,6 +53,45 @@ fn a_snapshot_shows_one_state() {
     drop(file);
     check();
     assert_eq!(now.clone().names(), now.names());
+}
+
+#[test]
+fn kept_views_outlive_their_file() {
+    let model = Model::plain();
+    let file = File::open(&model.path).unwrap();
+    // SAFETY: nobody writes to the file.
+    let (view, of_snapshot) =
+        unsafe { (file.view_kept("w").unwrap(), file.snapshot().unwrap().view_kept("b").unwrap()) };
+    // SAFETY: as above.
+    let missing = unsafe { file.view_kept("none") };
+    assert_eq!(missing.unwrap_err().status(), Status::NotFound);
+    let copy = view.clone();
+    drop((file, view));
+    std::fs::remove_file(&model.path).unwrap();
+    let thread =
+        std::thread::spawn(move || (copy.as_view().data().to_vec(), copy.as_view().shape().to_vec()));
+    assert_eq!(thread.join().unwrap(), (model.data("w").to_vec(), vec![64, 96]));
+    save(&model.path, [("b", &of_snapshot.as_view())]).unwrap();
+    save(&model.path, [("b", of_snapshot)]).unwrap();
+    let now = File::open(&model.path).unwrap();
+    assert_eq!(now.read("b").unwrap(), model.data("b"));
+    // SAFETY: as above.
+    let refused = |file: &File| unsafe { file.view_kept("b") }.unwrap_err().status();
+    now.load(None).unwrap();
+    assert_eq!(refused(&now), Status::Unsupported);
+    let owned = OpenOptions::new().map(Map::None).open(&model.path).unwrap();
+    assert_eq!(refused(&owned), Status::Unsupported);
+}
+
+#[test]
+fn the_c_interface_takes_what_is_open_here() {
+    let model = Model::plain();
+    let file = File::open(&model.path).unwrap();
+    let now = file.snapshot().unwrap();
+    for raw in [file.as_raw(), now.as_raw()] {
+        // SAFETY: open handles.
+        assert_eq!(unsafe { libst_sys::st_count(raw) }, 3);
+    }
 }
 
 #[test]

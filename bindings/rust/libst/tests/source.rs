@@ -106,7 +106,8 @@ fn what_it_answers_is_a_status() {
     for most_reads in [1, 4] {
         let model = large();
         let (file, asked) = opened(&model, most_reads);
-        let answers: [(fn() -> io::Error, Status); 4] = [
+        let answers: [(fn() -> io::Error, Status); 5] = [
+            (|| io::Error::from_raw_os_error(4), Status::Io),
             (|| io::Error::from_raw_os_error(116), Status::FileChanged),
             (|| io::ErrorKind::PermissionDenied.into(), Status::Permission),
             (|| io::ErrorKind::NotFound.into(), Status::NoFile),
@@ -198,4 +199,49 @@ fn a_tensor_that_is_larger_than_memory_is_an_error() {
         (Status::NoMemory, "there is no memory for 1152921504606846975 bytes")
     );
     assert_eq!(file.slice("t", &s![-3..]).unwrap().read().unwrap(), [0; 3]);
+}
+
+/// Nothing but zeros behind its header; each read interrupts the call that it is for.
+struct Interrupting {
+    head: Vec<u8>,
+    interrupt: Arc<Mutex<Option<Interrupt>>>,
+}
+
+impl Source for Interrupting {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.head.len() as u64 + (64 << 20))
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if let Some(interrupt) = self.interrupt.lock().unwrap().as_ref() {
+            interrupt.interrupt();
+        }
+        if let Some(head) = self.head.get(offset as usize..) {
+            let n = head.len().min(buffer.len());
+            buffer[..n].copy_from_slice(&head[..n]);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_outlives_its_file_can_be_interrupted() {
+    let n = 64 << 20;
+    let header = format!(r#"{{"t":{{"dtype":"U8","shape":[{n}],"data_offsets":[0,{n}]}}}}"#);
+    let head = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+    let interrupt = Arc::new(Mutex::new(None));
+    let file = File::open_source(Interrupting { head, interrupt: Arc::clone(&interrupt) }).unwrap();
+    let (now, tensor) = (file.snapshot().unwrap(), file.tensor("t").unwrap());
+    let of_file = file.interrupt_handle();
+    drop(file);
+    let handles = [(of_file, false), (now.interrupt_handle(), true), (tensor.interrupt_handle(), true)];
+    for (handle, reaches) in handles {
+        *interrupt.lock().unwrap() = Some(handle);
+        let calls = [now.read("t").map(drop), tensor.read().map(drop)];
+        for answer in calls {
+            assert_eq!(
+                answer.map_err(|error| error.status()),
+                if reaches { Err(Status::Interrupted) } else { Ok(()) }
+            );
+        }
+    }
 }
