@@ -11,6 +11,7 @@ import "C"
 
 import (
 	"encoding/binary"
+	"errors"
 	"iter"
 	"math/bits"
 	"slices"
@@ -281,11 +282,15 @@ func (f *File) infoNow(name string, info *Info) bool {
 	return true
 }
 
-// Has says whether there is a tensor of that name.
-func (f *File) Has(name string) bool {
+// Has says whether there is a tensor of that name. An error says that this cannot be known, such as ErrShardMissing.
+func (f *File) Has(name string) (bool, error) {
 	p, n := chars(name)
 	var i C.size_t
-	return f.withoutContext().call("has", func() C.st_status { return C.st_find(f.h.c, p, n, &i) }) == nil
+	err := f.call("has", func() C.st_status { return C.st_find(f.h.c, p, n, &i) })
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Metadata is the file's own map from string to string; empty if it has none.

@@ -149,7 +149,9 @@ func ExampleFile_Snapshot() {
 	if err := errors.Join(tx.Delete("weight"), tx.Commit()); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(f.Has("weight"), before.Has("weight"), len(weight.Data))
+	after, _ := f.Has("weight")
+	still, _ := before.Has("weight")
+	fmt.Println(after, still, len(weight.Data))
 	// Output: false true 24
 }
 

@@ -141,6 +141,13 @@ func open(t testing.TB, path string, opts ...st.Options) *st.File {
 	return f
 }
 
+func has(t *testing.T, f *st.File, name string) bool {
+	t.Helper()
+	there, err := f.Has(name)
+	must(t, err)
+	return there
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

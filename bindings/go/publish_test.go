@@ -126,7 +126,7 @@ func TestAMixedTransactionIsOneNewFile(t *testing.T) {
 	got, err := old.Get("c")
 	must(t, err)
 	same(t, "what has the old file open", got, smallTensors()["c"])
-	if value, err := f.MetadataValue("format"); err != nil || value != "p\x00t" || f.Has("c") {
+	if value, err := f.MetadataValue("format"); err != nil || value != "p\x00t" || has(t, f, "c") {
 		t.Errorf("the file still shows the old one: %q, %v", value, err)
 	}
 }
@@ -268,7 +268,7 @@ func TestHardLinksAreRefusedUnlessTold(t *testing.T) {
 	tx = begin(t, f, st.TxOptions{BreakLinks: true})
 	must(t, tx.Delete("a"))
 	must(t, tx.Commit())
-	if f.Has("a") {
+	if has(t, f, "a") {
 		t.Error("nothing was deleted")
 	}
 	holds(t, link, smallTensors(), nil)

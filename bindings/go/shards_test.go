@@ -45,7 +45,16 @@ func TestACheckpointIsShardedChangedAndJoined(t *testing.T) {
 		same(t, name, now[name], tensor)
 	}
 	refused(t, st.Reshard(joined, folder, 1, nil), st.ErrInvalidArgument)
-	must(t, os.Remove(sharded.Shards()[0]))
+
+	again := open(t, folder)
+	for _, shard := range again.Shards() {
+		must(t, os.Remove(shard))
+	}
+	_, err = again.Has("b")
+	refused(t, err, st.ErrShardMissing)
+	if has(t, again, "none") {
+		t.Error("it has what no shard is said to have")
+	}
 	_, err = st.Open(folder, nil)
 	refused(t, err, st.ErrShardMissing)
 }

@@ -45,7 +45,7 @@ func TestASnapshotShowsOneState(t *testing.T) {
 		must(t, err)
 		same(t, "a", got, firstA)
 		same(t, "a view of a", view, firstA)
-		if s.Len() != 3 || s.Has("d") || len(s.Names()) != 3 || s.Path() != path {
+		if s.Len() != 3 || has(t, s, "d") || len(s.Names()) != 3 || s.Path() != path {
 			t.Errorf("the snapshot has %v", s.Names())
 		}
 		of, err := s.Snapshot()

@@ -220,3 +220,16 @@ def test_bytes_that_are_no_utf8_stay_readable(tmp_path, monkeypatch):
     with pytest.raises(libst.Error) as caught:
         libst.open(os.fsencode(tmp_path) + b"/caf\xe9")
     assert "/café'" in str(caught.value)
+
+
+def test_that_a_name_is_there_is_not_denied_where_it_cannot_be_known(tmp_path):
+    libst.save(tmp_path / "one", {name: np.zeros(4, np.float32) for name in "abc"})
+    libst.reshard(tmp_path / "one", tmp_path / "shards", 1)
+    with libst.open(tmp_path / "shards") as f:
+        assert f["a"].shape == (4,)
+        for shard in (tmp_path / "shards").glob("*-0000[23]-*"):
+            shard.unlink()
+        assert "a" in f and "none" not in f and 3 not in f
+        with pytest.raises(libst.Error) as caught:
+            "b" in f  # noqa: B015
+        assert caught.value.status == libst.Status.SHARD_MISSING

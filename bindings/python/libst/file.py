@@ -404,7 +404,10 @@ class File(Mapping[str, Array]):
         except (AttributeError, UnicodeEncodeError):
             self._live()
             return False
-        return not _abi.st_find(self._pin().handle, raw, len(raw), ctypes.c_size_t())
+        status = _abi.st_find(self._pin().handle, raw, len(raw), ctypes.c_size_t())
+        if status and status != Status.NOT_FOUND:
+            check(status)  # such as a shard that is missing: nobody knows what it has
+        return not status
 
     # Two files are equal if they are the same object: comparing all their arrays is not what
     # `==` should start.
