@@ -130,12 +130,16 @@ std::string Credentials::asked_as(std::string_view anonymously) const {
 std::shared_ptr<Credentials> KeptCredentials::of(Origin origin) {
   if (origin.name.empty()) return std::make_shared<Credentials>(std::move(origin));
   constexpr size_t most = 64;
-  // A child of fork() takes none of its parent's, as another thread may have held their lock.
-  const std::string name = text(getpid(), " ", origin.name);
-  const std::lock_guard lock(mutex_);
-  if (const auto found = kept_.find(name); found != kept_.end()) return found->second;
-  if (kept_.size() >= most) kept_.clear();
-  return kept_[name] = std::make_shared<Credentials>(std::move(origin));
+  State &own = own_.mine();
+  const std::lock_guard lock(own.mutex);
+  if (const auto found = own.kept.find(origin.name); found != own.kept.end()) return found->second;
+  if (own.kept.size() >= most) own.kept.clear();
+  const std::string name = origin.name;
+  return own.kept[name] = std::make_shared<Credentials>(std::move(origin));
+}
+
+uint64_t KeptCredentials::Process::fork_generation() const {
+  return static_cast<uint64_t>(getpid());
 }
 
 bool refuses_keys(const Answer &answer) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "os/per_process.h"
 #include "remote/credentials/secret.h"
 #include "remote/one_asks.h"
 #include "remote/transport.h"
@@ -88,14 +89,22 @@ class Credentials {
   std::string why_;  // there are no new ones
 };
 
-// Credentials by the names of their origins, for all handles of a process.
+// Credentials by the names of their origins, for all handles of a process. A child of fork() takes none of its
+// parent's, as another thread may have held a lock of theirs.
 class KeptCredentials {
  public:
   std::shared_ptr<Credentials> of(Origin origin);
 
  private:
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Credentials>> kept_;
+  struct Process {
+    uint64_t fork_generation() const;
+  };
+  struct State {
+    std::mutex mutex;
+    std::map<std::string, std::shared_ptr<Credentials>> kept;
+  };
+  Process process_;
+  os::PerProcess<State, Process> own_{process_};
 };
 
 // Is it these keys that the store refuses, and may new ones help?

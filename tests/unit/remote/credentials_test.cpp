@@ -2,6 +2,8 @@
 #include "remote/credentials/credentials.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <future>
 #include <thread>
@@ -210,6 +212,33 @@ TEST(RenewalInAReadTest, AReadOutlivesItsKeys) {
   EXPECT_EQ(store.requests, 7u) << "the first, five parts, and one of them again";
   store.script.assign(1000, Fault::expired);
   EXPECT_EQ((*object)->read({&wanted, 1}).error().status, Status::permission);
+}
+
+// A thread that the child does not have is amid a change of all that is kept.
+TEST(KeptCredentialsTest, AChildOfAForkWaitsForNobody) {
+  KeptCredentials kept;
+  std::promise<void> is_amid, goes_on;
+  const auto keep = [&](int n, std::shared_ptr<void> more) {
+    kept.of({text(n), [held = std::move(more)](int64_t) { return Granted{}; }});
+  };
+  keep(0, std::shared_ptr<void>(nullptr, [&](void *) {
+         is_amid.set_value();
+         goes_on.get_future().wait();
+       }));
+  for (int n = 1; n < 64; ++n) keep(n, nullptr);
+  std::thread drops_all([&] { keep(64, nullptr); });
+  is_amid.get_future().wait();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    keep(65, nullptr);
+    _exit(0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  goes_on.set_value();
+  drops_all.join();
 }
 
 TEST(TimesTest, AreReadAsServicesWriteThem) {
