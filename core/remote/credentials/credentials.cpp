@@ -44,11 +44,11 @@ Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix
     }
   });
   // Who gave these keys was there, and is only out of reach.
-  if (granted && !granted->keys && granted_ && granted_->keys && last_at(unix_time))
+  if (granted && !granted->keys && granted_ && granted_->keys && keys_last(unix_time))
     granted = fail(Status::io, "nobody answers who gives keys");
+  if (!granted && was_stopped(granted.error())) return Failure(std::move(granted.error()));
   asked_at_ = unix_time;
   if (!granted) {
-    if (was_stopped(granted.error())) return Failure(std::move(granted.error()));
     why_ = granted.error().message;
     renew_at_ = unix_time + until_the_next_try;
     return Failure(std::move(granted.error()));
@@ -60,7 +60,7 @@ Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix
   return {};
 }
 
-bool Credentials::last_at(int64_t unix_time) const {
+bool Credentials::keys_last(int64_t unix_time) const {
   return granted_ && (!granted_->ends || unix_time < *granted_->ends);
 }
 
@@ -77,10 +77,10 @@ Result<void> Credentials::have(int64_t unix_time) {
 Credentials::Now Credentials::now(int64_t unix_time) {
   std::unique_lock lock(mutex_);
   // While keys last, a service that is slow holds up one thread alone, and for one try.
-  const bool takes_the_old = asks_.another_asks() && last_at(unix_time + skew_);
+  const bool takes_the_old = asks_.another_asks() && keys_last(unix_time + skew_);
   const bool waited = !takes_the_old && asks_.wait_for_others(lock);
   const int64_t there = unix_time + skew_;
-  if (waited && there >= renew_at_) static_cast<void>(grant(lock, there, last_at(there) ? one_try : as_it_says));
+  if (waited && there >= renew_at_) static_cast<void>(grant(lock, there, keys_last(there) ? one_try : as_it_says));
   return {granted_, there};
 }
 

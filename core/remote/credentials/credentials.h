@@ -75,7 +75,7 @@ class Credentials {
 
  private:
   Result<void> grant(std::unique_lock<std::mutex> &lock, int64_t unix_time, uint32_t most_tries);
-  bool last_at(int64_t unix_time) const;
+  bool keys_last(int64_t unix_time) const;
   bool may_be_renewed(const Answer &refusal, int64_t unix_time) const;
   bool stops() const;
 

@@ -105,6 +105,22 @@ TEST_F(RenewalTest, NobodyWhereKeysCameFromTakesNoneAway) {
   EXPECT_EQ(id_at(now + 3630), "K2");
 }
 
+TEST_F(RenewalTest, ALookThatWasStoppedIsNone) {
+  nobody = true;
+  Credentials none({"name", [&](int64_t time) -> Result<Granted> {
+                      if (nobody) return Granted{.ends = time + nobody_there};
+                      return Granted{Keys{"K", "canary", ""}, "a test", time + 3600};
+                    }});
+  ASSERT_TRUE(none.have(now));
+  nobody = false;
+  {
+    const Stops wants_no_more = [] { return true; };
+    const Stopping here(wants_no_more);
+    EXPECT_EQ(none.renew(1, says(403, ""), now + 30), Renewal::none);
+  }
+  EXPECT_EQ(none.renew(1, says(403, ""), now + 31), Renewal::done);
+}
+
 TEST_F(RenewalTest, WhileKeysLastAServiceIsAskedByOneTry) {
   there = false;
   id_at(now + 3300);
