@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/control.h"
+#include "remote/credentials/ask.h"
 #include "remote/credentials/times.h"
 #include "remote/error_body.h"
 #include "remote/stopping.h"
