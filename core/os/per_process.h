@@ -11,11 +11,11 @@
 
 namespace st::os {
 
-// `State` has a `mutex` that is locked while it is changed.
-template <class State>
+// `State` has a `mutex` that is locked while it is changed. `Process` says by fork_generation() which process this is.
+template <class State, class Process = Env>
 class PerProcess {
  public:
-  explicit PerProcess(Env &env) : env_(env), last_(new Own(env.fork_generation(), nullptr)) {}
+  explicit PerProcess(Process &env) : env_(env), last_(new Own(env.fork_generation(), nullptr)) {}
   // A child leaves what a thread of its parent's may have been amid a change of: such a thread has locked its mutex.
   ~PerProcess() {
     const uint64_t now = env_.fork_generation();
@@ -64,7 +64,7 @@ class PerProcess {
     }
   }
 
-  Env &env_;
+  Process &env_;
   std::atomic<Own *> last_;
   inline static std::atomic<Own *> left_ = nullptr;
 };

@@ -9,6 +9,7 @@
 #include "base/interrupt.h"
 #include "base/percent.h"
 #include "base/url.h"
+#include "os/process.h"
 #include "os/remote_abi.h"
 #include "os/remote_library.h"
 
@@ -43,11 +44,17 @@ Result<const st_remote_calls *> load() {
 }
 #endif
 
+// No fork comes amid a load: its libraries have locks of their own, which a child would find locked for ever.
+constinit std::mutex loading;
+[[maybe_unused]] const bool forks_wait = [] {
+  at_fork([] { loading.lock(); }, [] { loading.unlock(); }, [] { loading.unlock(); });
+  return true;
+}();
+
 // Not kept where it failed: it may be installed meanwhile.
 Result<const st_remote_calls *> remote_calls() {
-  static std::mutex mutex;
   static const st_remote_calls *known = nullptr;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(loading);
   if (!known) {
     ST_TRY(known, load());
   }

@@ -423,9 +423,13 @@ std::string certificates_of_process(const Surroundings &from) {
 
 }  // namespace
 
-NewTransport curl_transports(const Limits &limits, const Surroundings &from) {
+void begin_curl() {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+}
+
+NewTransport curl_transports(const Limits &limits, const Surroundings &from) {
+  begin_curl();
   Settings settings{limits, certificates_of_process(from), folder_of_certificates(from, is_folder)};
   return [settings] { return std::make_unique<CurlTransport>(settings); };
 }

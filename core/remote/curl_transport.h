@@ -6,6 +6,9 @@
 
 namespace st::remote {
 
+// Takes locks of libcurl and of its libraries, which a fork amid it would leave locked in the child. Once does.
+void begin_curl();
+
 NewTransport curl_transports(const Limits &limits, const Surroundings &from);
 
 }  // namespace st::remote

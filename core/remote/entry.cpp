@@ -105,6 +105,9 @@ constexpr st_remote_calls calls = {
 
 extern "C" __attribute__((visibility("default"))) const st_remote_calls *st_remote_v1(uint32_t version) noexcept;
 
+// Whoever loads this holds off forks, so libcurl begins here.
 const st_remote_calls *st_remote_v1(uint32_t version) noexcept {
-  return version == ST_REMOTE_VERSION ? &st::remote::calls : nullptr;
+  if (version != ST_REMOTE_VERSION) return nullptr;
+  st::remote::begin_curl();
+  return &st::remote::calls;
 }

@@ -16,7 +16,7 @@ class OneAsks {
  public:
   // `lock` is of the mutex of what is asked for. It is free while the caller is asked. False: the caller wants no more.
   bool wait_for_others(std::unique_lock<std::mutex> &lock) {
-    while (asker_ != std::thread::id() && asker_ != std::this_thread::get_id()) {
+    while (another_asks()) {
       answered_.wait_for(lock, std::chrono::milliseconds(between_questions_ms));
       lock.unlock();
       const bool wants_no_more = Stopping::is_wanted();
@@ -25,6 +25,9 @@ class OneAsks {
     }
     return true;
   }
+
+  // `lock` is held.
+  bool another_asks() const { return asker_ != std::thread::id() && asker_ != std::this_thread::get_id(); }
 
   // Answers `question`, which is asked while the lock is free.
   template <class Question>

@@ -323,10 +323,10 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     }
     if (verdict.next == Next::elsewhere) verdict.error.message += text("; that is the redirect number ", redirects);
     if (verdict.next != Next::again) {
-      if (renewed || (*site)->renew(keys, *answer, transport.unix_time()) != Renewal::done)
-        return Failure(about(**site, std::move(verdict.error)));
-      renewed = true;
-      continue;
+      const auto renewal = renewed ? Renewal::none : (*site)->renew(keys, *answer, transport.unix_time());
+      if (renewal == Renewal::none) return Failure(about(**site, std::move(verdict.error)));
+      renewed = renewal == Renewal::done;
+      if (renewed) continue;
     }
     const uint64_t wait = wait_before(++tries, verdict.wait_ms, limits, transport.random());
     if (tries >= limits.tries || transport.now_ms() - begun + wait > limits.deadline_ms) {

@@ -27,12 +27,6 @@ struct Version {
   bool known() const { return !etag.empty() || !modified.empty(); }
 };
 
-enum class Renewal {
-  none,
-  done,
-  later,  // what would tell cannot answer now
-};
-
 class Site {
  public:
   virtual ~Site() = default;
@@ -70,7 +64,7 @@ class SignedSite : public Site {
   std::string asked_as() const override { return credentials_->asked_as(anonymously_); }
   uint64_t keys() const override { return credentials_->number(); }
   Renewal renew(uint64_t keys, const Answer &refusal, int64_t unix_time) const override {
-    return credentials_->renew(keys, refusal, unix_time) ? Renewal::done : Renewal::none;
+    return credentials_->renew(keys, refusal, unix_time);
   }
 
  protected:

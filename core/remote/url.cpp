@@ -192,6 +192,12 @@ bool is_loopback(std::string_view host) {
   return host == "localhost" || (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
 }
 
+bool is_beside(std::string_view host) {
+  if (is_loopback(host) || host.starts_with("[fe80:") || host.starts_with("[fd00:ec2:")) return true;
+  host = host.substr(0, host.find(':'));
+  return host.starts_with("169.254.") && host.find_first_not_of("0123456789.") == host.npos;
+}
+
 bool may_be_asked(const std::string &url, bool allows_http) {
   return url.starts_with("https://") || is_loopback(host_of(url)) || allows_http;
 }

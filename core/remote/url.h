@@ -38,6 +38,9 @@ bool is_azure(const Url &url);
 // This machine.
 bool is_loopback(std::string_view host_and_port);
 
+// This machine, or what only its own link leads to, as a cloud's metadata. A proxy would ask beside itself.
+bool is_beside(std::string_view host_and_port);
+
 // May it be asked, encrypted or not? By plain http only a server on this machine may, or with `allows_http` any.
 bool may_be_asked(const std::string &url, bool allows_http);
 

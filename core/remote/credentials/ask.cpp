@@ -1,5 +1,7 @@
 #include "remote/credentials/ask.h"
 
+#include <algorithm>
+
 #include "base/percent.h"
 #include "remote/credentials/times.h"
 #include "remote/error_body.h"
@@ -30,9 +32,11 @@ Ask asks_by(NewTransport new_transport) {
         answer = Answer{.cut = Cut::stalled, .why = text("no answer came within ", question.within_ms, " ms")};
       }
       const int code = answer->head.code;
-      const bool passes = answer->cut == Cut::none ? code == 429 || code >= 500
-                                                   : answer->cut != Cut::hopeless && answer->cut != Cut::refused;
-      if (!passes || tries >= question.tries || Stopping::is_wanted()) return std::move(*answer);
+      const bool is_there = answer->cut == Cut::none;
+      const bool passes =
+          is_there ? code == 429 || code >= 500 : answer->cut != Cut::hopeless && answer->cut != Cut::refused;
+      const uint32_t most = std::min(is_there ? std::max(question.tries, 3u) : question.tries, MostTries::now());
+      if (!passes || tries >= most || Stopping::is_wanted()) return std::move(*answer);
       next_unless_stopped(*transport, 100u << tries);  // nothing was sent: this waits
     }
   };

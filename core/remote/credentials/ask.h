@@ -18,7 +18,7 @@ namespace st::remote {
 struct Question {
   Request request;
   uint64_t within_ms = 10000;
-  uint32_t tries = 3;  // where nothing comes, or the service cannot answer now
+  uint32_t tries = 3;  // where nothing comes; three at least where the service says that it cannot answer now
 
   ~Question() {
     for (std::string &field : request.fields) wipe(field);
@@ -29,6 +29,21 @@ struct Question {
 using Ask = std::function<Answer(const Question &)>;
 
 Ask asks_by(NewTransport new_transport);
+
+// How often this thread asks at most, whatever a question says. Who knows that old keys still do is far above it.
+class MostTries {
+ public:
+  explicit MostTries(uint32_t n) : before_(std::exchange(now_, n)) {}
+  ~MostTries() { now_ = before_; }
+  MostTries(const MostTries &) = delete;
+  MostTries &operator=(const MostTries &) = delete;
+
+  static uint32_t now() { return now_; }
+
+ private:
+  static constinit inline thread_local uint32_t now_ = UINT32_MAX;
+  const uint32_t before_;
+};
 
 // "a=b&c=d", encoded. Parts without a value are left out.
 std::string form(std::initializer_list<std::pair<std::string_view, std::string_view>> parts);

@@ -72,14 +72,16 @@ Origin instance(const Surroundings &from) {
               return from.ask(question);
             };
             Answer answer = ask("/latest/api/token", "PUT", "x-aws-ec2-metadata-token-ttl-seconds: 21600");
-            if (answer.cut != Cut::none || answer.head.code != 200) return nobody;  // a machine of another kind
+            constexpr std::string_view service = "the metadata service of this instance";
+            const int code = answer.head.code;
+            if (answer.cut == Cut::none && (code == 429 || code >= 500)) return refused_by(service, answer);
+            if (answer.cut != Cut::none || code != 200) return nobody;  // a machine of another kind
             const Secret field = "x-aws-ec2-metadata-token: " + answer.text;
             wipe(answer.text);
             const std::string roles = "/latest/meta-data/iam/security-credentials/";
             answer = ask(roles, "GET", field.shown_to_the_store());
             if (answer.cut == Cut::none && answer.head.code == 404) return nobody;  // an instance without a role
             const std::string role(trimmed(answer.text.substr(0, answer.text.find('\n'))));
-            constexpr std::string_view service = "the metadata service of this instance";
             if (answer.cut != Cut::none || answer.head.code != 200 || role.empty()) return refused_by(service, answer);
             answer = ask(roles + role, "GET", field.shown_to_the_store());
             const auto json = json_of(answer);

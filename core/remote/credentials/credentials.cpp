@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/control.h"
+#include "remote/credentials/ask.h"
 #include "remote/credentials/times.h"
 #include "remote/error_body.h"
 #include "remote/stopping.h"
@@ -15,6 +16,7 @@ namespace st::remote {
 namespace {
 
 constexpr int64_t before_their_end = 300, until_the_next_try = 30;
+constexpr uint32_t one_try = 1, as_it_says = UINT32_MAX;
 
 // Keys of an hour are renewed five minutes before their end; those of a minute fifteen seconds before.
 int64_t renewal_of(const Granted &granted, int64_t now) {
@@ -30,10 +32,11 @@ Failure stopped() {
 
 // The mutex is free while a service is asked. The caller is asked then whether to go on, and may open another URL
 // there. A question that was stopped says nothing of the keys: the next call asks anew.
-Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix_time) {
+Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix_time, uint32_t most_tries) {
   auto granted = asks_.ask(lock, [&]() -> Result<Granted> {
     try {
       if (stops()) return stopped();
+      const MostTries most(most_tries);
       auto answer = origin_.grant(unix_time);
       if (stops()) return stopped();
       return answer;
@@ -41,8 +44,12 @@ Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix
       return Failure(Error{Status::nomem, {}});
     }
   });
+  // Who gave these keys was there, and is only out of reach.
+  if (granted && !granted->keys && granted_ && granted_->keys && keys_last(unix_time))
+    granted = fail(Status::io, "nobody answers who gives keys");
+  if (!granted && was_stopped(granted.error())) return Failure(std::move(granted.error()));
+  asked_at_ = unix_time;
   if (!granted) {
-    if (was_stopped(granted.error())) return Failure(std::move(granted.error()));
     why_ = granted.error().message;
     renew_at_ = unix_time + until_the_next_try;
     return Failure(std::move(granted.error()));
@@ -54,6 +61,10 @@ Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix
   return {};
 }
 
+bool Credentials::keys_last(int64_t unix_time) const {
+  return granted_ && (!granted_->ends || unix_time < *granted_->ends);
+}
+
 bool Credentials::stops() const {
   return !origin_.name.empty() && Stopping::is_wanted();
 }
@@ -61,14 +72,16 @@ bool Credentials::stops() const {
 Result<void> Credentials::have(int64_t unix_time) {
   std::unique_lock lock(mutex_);
   if (!asks_.wait_for_others(lock)) return stopped();
-  return granted_ ? Result<void>() : grant(lock, unix_time + skew_);
+  return granted_ ? Result<void>() : grant(lock, unix_time + skew_, as_it_says);
 }
 
 Credentials::Now Credentials::now(int64_t unix_time) {
   std::unique_lock lock(mutex_);
-  const bool waited = asks_.wait_for_others(lock);
+  // While keys last, a service that is slow holds up one thread alone, and for one try.
+  const bool takes_the_old = asks_.another_asks() && keys_last(unix_time + skew_);
+  const bool waited = !takes_the_old && asks_.wait_for_others(lock);
   const int64_t there = unix_time + skew_;
-  if (waited && there >= renew_at_) static_cast<void>(grant(lock, there));
+  if (waited && there >= renew_at_) static_cast<void>(grant(lock, there, keys_last(there) ? one_try : as_it_says));
   return {granted_, there};
 }
 
@@ -77,21 +90,35 @@ uint64_t Credentials::number() const {
   return number_;
 }
 
-bool Credentials::renew(uint64_t number, const Answer &refusal, int64_t unix_time) {
+// The store asks again where a service is away, so the service is asked by one try. Requests that were made before
+// share its answer: each would wait for it anew.
+Renewal Credentials::renew(uint64_t number, const Answer &refusal, int64_t unix_time) {
   std::unique_lock lock(mutex_);
-  if (!asks_.wait_for_others(lock)) return false;
-  if (number != number_) return true;
-  if (!granted_->keys) return false;
+  if (!asks_.wait_for_others(lock)) return Renewal::none;
+  if (number != number_) return why_.empty() ? Renewal::done : Renewal::later;
   const int64_t there = unix_time + skew_;
-  if (const auto clock = other_clock(refusal, there)) {
-    if (std::exchange(skew_taken_, true)) return false;
+  // A token is not signed, so its refusal has nothing to do with a clock.
+  const bool has_time = granted_->keys && !granted_->keys->secret.empty();
+  if (const auto clock = has_time ? other_clock(refusal, there) : std::nullopt) {
     skew_ += *clock - there;
     ++number_;
-    return true;
+    return Renewal::done;
   }
-  if (!refuses_keys(refusal)) return false;
+  if (!may_be_renewed(refusal, there)) return Renewal::none;
   const auto refused = granted_;
-  return grant(lock, there) && granted_->keys != refused->keys;
+  if (const auto granted = grant(lock, there, one_try); !granted) {
+    if (granted.error().status != Status::io) return Renewal::none;
+    ++number_;
+    return Renewal::later;
+  }
+  return granted_->keys != refused->keys ? Renewal::done : Renewal::none;
+}
+
+bool Credentials::may_be_renewed(const Answer &refusal, int64_t unix_time) const {
+  if (granted_->keys) return refuses_keys(refusal);
+  // Whoever was not there may be by now. A machine of another kind does not wait for each refusal.
+  const int code = refusal.head.code;
+  return granted_->ends && (code == 401 || code == 403) && unix_time >= asked_at_ + until_the_next_try;
 }
 
 std::string Credentials::asked_as(std::string_view anonymously) const {
@@ -104,12 +131,16 @@ std::string Credentials::asked_as(std::string_view anonymously) const {
 std::shared_ptr<Credentials> KeptCredentials::of(Origin origin) {
   if (origin.name.empty()) return std::make_shared<Credentials>(std::move(origin));
   constexpr size_t most = 64;
-  // A child of fork() takes none of its parent's, as another thread may have held their lock.
-  const std::string name = text(getpid(), " ", origin.name);
-  const std::lock_guard lock(mutex_);
-  if (const auto found = kept_.find(name); found != kept_.end()) return found->second;
-  if (kept_.size() >= most) kept_.clear();
-  return kept_[name] = std::make_shared<Credentials>(std::move(origin));
+  State &own = own_.mine();
+  const std::lock_guard lock(own.mutex);
+  if (const auto found = own.kept.find(origin.name); found != own.kept.end()) return found->second;
+  if (own.kept.size() >= most) own.kept.clear();
+  const std::string name = origin.name;
+  return own.kept[name] = std::make_shared<Credentials>(std::move(origin));
+}
+
+uint64_t KeptCredentials::Process::fork_generation() const {
+  return static_cast<uint64_t>(getpid());
 }
 
 bool refuses_keys(const Answer &answer) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "os/per_process.h"
 #include "remote/credentials/secret.h"
 #include "remote/one_asks.h"
 #include "remote/transport.h"
@@ -24,6 +25,7 @@ struct Keys {
   bool operator==(const Keys &) const = default;
 };
 
+// An answer without keys that ends says that nobody was there to give any.
 struct Granted {
   std::optional<Keys> keys = {};     // none: asks anonymously
   std::string found_in = {};         // for messages: "the profile 'a'"
@@ -32,6 +34,12 @@ struct Granted {
 
 // Where a service that gives keys is not found, it is looked for again after so many seconds.
 inline constexpr int64_t nobody_there = 300;
+
+enum class Renewal {
+  none,
+  done,
+  later,  // what would tell cannot answer now
+};
 
 // Where keys come from.
 struct Origin {
@@ -56,38 +64,47 @@ class Credentials {
     std::shared_ptr<const Granted> granted;
     int64_t unix_time;  // by the clock of the store
   };
-  // To ask with. Where new keys cannot be had, these are the old ones.
+  // To ask with. Where new keys cannot be had, or another thread asks for them, these are the old ones.
   Now now(int64_t unix_time);
-  // Grows with each change of what now() says.
+  // Grows with each change of what now() says, and each renewal that a service could not answer.
   uint64_t number() const;
-  // A store refused what was signed when number() was `number`. True: what now() says has changed, so ask again.
-  bool renew(uint64_t number, const Answer &refusal, int64_t unix_time);
+  // A store refused what was signed when number() was `number`. Done: what now() says has changed, so ask again.
+  Renewal renew(uint64_t number, const Answer &refusal, int64_t unix_time);
   // With which keys it was asked, for messages. `anonymously` is said where there are no keys.
   std::string asked_as(std::string_view anonymously) const;
 
  private:
-  Result<void> grant(std::unique_lock<std::mutex> &lock, int64_t unix_time);
+  Result<void> grant(std::unique_lock<std::mutex> &lock, int64_t unix_time, uint32_t most_tries);
+  bool keys_last(int64_t unix_time) const;
+  bool may_be_renewed(const Answer &refusal, int64_t unix_time) const;
   bool stops() const;
 
   const Origin origin_;
   mutable std::mutex mutex_;  // of all below
   OneAsks asks_;
   std::shared_ptr<const Granted> granted_;
-  int64_t renew_at_ = INT64_MAX;
+  int64_t asked_at_ = 0, renew_at_ = INT64_MAX;
   int64_t skew_ = 0;  // the store's clock less ours
-  bool skew_taken_ = false;
   uint64_t number_ = 0;
   std::string why_;  // there are no new ones
 };
 
-// Credentials by the names of their origins, for all handles of a process.
+// Credentials by the names of their origins, for all handles of a process. A child of fork() takes none of its
+// parent's, as another thread may have held a lock of theirs.
 class KeptCredentials {
  public:
   std::shared_ptr<Credentials> of(Origin origin);
 
  private:
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Credentials>> kept_;
+  struct Process {
+    uint64_t fork_generation() const;
+  };
+  struct State {
+    std::mutex mutex;
+    std::map<std::string, std::shared_ptr<Credentials>> kept;
+  };
+  Process process_;
+  os::PerProcess<State, Process> own_{process_};
 };
 
 // Is it these keys that the store refuses, and may new ones help?

@@ -8,9 +8,33 @@
 namespace st::remote {
 namespace {
 
+// The question for the token at a URL, with the fields that the file has for it. One may be a secret of its own.
+Result<Question> question_of(const Surroundings &from, const Json &file, const std::string &url) {
+  Question out = get(url, {});
+  out.request.no_proxy = is_beside(host_of(url));
+  for (auto &[given, value] : file.texts("/credential_source/headers")) {
+    const std::string name = lower(given);
+    if (name.empty() || name.find_first_of(": \r\n") != name.npos || value.find_first_of("\r\n") != value.npos)
+      return fail(Status::permission, "the external account's headers have one that is none, or has several lines");
+    if (name == "authorization" && !is_beside(host_of(url)) && !from.may_be_plain(url))
+      return fail(Status::permission, "the external account's token is asked for at ", in_quotes(without_secrets(url)),
+                  ", which is not encrypted");
+    std::string field;
+    field.reserve(name.size() + value.size() + 2);  // a string that grows leaves its bytes behind
+    field.append(name).append(": ").append(value);
+    wipe(value);
+    out.request.fields.push_back(std::move(field));
+  }
+  return out;
+}
+
 // The token that is exchanged: a text, or a part of a JSON document.
 Result<Secret> subject_token(const Surroundings &from, const Json &file) {
   if (!file.text("/credential_source/executable/command").empty()) return token_of_program(from, file);
+  // Its URL says a role, and no token.
+  if (const std::string cloud = file.text("/credential_source/environment_id"); !cloud.empty())
+    return fail(Status::permission, "the external account is of ", in_quotes(cloud),
+                ": keys of AWS, which libst does not exchange; use another kind of credentials");
   const std::string path = file.text("/credential_source/file"), url = file.text("/credential_source/url");
   std::string said;
   if (!path.empty()) {
@@ -18,9 +42,7 @@ Result<Secret> subject_token(const Surroundings &from, const Json &file) {
     if (!text) return fail(Status::permission, in_quotes(path), ", which the external account names, cannot be read");
     said = *std::move(text);
   } else if (!url.empty()) {
-    Question question = get(url, {});
-    if (const std::string flavor = file.text("/credential_source/headers/Metadata-Flavor"); !flavor.empty())
-      question.request.fields.push_back("metadata-flavor: " + flavor);
+    ST_TRY(const auto question, question_of(from, file, url));
     Answer answer = from.ask(question);
     if (answer.cut != Cut::none || answer.head.code != 200)
       return refused_by("the service that the external account names", answer);

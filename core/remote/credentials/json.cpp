@@ -48,6 +48,17 @@ std::optional<bool> Json::truth(std::string_view pointer) const {
   return document_->parsed.at_pointer(pointer).get(value) ? std::nullopt : std::optional(value);
 }
 
+std::vector<std::pair<std::string, std::string>> Json::texts(std::string_view pointer) const {
+  std::vector<std::pair<std::string, std::string>> out;
+  simdjson::dom::object found;
+  if (document_->parsed.at_pointer(pointer).get(found)) return out;
+  for (const auto &[name, value] : found) {
+    std::string_view text;
+    if (!value.get(text)) out.emplace_back(name, text);
+  }
+  return out;
+}
+
 std::optional<Json> Json::part(std::string_view pointer) const {
   simdjson::dom::element found;
   if (document_->parsed.at_pointer(pointer).get(found)) return std::nullopt;

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace st::remote {
 
@@ -20,6 +21,8 @@ class Json {
   // A number, also one in quotes.
   std::optional<int64_t> number(std::string_view pointer) const;
   std::optional<bool> truth(std::string_view pointer) const;
+  // The names and texts of the object there. What is no text is left out.
+  std::vector<std::pair<std::string, std::string>> texts(std::string_view pointer) const;
   // What stands there, as a document of its own.
   std::optional<Json> part(std::string_view pointer) const;
 

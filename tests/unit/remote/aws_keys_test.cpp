@@ -290,6 +290,11 @@ TEST(AwsKeysTest, AnInstanceGivesKeysOfItsRole) {
   EXPECT_EQ(asked_by(elsewhere), "anonymous");
   EXPECT_EQ(asked_by(elsewhere), "anonymous");
   EXPECT_EQ(services.asked.size(), 4u) << "a machine of another kind is asked once";
+
+  services.answers[0].second = says(503, "");
+  auto busy = with({});
+  services.join(&busy);
+  EXPECT_EQ(site_of("s3://bucket/a", busy).error().status, Status::io) << "it is there, and no machine of another kind";
 }
 
 TEST(AwsKeysTest, AProgramIsRunWithoutAShell) {

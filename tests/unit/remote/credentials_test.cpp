@@ -2,6 +2,8 @@
 #include "remote/credentials/credentials.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <future>
 #include <thread>
@@ -18,9 +20,13 @@ namespace {
 using ::testing::HasSubstr;
 
 struct RenewalTest : ::testing::Test {
-  int given = 0;
-  bool there = true;
+  int given = 0, asked = 0;
+  uint32_t tries = 0;
+  bool there = true, nobody = false;
   Credentials credentials{{"name", [this](int64_t time) -> Result<Granted> {
+                             ++asked;
+                             tries = MostTries::now();
+                             if (nobody) return Granted{.ends = time + nobody_there};
                              if (!there) return fail(Status::io, "it is away");
                              return Granted{Keys{text("K", ++given), "canary", ""}, "a test", time + 3600};
                            }}};
@@ -41,23 +47,118 @@ TEST_F(RenewalTest, KeysAreRenewedShortlyBeforeTheirEnd) {
 
 TEST_F(RenewalTest, ARefusalRenewsOnceForAllWhoWereRefused) {
   const Answer expired = says(403, "<Error><Code>ExpiredToken</Code></Error>"), denied = says(403, "<Error/>");
-  EXPECT_FALSE(credentials.renew(1, denied, now));
-  EXPECT_TRUE(credentials.renew(1, expired, now));
-  EXPECT_TRUE(credentials.renew(1, expired, now));
+  EXPECT_EQ(credentials.renew(1, denied, now), Renewal::none);
+  EXPECT_EQ(credentials.renew(1, expired, now), Renewal::done);
+  EXPECT_EQ(credentials.renew(1, expired, now), Renewal::done);
   EXPECT_EQ(given, 2);
-  EXPECT_TRUE(credentials.renew(2, says(401, ""), now));
+  EXPECT_EQ(credentials.renew(2, says(401, ""), now), Renewal::done);
   EXPECT_EQ(given, 3);
 }
 
-TEST_F(RenewalTest, AnotherClockIsTakenOnce) {
-  const Answer late =
-      says(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>", {{"date", "Fri, 24 May 2013 05:00:00 GMT"}});
-  EXPECT_TRUE(credentials.renew(1, late, now));
+TEST_F(RenewalTest, ARefusalIsAskedAboutLaterWhereTheServiceIsAway) {
+  const Answer expired = says(403, "<Error><Code>ExpiredToken</Code></Error>");
+  there = false;
+  EXPECT_EQ(credentials.renew(1, expired, now), Renewal::later);
+  EXPECT_EQ(credentials.renew(1, expired, now), Renewal::later);
+  EXPECT_EQ(asked, 2) << "one question for all that were sent before it";
+  EXPECT_EQ(credentials.renew(credentials.number(), expired, now), Renewal::later);
+  EXPECT_EQ(asked, 3);
+  there = true;
+  EXPECT_EQ(credentials.renew(credentials.number(), expired, now), Renewal::done);
+  EXPECT_EQ(id_at(now), "K2");
+}
+
+TEST_F(RenewalTest, AClockThatIsSetLaterIsFollowed) {
+  const auto told = [](const char *date) {
+    return says(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>", {{"date", date}});
+  };
+  EXPECT_EQ(credentials.renew(1, told("Fri, 24 May 2013 05:00:00 GMT"), now), Renewal::done);
   EXPECT_EQ(credentials.now(now).unix_time, now + 5 * 3600);
-  EXPECT_FALSE(
-      credentials.renew(credentials.number(), says(403, "", {{"date", "Fri, 24 May 2013 09:00:00 GMT"}}), now));
+  const int64_t set = now + 5 * 3600 + 60;
+  EXPECT_EQ(credentials.renew(credentials.number(), told("Fri, 24 May 2013 05:01:00 GMT"), set), Renewal::done);
+  EXPECT_EQ(credentials.now(set).unix_time, set);
   EXPECT_FALSE(other_clock(says(200, "", {{"date", "Fri, 24 May 2013 05:00:00 GMT"}}), now));
   EXPECT_FALSE(other_clock(says(403, "", {{"date", "Fri, 24 May 2013 00:04:00 GMT"}}), now));
+}
+
+TEST(RenewalOfTokensTest, ARefusedTokenIsRenewedWhateverTheClock) {
+  int given = 0;
+  Credentials tokens({{}, [&](int64_t) { return Granted{Keys{"pays", "", text("T", ++given)}, "", {}}; }});
+  ASSERT_TRUE(tokens.have(now));
+  const Answer refusal = says(401, "", {{"date", "Fri, 24 May 2013 05:00:00 GMT"}});
+  EXPECT_EQ(tokens.renew(1, refusal, now), Renewal::done);
+  EXPECT_EQ(tokens.now(now).granted->keys->token, Secret("T2"));
+  EXPECT_EQ(tokens.now(now).unix_time, now);
+}
+
+TEST_F(RenewalTest, NobodyWhereKeysCameFromTakesNoneAway) {
+  nobody = true;
+  EXPECT_EQ(id_at(now + 3300), "K1");
+  EXPECT_THAT(credentials.asked_as("anonymously"), HasSubstr("no new ones: nobody answers"));
+  EXPECT_EQ(credentials.renew(1, says(401, ""), now + 3301), Renewal::later);
+  EXPECT_EQ(id_at(now + 3302), "K1");
+  EXPECT_FALSE(credentials.now(now + 3600).granted->keys) << "they have ended";
+  nobody = false;
+  EXPECT_EQ(credentials.renew(credentials.number(), says(403, ""), now + 3601), Renewal::none);
+  EXPECT_EQ(credentials.renew(credentials.number(), says(404, ""), now + 3630), Renewal::none);
+  EXPECT_EQ(credentials.renew(credentials.number(), says(403, ""), now + 3630), Renewal::done);
+  EXPECT_EQ(id_at(now + 3630), "K2");
+}
+
+TEST_F(RenewalTest, ALookThatWasStoppedIsNone) {
+  nobody = true;
+  Credentials none({"name", [&](int64_t time) -> Result<Granted> {
+                      if (nobody) return Granted{.ends = time + nobody_there};
+                      return Granted{Keys{"K", "canary", ""}, "a test", time + 3600};
+                    }});
+  ASSERT_TRUE(none.have(now));
+  nobody = false;
+  {
+    const Stops wants_no_more = [] { return true; };
+    const Stopping here(wants_no_more);
+    EXPECT_EQ(none.renew(1, says(403, ""), now + 30), Renewal::none);
+  }
+  EXPECT_EQ(none.renew(1, says(403, ""), now + 31), Renewal::done);
+}
+
+TEST_F(RenewalTest, WhileKeysLastAServiceIsAskedByOneTry) {
+  there = false;
+  id_at(now + 3300);
+  EXPECT_EQ(tries, 1u);
+  id_at(now + 3600);
+  EXPECT_EQ(tries, UINT32_MAX) << "they have ended";
+  EXPECT_EQ(MostTries::now(), UINT32_MAX);
+}
+
+TEST(AskTest, AServiceThatCannotAnswerNowIsAskedAgain) {
+  struct Busy final : Transport {
+    explicit Busy(int *n) : asked(n) {}
+    void get(uint64_t, Request) override { said = says(*asked < 2 ? 503 : 200, ""), ++*asked; }
+    uint64_t received(uint64_t) const override { return 0; }
+    void drop(uint64_t) override {}
+    void drop_all() override {}
+    std::optional<Answer> next(uint64_t wait_ms) override {
+      if (!said) time += wait_ms;
+      return std::exchange(said, std::nullopt);
+    }
+    uint64_t came() const override { return 0; }
+    uint64_t now_ms() override { return time; }
+    int64_t unix_time() override { return 0; }
+    uint32_t random() override { return 0; }
+    int *const asked;
+    std::optional<Answer> said;
+    uint64_t time = 0;
+  };
+  int asked = 0;
+  const Ask ask = asks_by([&] { return std::make_unique<Busy>(&asked); });
+  Question question = get("https://service", {});
+  question.tries = 1;
+  EXPECT_EQ(ask(question).head.code, 200);
+  EXPECT_EQ(asked, 3);
+  asked = 0;
+  const MostTries most(1);
+  EXPECT_EQ(ask(question).head.code, 503);
+  EXPECT_EQ(asked, 1);
 }
 
 // A callback may open another URL, for which the same keys are wanted.
@@ -89,9 +190,10 @@ TEST_F(RenewalTest, OthersWaitForTheThreadThatAsks) {
   {
     const Stops wants_no_more = [] { return true; };
     const Stopping here(wants_no_more);
-    EXPECT_EQ(id_at(now + 3300), "K1") << "it does not wait, and takes the old ones";
+    EXPECT_EQ(id_at(now + 3600), "K1") << "it does not wait, and takes the old ones";
   }
-  std::thread waits([&] { EXPECT_EQ(id_at(now + 3300), "K2"); });
+  EXPECT_EQ(id_at(now + 3300), "K1") << "the old ones last";
+  std::thread waits([&] { EXPECT_EQ(id_at(now + 3600), "K2"); });
   goes_on.set_value();
   asks.join();
   waits.join();
@@ -101,7 +203,7 @@ TEST_F(RenewalTest, OthersWaitForTheThreadThatAsks) {
 TEST(RenewalOfFilesTest, TheSameKeysAreNotAskedWithAgain) {
   Credentials same({{}, [](int64_t) { return Granted{Keys{"a", "b", ""}, "", {}}; }});
   ASSERT_TRUE(same.have(now));
-  EXPECT_FALSE(same.renew(1, says(401, ""), now));
+  EXPECT_EQ(same.renew(1, says(401, ""), now), Renewal::none);
 }
 
 // A read goes on where its keys end amid it.
@@ -126,6 +228,33 @@ TEST(RenewalInAReadTest, AReadOutlivesItsKeys) {
   EXPECT_EQ(store.requests, 7u) << "the first, five parts, and one of them again";
   store.script.assign(1000, Fault::expired);
   EXPECT_EQ((*object)->read({&wanted, 1}).error().status, Status::permission);
+}
+
+// A thread that the child does not have is amid a change of all that is kept.
+TEST(KeptCredentialsTest, AChildOfAForkWaitsForNobody) {
+  KeptCredentials kept;
+  std::promise<void> is_amid, goes_on;
+  const auto keep = [&](int n, std::shared_ptr<void> more) {
+    kept.of({text(n), [held = std::move(more)](int64_t) { return Granted{}; }});
+  };
+  keep(0, std::shared_ptr<void>(nullptr, [&](void *) {
+         is_amid.set_value();
+         goes_on.get_future().wait();
+       }));
+  for (int n = 1; n < 64; ++n) keep(n, nullptr);
+  std::thread drops_all([&] { keep(64, nullptr); });
+  is_amid.get_future().wait();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    keep(65, nullptr);
+    _exit(0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  goes_on.set_value();
+  drops_all.join();
 }
 
 TEST(TimesTest, AreReadAsServicesWriteThem) {

@@ -357,6 +357,14 @@ TEST_F(PullTest, ARefusalIsAskedAgainWhileNobodyKnowsTheNextPlace) {
   const size_t before = store.requests;
   EXPECT_FALSE(read_and_check(**object, 400));
   EXPECT_EQ(store.requests, before + 1);
+  // The same at the first request.
+  SimulatedStore refuses(size);
+  refuses.script = {Fault::forbidden, Fault::forbidden};
+  led->asked = 2;
+  led->last = Renewal::done;
+  EXPECT_TRUE(Object::open(
+      std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(refuses); }, limits()), led));
+  EXPECT_EQ(refuses.requests, 3u);
 }
 
 TEST_F(PullTest, AServerWithoutRangesIsReadWhereAllComesAtOnce) {

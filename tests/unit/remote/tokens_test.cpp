@@ -116,6 +116,55 @@ TEST(GoogleTest, EachKindOfAccountIsKnown) {
   EXPECT_THAT(token_for_google(with({{"GOOGLE_APPLICATION_CREDENTIALS", "/none"}})), HasSubstr("cannot be read"));
 }
 
+// An external account whose token is at a URL.
+class UrlOfGoogle : public ::testing::Test {
+ protected:
+  Services services{.answers = {{"GET ", says(200, "jwt")},
+                                {"subject_token=jwt", says(200, R"({"access_token":"X","expires_in":60})")}}};
+
+  std::string asked(const std::string &url, const std::string &more) {
+    services.asked.clear();
+    auto from =
+        with({{"GOOGLE_APPLICATION_CREDENTIALS", "/f"}},
+             {{"/f", text(R"({"type":"external_account","token_url":"https://sts","credential_source":{"url":")", url,
+                          "\",", more, "}}")}});
+    services.join(&from);
+    return token_for_google(from);
+  }
+  std::string field(const char *name) const { return SimulatedStore::field(services.asked.at(0), name); }
+};
+
+TEST_F(UrlOfGoogle, GetsAllFieldsOfTheFile) {
+  EXPECT_EQ(asked("https://github/", R"("headers":{"Authorization":"Bearer canary","Accept":"a","Other":1})"),
+            "Bearer X");
+  EXPECT_EQ(field("authorization"), "Bearer canary");
+  EXPECT_EQ(field("accept"), "a");
+  EXPECT_FALSE(services.asked[0].no_proxy);
+  EXPECT_EQ(asked("http://169.254.169.254/metadata", R"("headers":{"Metadata":"True"})"), "Bearer X");
+  EXPECT_EQ(field("metadata"), "True");
+  EXPECT_TRUE(services.asked[0].no_proxy);
+  for (const char *near : {"http://localhost:1/", "http://127.0.0.1/", "http://[fe80::1]/"}) {
+    EXPECT_EQ(asked(near, R"("headers":{"Authorization":"canary"})"), "Bearer X");
+    EXPECT_TRUE(services.asked[0].no_proxy) << near;
+  }
+  EXPECT_EQ(asked("http://169.254.example.com/", R"("headers":{})"), "Bearer X");
+  EXPECT_FALSE(services.asked[0].no_proxy);
+}
+
+TEST_F(UrlOfGoogle, IsNotAskedWithWhatIsNoField) {
+  for (const char *headers : {R"({"A":"b\r\nC: d"})", R"({"A\n":"b"})", R"({"A: b\r\nC":"d"})", R"({"":"b"})"})
+    EXPECT_THAT(asked("https://github/", text(R"("headers":)", headers)), HasSubstr("several lines")) << headers;
+  EXPECT_THAT(asked("http://example.com/", R"("headers":{"authorization":"canary"})"), HasSubstr("not encrypted"));
+  EXPECT_TRUE(services.asked.empty());
+}
+
+TEST_F(UrlOfGoogle, IsNotTakenForATokenWhereItIsAWSs) {
+  EXPECT_THAT(asked("http://169.254.169.254/latest/meta-data/iam/security-credentials",
+                    R"("environment_id":"aws1","regional_cred_verification_url":"https://sts.{region}.amazonaws.com")"),
+              HasSubstr("of 'aws1'"));
+  EXPECT_TRUE(services.asked.empty());
+}
+
 // An external account whose program says what it is asked for.
 class ProgramOfGoogle : public ::testing::Test {
  protected:
