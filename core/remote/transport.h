@@ -23,7 +23,7 @@ struct Request {
   std::function<bool(const Head &)> fits = {};
   std::string method = "GET";
   std::string body = {};
-  bool no_proxy = false;  // a service of this machine
+  bool no_proxy = false;  // of this machine, or beside it: a proxy would lead away
 };
 
 // How a request ended that the server did not answer whole.

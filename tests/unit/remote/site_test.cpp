@@ -158,6 +158,45 @@ TEST(SiteTest, ABucketIsAHostOrBeneathTheEndpoint) {
             "http://b/bucket/a");
 }
 
+// The server computes the signature with the host that it was sent.
+TEST(SiteTest, WhatIsSignedAsTheHostIsSent) {
+  const std::pair<const char *, const char *> cases[] = {{"https://minio.example.com:443", "minio.example.com"},
+                                                         {"http://Minio.example.com:80/", "minio.example.com"},
+                                                         {"https://minio.example.com:80", "minio.example.com:80"},
+                                                         {"http://[::1]:9000", "[::1]:9000"}};
+  for (const auto &[endpoint, host] : cases) {
+    auto variables = keys;
+    variables["AWS_ENDPOINT_URL"] = endpoint;
+    const Request request = (*site_of("s3://bucket/a", with(variables)))->request(0, 1, {}, 1369353600);
+    EXPECT_EQ(SimulatedStore::field(request, "host"), host) << endpoint;
+    EXPECT_THAT(SimulatedStore::field(request, "authorization"), HasSubstr("SignedHeaders=host;"));
+  }
+}
+
+TEST(SiteTest, WhatIsPlainOnThisMachineGoesThroughNoProxy) {
+  const auto is_direct = [](const char *url) {
+    return (*site_of(url, with({{"ST_ALLOW_HTTP", "1"}})))->request(0, 1, {}, 0).no_proxy;
+  };
+  for (const char *here : {"http://127.0.0.1:81/a", "http://localhost/a", "HTTP://[::1]:81/a"})
+    EXPECT_TRUE(is_direct(here)) << here;
+  for (const char *elsewhere : {"http://example.com/a", "https://127.0.0.1/a", "https://example.com/a"})
+    EXPECT_FALSE(is_direct(elsewhere)) << elsewhere;
+  struct Listens final : SimulatedTransport {
+    Listens(SimulatedStore &store, std::vector<bool> &direct) : SimulatedTransport(store), direct_(direct) {}
+    void get(uint64_t, Request request) override { direct_.push_back(request.no_proxy); }
+    std::vector<bool> &direct_;
+  };
+  SimulatedStore store(1);
+  std::vector<bool> direct;
+  const Ask ask = asks_by([&] { return std::make_unique<Listens>(store, direct); });
+  for (const char *url : {"http://127.0.0.1:81/token", "https://example.com/token"}) {
+    Question question = get(url, {});
+    question.tries = 1;
+    ask(question);
+  }
+  EXPECT_EQ(direct, (std::vector<bool>{true, false}));
+}
+
 TEST(SiteTest, ABucketIsAskedForAsAWSsVariablesSay) {
   const auto asked = [](std::map<std::string, std::string> variables, const char *url = "s3://bucket/a",
                         const char *config = "") {
@@ -423,6 +462,10 @@ TEST(SiteTest, ATokenStaysWithItsHost) {
   EXPECT_TRUE(asks_with_token(*same));
   const auto other = *first->after(redirect(302, "https://cdn.example.com/b?Signature=1"));
   EXPECT_FALSE(asks_with_token(*other));
+  // A port that https has anyway makes no other host.
+  const auto own = *site_of("hf://o/m/a", with({{"HF_TOKEN", "hf_secret"}, {"HF_ENDPOINT", "https://hub:443"}}));
+  EXPECT_TRUE(asks_with_token(**own->after(redirect(307, "https://hub/api/b"))));
+  EXPECT_FALSE(asks_with_token(**own->after(redirect(307, "https://hub:444/api/b"))));
   // Nor does it come back.
   EXPECT_FALSE(asks_with_token(**other->after(redirect(302, "https://huggingface.co/owner/model/resolve/main/a"))));
 }
