@@ -323,7 +323,8 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     }
     if (verdict.next == Next::elsewhere) verdict.error.message += text("; that is the redirect number ", redirects);
     if (verdict.next != Next::again) {
-      if (renewed || (*site)->renew(keys, *answer, transport.unix_time()) != Renewal::done)
+      const bool leads_on = verdict.next == Next::elsewhere;
+      if (leads_on || renewed || (*site)->renew(keys, *answer, transport.unix_time()) != Renewal::done)
         return Failure(about(**site, std::move(verdict.error)));
       renewed = true;
       continue;

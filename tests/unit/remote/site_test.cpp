@@ -603,6 +603,56 @@ TEST(SiteTest, ALinkThatHasEndedIsAskedForAnew) {
   EXPECT_EQ(asked.size(), 2u);
 }
 
+// Google's signed URLs end with 400, and those of S3 that were signed by a session's keys.
+TEST(SiteTest, ALinkMayEndByWords) {
+  auto from = with({});
+  from.ask = [](const Question &) { return says(206, ""); };
+  const auto there = *(*site_of("hf://owner/model/a", from))->after(redirect(302, "https://cdn.example.com/b"));
+  const auto renewed = [&](const char *code) {
+    return there->renew(there->keys(), says(400, text("<Error><Code>", code, "</Code></Error>")), 0);
+  };
+  for (const char *code : {"ExpiredToken", "InvalidToken", "RequestExpired", "TokenRefreshRequired"})
+    EXPECT_EQ(renewed(code), Renewal::done) << code;
+  EXPECT_EQ(renewed("InvalidRange"), Renewal::none);
+}
+
+TEST(SiteTest, APlaceThatRedirectsByNowIsFollowed) {
+  auto from = with({});
+  from.ask = [](const Question &question) {
+    if (question.request.url == "https://host/a") return redirect(302, "https://cdn.example.com/b");
+    return says(206, "");
+  };
+  const auto site = *site_of("https://host/a", from);
+  EXPECT_EQ(site->renew(0, says(403, ""), 0), Renewal::none);
+  EXPECT_EQ(site->renew(0, redirect(302, "https://cdn.example.com/b"), 0), Renewal::done);
+  EXPECT_EQ(site->request(0, 1, {}, 0).url, "https://cdn.example.com/b");
+  EXPECT_EQ(site->renew(1, says(403, ""), 0), Renewal::done) << "what it leads to may end";
+  const auto led = *(*site_of("https://host/a", from))->after(redirect(302, "https://cdn.example.com/old"));
+  EXPECT_EQ(led->renew(0, redirect(307, "https://cdn.example.com/moved"), 0), Renewal::done);
+  EXPECT_EQ(led->request(0, 1, {}, 0).url, "https://cdn.example.com/b");
+}
+
+// The branch may have moved on since.
+TEST(SiteTest, ALinkIsAskedForAtTheCommitThatWasOpened) {
+  for (const char *url : {"hf://owner/model/a", "https://huggingface.co/owner/model/blob/main/a"}) {
+    auto from = with({{"HF_TOKEN", "hf_secret"}});
+    std::vector<std::string> asked;
+    from.ask = [&](const Question &question) {
+      asked.push_back(question.request.url);
+      if (asked.size() > 1) return says(206, "");
+      EXPECT_EQ(SimulatedStore::field(question.request, "authorization"), "Bearer hf_secret");
+      return redirect(302, "https://cdn.example.com/b?Signature=2");
+    };
+    Answer led = redirect(302, "https://cdn.example.com/b?Signature=1");
+    led.head.fields.emplace_back("x-repo-commit", "0123456789abcdef");
+    // A model that has another name by now is redirected before.
+    const auto renamed = *(*site_of(url, from))->after(redirect(307, "/owner/other/resolve/main/a"));
+    const auto there = *renamed->after(led);
+    EXPECT_EQ(there->renew(0, says(403, ""), 0), Renewal::done);
+    EXPECT_EQ(asked.front(), "https://huggingface.co/owner/model/resolve/0123456789abcdef/a");
+  }
+}
+
 TEST(SiteTest, ALinkThatLeadsToAnotherHostByNowGetsNoToken) {
   auto from = with({{"HF_TOKEN", "hf_secret"}});
   bool leads_away = true;
