@@ -336,8 +336,18 @@ class CurlTransport final : public Transport {
     set(easy, CURLOPT_HEADERDATA, &flight);
     set(easy, CURLOPT_WRITEFUNCTION, on_body);
     set(easy, CURLOPT_WRITEDATA, &flight);
-    if (!settings_.certificates.empty()) set(easy, CURLOPT_CAINFO, settings_.certificates.c_str());
-    if (!settings_.more.empty()) set(easy, CURLOPT_CAPATH, settings_.more.c_str());
+    trust(easy, flight.request.certificates);
+  }
+
+  // A proxy with a certificate is held against the same. Where a file is named for one request, it alone counts, as
+  // with AWS's own tools.
+  void trust(CURL *easy, const std::string &own) const {
+    const std::string &file = own.empty() ? settings_.certificates : own;
+    if (!file.empty())
+      for (const CURLoption option : {CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO}) set(easy, option, file.c_str());
+    if (own.empty() && settings_.more.empty()) return;
+    const char *folder = own.empty() ? settings_.more.c_str() : nullptr;
+    for (const CURLoption option : {CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH}) set(easy, option, folder);
   }
 
   // Ends it, whether it was answered or not.

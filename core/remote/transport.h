@@ -23,7 +23,8 @@ struct Request {
   std::function<bool(const Head &)> fits = {};
   std::string method = "GET";
   std::string body = {};
-  bool no_proxy = false;  // of this machine, or beside it: a proxy would lead away
+  std::string certificates = {};  // a file of authorities for this one alone; empty: those of the transport
+  bool no_proxy = false;          // of this machine, or beside it: a proxy would lead away
 };
 
 // How a request ended that the server did not answer whole.

@@ -197,6 +197,31 @@ TEST(SiteTest, WhatIsPlainOnThisMachineGoesThroughNoProxy) {
   EXPECT_EQ(direct, (std::vector<bool>{true, false}));
 }
 
+TEST(SiteTest, AWSsAuthoritiesAreForAWSAlone) {
+  const auto certificates = [](const char *url, std::map<std::string, std::string> variables) {
+    variables["AWS_CONFIG_FILE"] = "/c";
+    const auto from = with(std::move(variables), {{"/c",
+                                                   "[default]\nca_bundle = /of/profile\n[profile p]\n"
+                                                   "aws_access_key_id = A\naws_secret_access_key = B\n"}});
+    const auto site = site_of(url, from);
+    return site ? (*site)->request(0, 1, {}, now).certificates : site.error().message;
+  };
+  EXPECT_EQ(certificates("s3://bucket/a", {{"AWS_CA_BUNDLE", "/of/aws"}}), "/of/aws");
+  EXPECT_EQ(certificates("s3://bucket/a", {}), "/of/profile");
+  EXPECT_EQ(certificates("s3://bucket/a", {{"AWS_PROFILE", "p"}}), "");
+  for (const char *other : {"https://host/a", "hf://owner/model/a"})
+    EXPECT_EQ(certificates(other, {{"AWS_CA_BUNDLE", "/of/aws"}}), "") << other;
+  // And its services of keys.
+  auto from = with(
+      {{"AWS_CA_BUNDLE", "/of/aws"}, {"AWS_ROLE_ARN", "arn:aws:iam::1:role/r"}, {"AWS_WEB_IDENTITY_TOKEN_FILE", "/t"}},
+      {{"/t", "token"}});
+  Services services{{}};
+  services.join(&from);
+  EXPECT_FALSE(site_of("s3://bucket/a", from));
+  ASSERT_FALSE(services.asked.empty());
+  for (const Request &request : services.asked) EXPECT_EQ(request.certificates, "/of/aws");
+}
+
 TEST(SiteTest, ABucketIsAskedForAsAWSsVariablesSay) {
   const auto asked = [](std::map<std::string, std::string> variables, const char *url = "s3://bucket/a",
                         const char *config = "") {
