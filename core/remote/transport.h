@@ -63,7 +63,7 @@ class Transport {
   virtual void drop_all() = 0;
   // Waits for an answer. None after `wait_ms`, also where nothing was sent.
   virtual std::optional<Answer> next(uint64_t wait_ms) = 0;
-  // Bytes of all bodies so far, also of answers that are under way.
+  // Bytes of all bodies that fitted so far, also of answers that are under way.
   virtual uint64_t came() const = 0;
   virtual uint64_t now_ms() = 0;    // a clock that never goes back
   virtual int64_t unix_time() = 0;  // seconds

@@ -562,6 +562,12 @@ def test_a_stall_ends(faults, arrays, monkeypatch):
     check(libst.load(faults.url), arrays)
 
 
+def test_a_byte_now_and_then_is_a_stall(faults, arrays, monkeypatch):
+    monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")
+    faults.script = [None, "drip"]
+    check(libst.load(faults.url), arrays)
+
+
 def test_what_lasts_is_an_error(faults, monkeypatch):
     monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "1")
     faults.script = [503] * 100
