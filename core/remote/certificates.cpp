@@ -4,7 +4,7 @@ namespace st::remote {
 
 std::string certificates(const Surroundings &from, const std::string &of_libcurl, const std::string &folder,
                          const AskPath &is_readable, const AskPath &is_folder) {
-  if (auto named = from.first({"AWS_CA_BUNDLE", "CURL_CA_BUNDLE"})) return *named;
+  if (auto named = from.variable("CURL_CA_BUNDLE")) return *named;
   if (auto named = from.variable("REQUESTS_CA_BUNDLE"); named && !is_folder(*named)) return *named;
   if (auto named = from.variable("SSL_CERT_FILE")) return *named;
   const std::string places[] = {

@@ -66,6 +66,7 @@ uint64_t steady_ms() {
 struct Flight {
   uint64_t *came = nullptr;  // of the transport
   uint64_t heard_ms = steady_ms();
+  uint64_t counted_from_ms = heard_ms, counted = 0;  // bytes of head and body since then
   Request request;
   Answer answer;
   CURL *easy = nullptr;
@@ -98,6 +99,7 @@ size_t without_throwing(Flight &flight, Take take) noexcept {
 size_t on_field(char *data, size_t, size_t n, void *user) {
   auto &flight = *static_cast<Flight *>(user);
   flight.heard_ms = steady_ms();
+  flight.counted += n;
   return without_throwing(flight, [&] { return flight.answer.head.take({data, n}) ? n : 0; });
 }
 
@@ -113,13 +115,14 @@ void end_head(Flight &flight) {
 size_t take_body(Flight &flight, const char *data, size_t n) {
   end_head(flight);
   flight.heard_ms = steady_ms();
-  *flight.came += n;
+  flight.counted += n;
   Answer &answer = flight.answer;
   if (!answer.fitted) {  // of a long one the begin is enough
     const size_t taken = std::min(n, longest_text - answer.text.size());
     answer.text.append(data, taken);
     return answer.text.size() < longest_text ? n : 0;
   }
+  *flight.came += n;
   const uint64_t room = flight.request.room - answer.received, taken = std::min<uint64_t>(n, room);
   std::memcpy(flight.request.into + answer.received, data, taken);
   answer.received += taken;
@@ -276,6 +279,7 @@ class CurlTransport final : public Transport {
         if (now >= stalled) return stalled_answer(quiet_longest->first);
         wake = std::min(wake, stalled);
       }
+      if (CURL *easy = one_that_drips(now)) return stalled_answer(easy);
       if (now >= until) return std::nullopt;
       curl_multi_poll(multi_, nullptr, 0, static_cast<int>(wake - now), nullptr);
     }
@@ -336,8 +340,29 @@ class CurlTransport final : public Transport {
     set(easy, CURLOPT_HEADERDATA, &flight);
     set(easy, CURLOPT_WRITEFUNCTION, on_body);
     set(easy, CURLOPT_WRITEDATA, &flight);
-    if (!settings_.certificates.empty()) set(easy, CURLOPT_CAINFO, settings_.certificates.c_str());
-    if (!settings_.more.empty()) set(easy, CURLOPT_CAPATH, settings_.more.c_str());
+    trust(easy, flight.request.certificates);
+  }
+
+  // A proxy with a certificate is held against the same. Where a file is named for one request, it alone counts, as
+  // with AWS's own tools.
+  void trust(CURL *easy, const std::string &own) const {
+    const std::string &file = own.empty() ? settings_.certificates : own;
+    if (!file.empty())
+      for (const CURLoption option : {CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO}) set(easy, option, file.c_str());
+    if (own.empty() && settings_.more.empty()) return;
+    const char *folder = own.empty() ? settings_.more.c_str() : nullptr;
+    for (const CURLoption option : {CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH}) set(easy, option, folder);
+  }
+
+  // A byte now and then is no progress: it would hold a call for good.
+  CURL *one_that_drips(uint64_t now) {
+    for (auto &[easy, flight] : flights_) {
+      if (now - flight->counted_from_ms < 3 * settings_.limits.stall_ms) continue;
+      if (flight->counted < settings_.limits.drip) return easy;
+      flight->counted_from_ms = now;
+      flight->counted = 0;
+    }
+    return nullptr;
   }
 
   // Ends it, whether it was answered or not.
@@ -360,9 +385,14 @@ class CurlTransport final : public Transport {
 
   // libcurl's own limit is of a mean over seconds, and so is late.
   Answer stalled_answer(CURL *easy) {
+    const Flight &flight = *flights_.at(easy);
+    const bool drips = steady_ms() - flight.heard_ms < settings_.limits.stall_ms;
+    const uint64_t counted = flight.counted;
     Answer answer = land(easy);
     answer.cut = Cut::stalled;
-    answer.why = text("nothing came for ", settings_.limits.stall_ms / 1000, " seconds");
+    answer.why =
+        drips ? text("no more than ", counted, " bytes came in ", 3 * settings_.limits.stall_ms / 1000, " seconds")
+              : text("nothing came for ", settings_.limits.stall_ms / 1000, " seconds");
     return answer;
   }
 

@@ -62,6 +62,10 @@ std::string request_id(const Head &head) {
   return {};
 }
 
+bool says_keys_ended(std::string_view code) {
+  return code == "ExpiredToken" || code == "InvalidToken" || code == "RequestExpired" || code == "TokenRefreshRequired";
+}
+
 std::string said(const Answer &answer) {
   ErrorBody body = parse_error_body(answer.text);
   if (body.code.empty()) body.code = printable(answer.head.field("x-error-code"));  // the Hub

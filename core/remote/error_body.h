@@ -17,6 +17,9 @@ struct ErrorBody {
 // Takes any bytes. All parts are short, and have no control bytes.
 ErrorBody parse_error_body(std::string_view text);
 
+// Do these words of a store say that the keys, or the signature in the URL, have ended? With whatever code.
+bool says_keys_ended(std::string_view code);
+
 // "403 AccessDenied: Access Denied (request id 17A5)"
 std::string said(const Answer &answer);
 // " (request id 17A5)"; empty: the answer names none.

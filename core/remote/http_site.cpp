@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <mutex>
 
 #include "base/ascii.h"
@@ -18,10 +19,14 @@ class HttpSite final : public Site {
     Secret authorization;  // "Bearer TOKEN", or of another kind; empty: it is asked anonymously
     std::string asked_as;
   };
-  HttpSite(std::string shown, Place place, Ask ask)
-      : Site(std::move(shown)), place_(std::move(place)), ask_(std::move(ask)) {}
-  HttpSite(std::string shown, std::string url, Secret authorization, std::string asked_as, Ask ask)
-      : HttpSite(std::move(shown), {std::move(url), std::move(authorization), std::move(asked_as)}, std::move(ask)) {}
+  // The URL of the same file at a commit.
+  using AtCommit = std::function<std::string(const std::string &commit)>;
+  HttpSite(std::string shown, Place place, Ask ask, AtCommit at_commit = {})
+      : Site(std::move(shown)),
+        place_(place),
+        ask_(std::move(ask)),
+        begin_(std::move(place)),
+        at_commit_(std::move(at_commit)) {}
 
   Result<std::shared_ptr<const Site>> after(const Answer &answer) const override {
     ST_TRY(auto there, led_by(answer));
@@ -35,9 +40,9 @@ class HttpSite final : public Site {
     return found_again_;
   }
   // A redirect leads to a URL that expires. The first URL leads to another one; of what version its answers are is
-  // judged as ever.
+  // judged as ever. So is where a place redirects that answered itself before.
   Renewal renew(uint64_t keys, const Answer &refusal, int64_t unix_time) const override {
-    if (!first_ || (refusal.head.code != 401 && refusal.head.code != 403)) return Renewal::none;
+    if (!is_redirect(refusal.head.code) && !(is_led() && has_ended(refusal))) return Renewal::none;
     std::unique_lock lock(mutex_);
     if (!asks_.wait_for_others(lock)) return Renewal::none;
     if (keys != found_again_) return Renewal::done;
@@ -65,9 +70,21 @@ class HttpSite final : public Site {
     const std::lock_guard lock(mutex_);
     return place_;
   }
+  static bool is_redirect(int code) { return code == 301 || code == 302 || code == 303 || code == 307 || code == 308; }
+  static bool has_ended(const Answer &refusal) {
+    const int code = refusal.head.code;
+    return code == 401 || code == 403 || (code == 400 && says_keys_ended(parse_error_body(refusal.text).code));
+  }
+  bool is_led() const { return first_ || keys() > 0; }
+  // The same place, where the branch may move on: what is read is of this commit.
+  std::shared_ptr<const HttpSite> at(const std::string &commit) const {
+    Place there = begin_;
+    if (at_commit_ && !commit.empty()) there.url = at_commit_(commit);
+    return std::make_shared<const HttpSite>(shown(), std::move(there), ask_, at_commit_);
+  }
   // Where the redirects of the first URL lead by now. It may be another host, which gets no token.
   Renewal find_again(int64_t unix_time, Place *found) const {
-    auto there = first_;
+    auto there = first_ ? first_ : at(commit_);
     for (uint32_t redirects = 0; redirects < 8; ++redirects) {
       Question question;
       question.request = there->request(0, 1, {}, unix_time);
@@ -88,7 +105,7 @@ class HttpSite final : public Site {
   // Where a redirect leads; null: it is none.
   Result<std::shared_ptr<const HttpSite>> led_by(const Answer &answer) const {
     const int code = answer.head.code;
-    if (code != 301 && code != 302 && code != 303 && code != 307 && code != 308) return nullptr;
+    if (!is_redirect(code)) return nullptr;
     const auto [url, authorization, asked_as] = place();
     const std::string next = resolved(url, answer.head.field("location"));
     const std::string here = origin_of(url), origin = origin_of(next), scheme = origin.substr(0, origin.find(':'));
@@ -103,8 +120,8 @@ class HttpSite final : public Site {
     const bool is_told = authorization.empty() || origin == here;
     auto there = std::make_shared<HttpSite>(
         shown(), is_told ? Place{next, authorization, asked_as} : Place{next, {}, without_token}, ask_);
-    there->first_ = first_ ? first_ : std::make_shared<const HttpSite>(shown(), place(), ask_);
     there->commit_ = commit_of(answer.head).empty() ? commit_ : commit_of(answer.head);
+    there->first_ = (first_ ? first_.get() : this)->at(there->commit_);
     return there;
   }
 
@@ -116,6 +133,8 @@ class HttpSite final : public Site {
   mutable Place place_;
   mutable uint64_t found_again_ = 0;
   const Ask ask_;
+  const Place begin_;  // before any renewal
+  const AtCommit at_commit_;
   std::string commit_;
   std::shared_ptr<const HttpSite> first_;  // whose redirects led here; null: this is it
 };
@@ -147,13 +166,16 @@ std::string hub_of(const Surroundings &from) {
   return without_slash(from.variable("HF_ENDPOINT").value_or("https://huggingface.co"));
 }
 
-Result<std::shared_ptr<const Site>> hub_site(const Url &url, const std::string &there, const Surroundings &from) {
+Result<std::shared_ptr<const Site>> hub_site(const Url &url, std::string there, const Surroundings &from,
+                                             HttpSite::AtCommit at_commit) {
   for (const char *name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"})
     if (from.is_on(name))
       return fail(Status::unsupported, "cannot read ", in_quotes(url.shown), ": ", name,
                   " is set; unset it, or open the file in the cache of the Hub");
   auto [authorization, asked_as] = hub_token(from);
-  return std::make_shared<HttpSite>(url.shown, there, std::move(authorization), std::move(asked_as), from.ask);
+  return std::make_shared<HttpSite>(url.shown,
+                                    HttpSite::Place{std::move(there), std::move(authorization), std::move(asked_as)},
+                                    from.ask, std::move(at_commit));
 }
 
 // Where the revision in "REVISION/FILE" ends: at the first slash, but for the two kinds of revisions that the Hub's
@@ -260,15 +282,15 @@ Result<std::shared_ptr<const Site>> http_site(const Url &url, const Surroundings
       return fail(Status::unsupported, "HF_ENDPOINT is ", in_quotes(without_secrets(hub)),
                   ", which is no URL, or not encrypted; use https://, or set ST_ALLOW_HTTP=1");
     ST_TRY(const auto there, url_at_hub(url, hub, from.hub_commit));
-    return hub_site(url, there, from);
+    return hub_site(url, there, from, [url, hub](const std::string &commit) { return *url_at_hub(url, hub, commit); });
   }
   if (!from.may_be_plain(url.scheme + "://" + url.host))
     return fail(Status::unsupported, in_quotes(url.shown),
                 " is not encrypted, so what comes may be anybody's; use https://, or set ST_ALLOW_HTTP=1");
   if (const std::string there = url_of_page(url, hub, from.hub_commit); !there.empty())
-    return hub_site(url, there, from);
-  return std::make_shared<HttpSite>(url.shown, url.scheme + "://" + url.host + url.path, basic(url.user), said_of(url),
-                                    from.ask);
+    return hub_site(url, there, from, [url, hub](const std::string &commit) { return url_of_page(url, hub, commit); });
+  return std::make_shared<HttpSite>(
+      url.shown, HttpSite::Place{url.scheme + "://" + url.host + url.path, basic(url.user), said_of(url)}, from.ask);
 }
 
 }  // namespace st::remote

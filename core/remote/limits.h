@@ -24,6 +24,7 @@ struct Limits {
   uint64_t deadline_ms = 120000;  // of a call to which nothing comes
   uint64_t connect_ms = 10000;
   uint64_t stall_ms = 20000;  // of a request to which nothing comes
+  uint64_t drip = 1024;       // bytes that one brings at least in three times as long: 64 share a line of a modem
 
   static Limits of(const Surroundings &from) {
     Limits out;

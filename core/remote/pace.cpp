@@ -141,6 +141,11 @@ bool Pace::may_repeat(uint64_t now_ms) {
   return take_token(now_ms);
 }
 
+void Pace::repeated() {
+  const std::lock_guard lock(mutex_);
+  refill(1);
+}
+
 std::optional<uint64_t> Pace::late_after(uint64_t bytes) const {
   const std::lock_guard lock(mutex_);
   const auto p99 = times_[class_of(bytes)].p99();
@@ -187,7 +192,7 @@ std::string Pace::told() const {
 uint64_t wait_before(uint32_t tries, uint64_t server_wants_ms, const Limits &limits, uint32_t random) {
   const uint32_t doubled = std::min(tries - 1, 20u);
   const uint64_t most = std::min(limits.first_wait_ms << doubled, limits.longest_wait_ms);
-  return server_wants_ms + random % (most + 1);
+  return server_wants_ms + most / 2 + random % (most - most / 2 + 1);
 }
 
 }  // namespace st::remote

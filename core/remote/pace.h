@@ -41,6 +41,8 @@ class Pace {
 
   // May one more be asked again? Each costs a token. Tokens come back with bytes, with answers, and with time.
   bool may_repeat(uint64_t now_ms);
+  // What was asked again came: its token comes back, so that a store that is well again is soon asked as before.
+  void repeated();
   // When an answer to a request of that length is late. None: nobody knows yet.
   std::optional<uint64_t> late_after(uint64_t bytes) const;
   // May one more request go out for bytes that are late? It has memory of its own, so they are few. Costs a token too.
@@ -81,8 +83,8 @@ class Pace {
   std::array<Times, 9> times_;  // by the length: up to 64 KiB, 128 KiB, ..., 16 MiB
 };
 
-// How long until try number `tries` (1: the second): any time up to twice as long as before. At least what the server
-// wants.
+// How long until try number `tries` (1: the second), in addition to what the server wants: any time between half of a
+// limit and the limit, which doubles. So eight tries outlive a gap of six seconds, and do not come all at once.
 uint64_t wait_before(uint32_t tries, uint64_t server_wants_ms, const Limits &limits, uint32_t random);
 
 }  // namespace st::remote

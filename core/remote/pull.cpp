@@ -1,5 +1,6 @@
 #include "remote/pull.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -20,6 +21,7 @@ struct Piece {
   uint64_t not_before = 0;
   uint64_t keys = 0;  // Site::keys() when it was sent
   bool renewed = false;
+  bool owes = false;  // a token, before it is asked again
 };
 
 Error about(const Site &site, Error e) {
@@ -121,17 +123,26 @@ class Pull {
   void send_what_may(uint64_t now) {
     for (size_t left = waiting_.size(); left > 0; --left) {
       Piece piece = waiting_.front();
-      if (piece.not_before > now) {  // to the end, behind those that may go
+      if (piece.not_before > now || !pays(piece, now)) {  // to the end, behind those that may go
         waiting_.pop_front();
         waiting_.push_back(piece);
         continue;
       }
-      if (!own_place_is_free() && !pace_.take_place()) return;
+      if (!own_place_is_free() && !pace_.take_place()) {
+        waiting_.front() = piece;
+        return;
+      }
       waiting_.pop_front();
       InFlight flight{.piece = piece};
       if (const auto late = pace_.late_after(piece.n)) flight.late_at = now + *late;
       send(std::move(flight), now);
     }
+  }
+
+  // Where no token is left it waits for one: what breaks all connections at once empties the bucket, and passes.
+  bool pays(Piece &piece, uint64_t now) {
+    if (piece.owes && pace_.may_repeat(now)) piece.owes = false;
+    return !piece.owes;
   }
 
   // One of the places that it has is the call's as long as it lasts.
@@ -177,8 +188,10 @@ class Pull {
     for (const Piece &piece : waiting_)
       if (piece.not_before > now) until = std::min(until, piece.not_before);
     for (const auto &[id, flight] : flying_) until = std::min(until, flight.late_at);
-    // Another call may give back a connection, of which nobody tells.
-    if (!waiting_.empty() && !flying_.empty()) until = std::min(until, now + 50);
+    // Another call may give back a connection, or bring a token, of which nobody tells.
+    const bool is_owed = std::any_of(waiting_.begin(), waiting_.end(),
+                                     [now](const Piece &piece) { return piece.owes && piece.not_before <= now; });
+    if (is_owed || (!waiting_.empty() && !flying_.empty())) until = std::min(until, now + 50);
     return until > now ? until - now : 0;
   }
 
@@ -215,6 +228,7 @@ class Pull {
     if (verdict.next == Next::take) {
       last_came_ = now;
       pace_.came(piece.n, answer.head_ms, now - flight.sent, now);
+      if (piece.tries > 0) pace_.repeated();
     }
     if (flight.hedge_of) {
       InFlight &first = flying_.at(flight.hedge_of);
@@ -256,12 +270,11 @@ class Pull {
     piece.n -= came;
     piece.came += came;
     last_error_ = verdict.error.message;
-    const bool may = pace_.may_repeat(now);
-    if (++piece.tries >= limits_.tries + piece.came / worth_a_try || !may) {
-      verdict.error.message += text("; it was tried ", piece.tries, piece.tries == 1 ? " time" : " times",
-                                    may ? "" : ", and too many others in vain");
+    if (++piece.tries >= limits_.tries + piece.came / worth_a_try) {
+      verdict.error.message += text("; it was tried ", piece.tries, " times");
       return Failure(about(site_, std::move(verdict.error)));
     }
+    piece.owes = true;
     piece.not_before = now + wait_before(piece.tries, verdict.wait_ms, limits_, transport_.random());
     waiting_.push_back(piece);
     return {};
@@ -323,7 +336,8 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     }
     if (verdict.next == Next::elsewhere) verdict.error.message += text("; that is the redirect number ", redirects);
     if (verdict.next != Next::again) {
-      const auto renewal = renewed ? Renewal::none : (*site)->renew(keys, *answer, transport.unix_time());
+      const bool leads_on = verdict.next == Next::elsewhere;
+      const auto renewal = leads_on || renewed ? Renewal::none : (*site)->renew(keys, *answer, transport.unix_time());
       if (renewal == Renewal::none) return Failure(about(**site, std::move(verdict.error)));
       renewed = renewal == Renewal::done;
       if (renewed) continue;

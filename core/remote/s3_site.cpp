@@ -14,8 +14,9 @@ struct Place {
   std::string region;
   std::string endpoint = {};  // empty: Amazon's
   std::string service = "s3";
-  bool by_path = false;   // the bucket is in the path, not in the name of the host
-  bool is_fixed = false;  // no other region has it
+  std::string certificates = {};  // a file of authorities; empty: those of all others
+  bool by_path = false;           // the bucket is in the path, not in the name of the host
+  bool is_fixed = false;          // no other region has it
 };
 
 constexpr const char *no_keys =
@@ -64,6 +65,7 @@ class S3Site final : public SignedSite {
     const std::string path = (slash == origin.npos ? "" : origin.substr(slash)) +
                              (place_.by_path ? "/" + bucket_ : "") + "/" + percent_encoded(key_, false);
     request->url = origin.substr(0, slash) + path + (query_.empty() ? "" : "?" + query_);
+    request->certificates = place_.certificates;
     fields["x-amz-checksum-mode"] = "ENABLED";
     if (pays_) fields["x-amz-request-payer"] = "requester";
     const auto by = signer(unix_time);
@@ -103,17 +105,31 @@ std::optional<std::pair<std::string, Place>> access_point(std::string_view arn, 
   return std::pair(own + "-" + account, std::move(place));
 }
 
+// AWS's services of keys are held against the same authorities.
+Surroundings asking_by(const std::string &certificates, Surroundings from) {
+  if (certificates.empty()) return from;
+  from.ask = [certificates, ask = std::move(from.ask)](const Question &question) {
+    Question by = question;
+    by.request.certificates = certificates;
+    return ask(by);
+  };
+  return from;
+}
+
 }  // namespace
 
-Result<std::shared_ptr<const Site>> s3_site(const Url &url, const Surroundings &from) {
-  ST_TRY(const auto profiles, AwsProfiles::read(from));
+Result<std::shared_ptr<const Site>> s3_site(const Url &url, const Surroundings &of_process) {
+  ST_TRY(const auto profiles, AwsProfiles::read(of_process));
+  const std::string certificates =
+      of_process.variable("AWS_CA_BUNDLE").value_or(profiles.value(profiles.name(), "ca_bundle"));
+  const Surroundings from = asking_by(certificates, of_process);
   std::string endpoint = aws_endpoint(from, profiles, "S3");
   if (!endpoint.empty() && host_of(endpoint).empty())
     return fail(Status::invalid_argument, "the endpoint of S3, ", in_quotes(without_secrets(endpoint)),
                 ", is no URL; it begins with https:// or http://");
   const std::string style = profiles.value(profiles.name(), "s3.addressing_style");
   const bool by_host = style == "virtual" || from.is_on("AWS_VIRTUAL_HOSTED_STYLE_REQUEST");
-  Place place{.region = aws_region(from, profiles), .endpoint = std::move(endpoint)};
+  Place place{.region = aws_region(from, profiles), .endpoint = std::move(endpoint), .certificates = certificates};
   if (aws_wants(from, profiles, "use_fips_endpoint")) place.service += "-fips";
   if (aws_wants(from, profiles, "use_dualstack_endpoint")) place.service += ".dualstack";
   std::string bucket = url.host;

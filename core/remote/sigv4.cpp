@@ -75,8 +75,8 @@ std::vector<std::string> signed_fields(ToSign request, const Keys &keys, std::st
   request.fields["x-amz-date"] = amz_date(unix_time);
   if (!keys.token.empty()) request.fields["x-amz-security-token"] = keys.token.shown_to_the_store();
   std::vector<std::string> out;
-  for (const auto &[name, value] : request.fields)
-    if (name != "host") out.push_back(text(name, ": ", value));
+  // Also the host: libcurl would send it as the URL spells it, and what is signed is what is sent.
+  for (const auto &[name, value] : request.fields) out.push_back(text(name, ": ", value));
   out.push_back("authorization: " + authorization(request, keys, region));
   wipe(request.fields["x-amz-security-token"]);
   return out;

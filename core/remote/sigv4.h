@@ -31,7 +31,7 @@ struct ToSign {
 // What stands behind "authorization: ". Signs the fields as they are, of which x-amz-date is one.
 std::string authorization(const ToSign &request, const Keys &keys, std::string_view region);
 
-// `fields`, x-amz-… beside them, and what signs them all, as "name: value"; without `host`, which the transport sends.
+// `fields`, x-amz-… beside them, and what signs them all, as "name: value".
 std::vector<std::string> signed_fields(ToSign request, const Keys &keys, std::string_view region, int64_t unix_time);
 
 }  // namespace st::remote

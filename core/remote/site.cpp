@@ -9,6 +9,7 @@ Request Site::request(uint64_t first, uint64_t n, const Version &version, int64_
   if (!version.etag.empty() && !version.etag.starts_with("W/")) fields["if-match"] = version.etag;
   Request out;
   address(&out, std::move(fields), version, unix_time);
+  out.no_proxy = stays_here(out.url);
   out.fields.emplace_back("accept-encoding: identity");
   out.room = n;
   return out;

@@ -85,7 +85,7 @@ Result<std::shared_ptr<Credentials>> credentials_of(const Url &url, const Surrou
 std::string commit_of(const Head &head);
 // For https:// and http://, and for hf://, which is a URL of the Hub. Statuses: unsupported, invalid_argument.
 Result<std::shared_ptr<const Site>> http_site(const Url &url, const Surroundings &from);
-// For s3://. Statuses: as aws_keys.
+// For s3://, by AWS's own authorities where they are named. Statuses: as aws_keys.
 Result<std::shared_ptr<const Site>> s3_site(const Url &url, const Surroundings &from);
 // For gs://. Statuses: as google_token.
 Result<std::shared_ptr<const Site>> gs_site(const Url &url, const Surroundings &from);

@@ -23,7 +23,8 @@ struct Request {
   std::function<bool(const Head &)> fits = {};
   std::string method = "GET";
   std::string body = {};
-  bool no_proxy = false;  // a service of this machine
+  std::string certificates = {};  // a file of authorities for this one alone; empty: those of the transport
+  bool no_proxy = false;          // of this machine, or beside it: a proxy would lead away
 };
 
 // How a request ended that the server did not answer whole.
@@ -62,7 +63,7 @@ class Transport {
   virtual void drop_all() = 0;
   // Waits for an answer. None after `wait_ms`, also where nothing was sent.
   virtual std::optional<Answer> next(uint64_t wait_ms) = 0;
-  // Bytes of all bodies so far, also of answers that are under way.
+  // Bytes of all bodies that fitted so far, also of answers that are under way.
   virtual uint64_t came() const = 0;
   virtual uint64_t now_ms() = 0;    // a clock that never goes back
   virtual int64_t unix_time() = 0;  // seconds

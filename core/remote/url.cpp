@@ -27,9 +27,9 @@ struct Parsed {
   bool set(CURLUPart part, const std::string &text) const {
     return is_done(curl_url_set(url.get(), part, text.c_str(), 0));
   }
-  std::string get(CURLUPart part) const {
+  std::string get(CURLUPart part, unsigned flags = 0) const {
     char *text = nullptr;
-    if (!is_done(curl_url_get(url.get(), part, &text, 0))) return {};
+    if (!is_done(curl_url_get(url.get(), part, &text, flags))) return {};
     const std::unique_ptr<char, decltype(&curl_free)> owner(text, curl_free);
     return text;
   }
@@ -66,8 +66,9 @@ std::string encoded(std::string_view url) {
   return out;
 }
 
+// A port that the scheme has anyway is none: libcurl sends none in Host, and one origin has one name.
 std::string host_with_port(const Parsed &url) {
-  const std::string port = url.get(CURLUPART_PORT);
+  const std::string port = url.get(CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
   return lower(url.get(CURLUPART_HOST)) + (port.empty() ? "" : ":" + port);
 }
 
@@ -196,6 +197,10 @@ bool is_beside(std::string_view host) {
   if (is_loopback(host) || host.starts_with("[fe80:") || host.starts_with("[fd00:ec2:")) return true;
   host = host.substr(0, host.find(':'));
   return host.starts_with("169.254.") && host.find_first_not_of("0123456789.") == host.npos;
+}
+
+bool stays_here(const std::string &url) {
+  return lower(url.substr(0, 7)) == "http://" && is_loopback(host_of(url));
 }
 
 bool may_be_asked(const std::string &url, bool allows_http) {

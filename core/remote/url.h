@@ -25,7 +25,7 @@ Result<Url> parse_url(std::string_view text);
 // Where `location`, the field of an answer to `from`, leads to: absolute. Empty: nowhere.
 std::string resolved(const std::string &from, std::string_view location);
 
-// "https://host:port" of a URL; empty if it is none.
+// "https://host:port" of a URL, without a port that is the scheme's own; empty if it is none.
 std::string origin_of(const std::string &url);
 std::string host_of(const std::string &url);
 
@@ -40,6 +40,9 @@ bool is_loopback(std::string_view host_and_port);
 
 // This machine, or what only its own link leads to, as a cloud's metadata. A proxy would ask beside itself.
 bool is_beside(std::string_view host_and_port);
+
+// By plain http, of a server on this machine: through a proxy it would leave it.
+bool stays_here(const std::string &url);
 
 // May it be asked, encrypted or not? By plain http only a server on this machine may, or with `allows_http` any.
 bool may_be_asked(const std::string &url, bool allows_http);

@@ -125,6 +125,8 @@ class FaultServer:
         if fault == "long line":
             to.send_header("x-long", "x" * (101 << 10))
         to.end_headers()
+        if fault == "drip":
+            return self._drip(to, body)
         if fault in ("short", "cut", "stall"):
             body = body[: len(body) // 2]
         try:
@@ -148,6 +150,17 @@ class FaultServer:
         to.send_header("x-amz-request-id", "REQUEST17")
         to.end_headers()
         to.wfile.write(body)
+
+    def _drip(self, to, body):
+        """A byte now and then, until they have seen enough."""
+        for at in range(len(body)):
+            try:
+                to.wfile.write(body[at : at + 1])
+                to.wfile.flush()
+            except OSError:
+                return
+            if self._over.wait(0.2):
+                return
 
     @staticmethod
     def _reset(to):

@@ -506,6 +506,15 @@ def test_a_proxy_that_refuses_is_asked_once(nginx, monkeypatch):
     assert "hidden" not in str(caught.value)
 
 
+def test_a_proxy_with_a_certificate_is_held_against_those_named(nginx, monkeypatch):
+    monkeypatch.setenv("https_proxy", nginx.https)
+    with fails(Status.IO, match="certificate"):
+        libst.open("https://nowhere.invalid/a")
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+    with fails(Status.IO, match=r"CONNECT tunnel failed, response 4\d\d$"):
+        libst.open("https://nowhere.invalid/a")
+
+
 def test_unknown_schemes_and_plain_text(tmp_path):
     with fails(Status.UNSUPPORTED, match="gopher"):
         libst.open("gopher://host/model")
@@ -550,6 +559,12 @@ def test_what_passes_is_not_noticed(faults, arrays, fault, at):
 def test_a_stall_ends(faults, arrays, monkeypatch):
     monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")
     faults.script = [None, "stall"]
+    check(libst.load(faults.url), arrays)
+
+
+def test_a_byte_now_and_then_is_a_stall(faults, arrays, monkeypatch):
+    monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")
+    faults.script = [None, "drip"]
     check(libst.load(faults.url), arrays)
 
 

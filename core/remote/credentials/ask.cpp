@@ -6,6 +6,7 @@
 #include "remote/credentials/times.h"
 #include "remote/error_body.h"
 #include "remote/stopping.h"
+#include "remote/url.h"
 
 namespace st::remote {
 namespace {
@@ -25,7 +26,9 @@ Ask asks_by(NewTransport new_transport) {
   return [new_transport = std::move(new_transport)](const Question &question) {
     const auto transport = new_transport();
     for (uint32_t tries = 1;; ++tries) {
-      transport->get(tries, question.request);
+      Request request = question.request;
+      request.no_proxy = request.no_proxy || stays_here(request.url);
+      transport->get(tries, std::move(request));
       auto answer = next_unless_stopped(*transport, question.within_ms);
       if (!answer) {
         transport->drop_all();

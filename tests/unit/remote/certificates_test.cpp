@@ -37,7 +37,7 @@ TEST(Certificates, TheFileThatIsNamedComesFirst) {
   system.variables["REQUESTS_CA_BUNDLE"] = "/of/python";
   EXPECT_EQ(system.found(), "/of/python");
   system.variables["AWS_CA_BUNDLE"] = "/of/aws";
-  EXPECT_EQ(system.found(), "/of/aws");
+  EXPECT_EQ(system.found(), "/of/python") << "AWS's is for AWS alone";
 }
 
 TEST(Certificates, WhatRequestsTakesMayBeAFolder) {

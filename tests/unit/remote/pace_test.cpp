@@ -86,6 +86,8 @@ TEST(PaceTest, TokensComeBackWithBytesAnswersAndTime) {
   EXPECT_EQ(left(7000), 2);
   pace.came_in_part(MiB);
   EXPECT_EQ(left(7000), 1);
+  pace.repeated();
+  EXPECT_EQ(left(7000), 1);
   EXPECT_EQ(left(99000), 3) << "never more than at first";
 }
 

@@ -158,6 +158,70 @@ TEST(SiteTest, ABucketIsAHostOrBeneathTheEndpoint) {
             "http://b/bucket/a");
 }
 
+// The server computes the signature with the host that it was sent.
+TEST(SiteTest, WhatIsSignedAsTheHostIsSent) {
+  const std::pair<const char *, const char *> cases[] = {{"https://minio.example.com:443", "minio.example.com"},
+                                                         {"http://Minio.example.com:80/", "minio.example.com"},
+                                                         {"https://minio.example.com:80", "minio.example.com:80"},
+                                                         {"http://[::1]:9000", "[::1]:9000"}};
+  for (const auto &[endpoint, host] : cases) {
+    auto variables = keys;
+    variables["AWS_ENDPOINT_URL"] = endpoint;
+    const Request request = (*site_of("s3://bucket/a", with(variables)))->request(0, 1, {}, 1369353600);
+    EXPECT_EQ(SimulatedStore::field(request, "host"), host) << endpoint;
+    EXPECT_THAT(SimulatedStore::field(request, "authorization"), HasSubstr("SignedHeaders=host;"));
+  }
+}
+
+TEST(SiteTest, WhatIsPlainOnThisMachineGoesThroughNoProxy) {
+  const auto is_direct = [](const char *url) {
+    return (*site_of(url, with({{"ST_ALLOW_HTTP", "1"}})))->request(0, 1, {}, 0).no_proxy;
+  };
+  for (const char *here : {"http://127.0.0.1:81/a", "http://localhost/a", "HTTP://[::1]:81/a"})
+    EXPECT_TRUE(is_direct(here)) << here;
+  for (const char *elsewhere : {"http://example.com/a", "https://127.0.0.1/a", "https://example.com/a"})
+    EXPECT_FALSE(is_direct(elsewhere)) << elsewhere;
+  struct Listens final : SimulatedTransport {
+    Listens(SimulatedStore &store, std::vector<bool> &direct) : SimulatedTransport(store), direct_(direct) {}
+    void get(uint64_t, Request request) override { direct_.push_back(request.no_proxy); }
+    std::vector<bool> &direct_;
+  };
+  SimulatedStore store(1);
+  std::vector<bool> direct;
+  const Ask ask = asks_by([&] { return std::make_unique<Listens>(store, direct); });
+  for (const char *url : {"http://127.0.0.1:81/token", "https://example.com/token"}) {
+    Question question = get(url, {});
+    question.tries = 1;
+    ask(question);
+  }
+  EXPECT_EQ(direct, (std::vector<bool>{true, false}));
+}
+
+TEST(SiteTest, AWSsAuthoritiesAreForAWSAlone) {
+  const auto certificates = [](const char *url, std::map<std::string, std::string> variables) {
+    variables["AWS_CONFIG_FILE"] = "/c";
+    const auto from = with(std::move(variables), {{"/c",
+                                                   "[default]\nca_bundle = /of/profile\n[profile p]\n"
+                                                   "aws_access_key_id = A\naws_secret_access_key = B\n"}});
+    const auto site = site_of(url, from);
+    return site ? (*site)->request(0, 1, {}, now).certificates : site.error().message;
+  };
+  EXPECT_EQ(certificates("s3://bucket/a", {{"AWS_CA_BUNDLE", "/of/aws"}}), "/of/aws");
+  EXPECT_EQ(certificates("s3://bucket/a", {}), "/of/profile");
+  EXPECT_EQ(certificates("s3://bucket/a", {{"AWS_PROFILE", "p"}}), "");
+  for (const char *other : {"https://host/a", "hf://owner/model/a"})
+    EXPECT_EQ(certificates(other, {{"AWS_CA_BUNDLE", "/of/aws"}}), "") << other;
+  // And its services of keys.
+  auto from = with(
+      {{"AWS_CA_BUNDLE", "/of/aws"}, {"AWS_ROLE_ARN", "arn:aws:iam::1:role/r"}, {"AWS_WEB_IDENTITY_TOKEN_FILE", "/t"}},
+      {{"/t", "token"}});
+  Services services{{}};
+  services.join(&from);
+  EXPECT_FALSE(site_of("s3://bucket/a", from));
+  ASSERT_FALSE(services.asked.empty());
+  for (const Request &request : services.asked) EXPECT_EQ(request.certificates, "/of/aws");
+}
+
 TEST(SiteTest, ABucketIsAskedForAsAWSsVariablesSay) {
   const auto asked = [](std::map<std::string, std::string> variables, const char *url = "s3://bucket/a",
                         const char *config = "") {
@@ -423,6 +487,10 @@ TEST(SiteTest, ATokenStaysWithItsHost) {
   EXPECT_TRUE(asks_with_token(*same));
   const auto other = *first->after(redirect(302, "https://cdn.example.com/b?Signature=1"));
   EXPECT_FALSE(asks_with_token(*other));
+  // A port that https has anyway makes no other host.
+  const auto own = *site_of("hf://o/m/a", with({{"HF_TOKEN", "hf_secret"}, {"HF_ENDPOINT", "https://hub:443"}}));
+  EXPECT_TRUE(asks_with_token(**own->after(redirect(307, "https://hub/api/b"))));
+  EXPECT_FALSE(asks_with_token(**own->after(redirect(307, "https://hub:444/api/b"))));
   // Nor does it come back.
   EXPECT_FALSE(asks_with_token(**other->after(redirect(302, "https://huggingface.co/owner/model/resolve/main/a"))));
 }
@@ -558,6 +626,56 @@ TEST(SiteTest, ALinkThatHasEndedIsAskedForAnew) {
   EXPECT_EQ(asked.size(), 2u);
   EXPECT_EQ(there->renew(0, redirect(403, ""), 0), Renewal::done) << "another thread has asked";
   EXPECT_EQ(asked.size(), 2u);
+}
+
+// Google's signed URLs end with 400, and those of S3 that were signed by a session's keys.
+TEST(SiteTest, ALinkMayEndByWords) {
+  auto from = with({});
+  from.ask = [](const Question &) { return says(206, ""); };
+  const auto there = *(*site_of("hf://owner/model/a", from))->after(redirect(302, "https://cdn.example.com/b"));
+  const auto renewed = [&](const char *code) {
+    return there->renew(there->keys(), says(400, text("<Error><Code>", code, "</Code></Error>")), 0);
+  };
+  for (const char *code : {"ExpiredToken", "InvalidToken", "RequestExpired", "TokenRefreshRequired"})
+    EXPECT_EQ(renewed(code), Renewal::done) << code;
+  EXPECT_EQ(renewed("InvalidRange"), Renewal::none);
+}
+
+TEST(SiteTest, APlaceThatRedirectsByNowIsFollowed) {
+  auto from = with({});
+  from.ask = [](const Question &question) {
+    if (question.request.url == "https://host/a") return redirect(302, "https://cdn.example.com/b");
+    return says(206, "");
+  };
+  const auto site = *site_of("https://host/a", from);
+  EXPECT_EQ(site->renew(0, says(403, ""), 0), Renewal::none);
+  EXPECT_EQ(site->renew(0, redirect(302, "https://cdn.example.com/b"), 0), Renewal::done);
+  EXPECT_EQ(site->request(0, 1, {}, 0).url, "https://cdn.example.com/b");
+  EXPECT_EQ(site->renew(1, says(403, ""), 0), Renewal::done) << "what it leads to may end";
+  const auto led = *(*site_of("https://host/a", from))->after(redirect(302, "https://cdn.example.com/old"));
+  EXPECT_EQ(led->renew(0, redirect(307, "https://cdn.example.com/moved"), 0), Renewal::done);
+  EXPECT_EQ(led->request(0, 1, {}, 0).url, "https://cdn.example.com/b");
+}
+
+// The branch may have moved on since.
+TEST(SiteTest, ALinkIsAskedForAtTheCommitThatWasOpened) {
+  for (const char *url : {"hf://owner/model/a", "https://huggingface.co/owner/model/blob/main/a"}) {
+    auto from = with({{"HF_TOKEN", "hf_secret"}});
+    std::vector<std::string> asked;
+    from.ask = [&](const Question &question) {
+      asked.push_back(question.request.url);
+      if (asked.size() > 1) return says(206, "");
+      EXPECT_EQ(SimulatedStore::field(question.request, "authorization"), "Bearer hf_secret");
+      return redirect(302, "https://cdn.example.com/b?Signature=2");
+    };
+    Answer led = redirect(302, "https://cdn.example.com/b?Signature=1");
+    led.head.fields.emplace_back("x-repo-commit", "0123456789abcdef");
+    // A model that has another name by now is redirected before.
+    const auto renamed = *(*site_of(url, from))->after(redirect(307, "/owner/other/resolve/main/a"));
+    const auto there = *renamed->after(led);
+    EXPECT_EQ(there->renew(0, says(403, ""), 0), Renewal::done);
+    EXPECT_EQ(asked.front(), "https://huggingface.co/owner/model/resolve/0123456789abcdef/a");
+  }
 }
 
 TEST(SiteTest, ALinkThatLeadsToAnotherHostByNowGetsNoToken) {
