@@ -16,11 +16,11 @@ Result<store::OpenOptions> open_options_of(const st_open_options *given) {
   if (o.flags & ~ST_OPEN_READ_WRITE)
     return fail(Status::unsupported, "st_open was given a flag that libst ", st_version(), " does not know");
   if (o.map > ST_MAP_COPY_ON_WRITE)
-    return fail(Status::invalid_argument, "st_open_options.map is ", o.map,
-                "; it takes ST_MAP_AUTO, _SHARED, _PRIVATE, _NONE or _COPY_ON_WRITE");
+    return fail(Status::unsupported, "st_open_options.map is ", o.map, ", which libst ", st_version(),
+                " does not know; it takes ST_MAP_AUTO, _SHARED, _PRIVATE, _NONE or _COPY_ON_WRITE");
   if (o.prefetch > ST_PREFETCH_PARALLEL || o.direct > ST_DIRECT_ON)
-    return fail(Status::invalid_argument, "st_open_options.prefetch is ", o.prefetch, " and .direct is ", o.direct,
-                "; they take ST_PREFETCH_... and ST_DIRECT_...");
+    return fail(Status::unsupported, "st_open_options.prefetch is ", o.prefetch, " and .direct is ", o.direct,
+                "; they take what libst ", st_version(), " knows of ST_PREFETCH_... and ST_DIRECT_...");
   if (o.worker_index >= std::max(o.worker_count, 1u))
     return fail(Status::invalid_argument, "st_open_options.worker_index is ", o.worker_index, " of ",
                 std::max(o.worker_count, 1u), " workers; it counts from 0");

@@ -15,8 +15,8 @@ Result<write::SaveOptions> translate(const st_save_options *given) {
   if (o.flags != 0 || o.reserved0 != 0)
     return fail(Status::unsupported, "st_save_options has a flag that libst ", st_version(), " does not know");
   if (o.layout > ST_LAYOUT_STOCK)
-    return fail(Status::invalid_argument, "st_save_options.layout is ", o.layout,
-                "; it takes ST_LAYOUT_KEEP, _CANONICAL or _STOCK");
+    return fail(Status::unsupported, "st_save_options.layout is ", o.layout, ", which libst ", st_version(),
+                " does not know; it takes ST_LAYOUT_KEEP, _CANONICAL or _STOCK");
   write::SaveOptions options;
   ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
   options.layout = static_cast<write::Layout>(o.layout);

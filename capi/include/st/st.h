@@ -35,8 +35,9 @@
  *            default of every field. So a zeroed struct with its size is a
  *            whole set-up, and NULL in its place gives the defaults. Bytes
  *            beyond those that the library knows must be zero, else
- *            ST_E_UNSUPPORTED. The library takes fields beyond struct_size for
- *            zero.
+ *            ST_E_UNSUPPORTED. So is a flag, or a value of a named choice
+ *            (map, layout), that it does not know. The library takes fields
+ *            beyond struct_size for zero.
  *  Results   A struct that the library fills and that may grow begins with
  *            struct_size too. The library fills no more than that, and zeroes
  *            what it does not know.

@@ -280,22 +280,23 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
     EXPECT_ST(ST_E_UNSUPPORTED, st_open(path.c_str(), &options, &file)) << bit;
   }
   options.flags = 0;
-  options.map = ST_MAP_COPY_ON_WRITE + 1;
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), &options, &file));
+  // What a newer header may call by a name. What no header does is INVALID_ARGUMENT, as below.
+  const auto expect_unknown = [&](uint32_t st_open_options::*field, uint32_t known) {
+    for (const uint32_t value : {known + 1, UINT32_MAX}) {
+      auto o = sized<st_open_options>();
+      o.*field = value;
+      EXPECT_ST(ST_E_UNSUPPORTED, st_open(path.c_str(), &o, &file)) << value;
+    }
+  };
+  expect_unknown(&st_open_options::map, ST_MAP_COPY_ON_WRITE);
+  expect_unknown(&st_open_options::prefetch, ST_PREFETCH_PARALLEL);
+  expect_unknown(&st_open_options::direct, ST_DIRECT_ON);
   EXPECT_EQ(file, nullptr);
-
-  auto refused = [&](st_open_options o) { EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), &o, &file)); };
-  options = sized<st_open_options>();
-  options.prefetch = ST_PREFETCH_PARALLEL + 1;
-  refused(options);
-  options = sized<st_open_options>();
-  options.direct = ST_DIRECT_ON + 1;
-  refused(options);
   for (const auto &[index, count] : {std::pair{1u, 0u}, {1u, 1u}, {3u, 3u}, {UINT32_MAX, 7u}}) {
     options = sized<st_open_options>();
     options.worker_index = index;
     options.worker_count = count;
-    refused(options);
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), &options, &file));
   }
 
   file = open();
@@ -325,8 +326,10 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
     EXPECT_ST(ST_E_UNSUPPORTED, st_compact(path.c_str(), &txn)) << bit;
   }
   txn.flags = 0;
-  txn.layout = ST_LAYOUT_STOCK;
+  txn.layout = ST_LAYOUT_STOCK;  // which is known, but not here
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_begin(file, &txn, &transaction));
+  txn.layout = ST_LAYOUT_STOCK + 1;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_txn_begin(file, &txn, &transaction));
   auto save = sized<st_save_options>();
   for (uint32_t bit = 0; bit < 32; ++bit) {
     save.flags = 1u << bit;
@@ -336,8 +339,8 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   save.reserved0 = 1;
   EXPECT_ST(ST_E_UNSUPPORTED, st_save((dir / "new").c_str(), nullptr, 0, nullptr, 0, &save));
   save.reserved0 = 0;
-  save.layout = 3;
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save((dir / "new").c_str(), nullptr, 0, nullptr, 0, &save));
+  save.layout = ST_LAYOUT_STOCK + 1;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_save((dir / "new").c_str(), nullptr, 0, nullptr, 0, &save));
   auto verify = sized<st_verify_options>();
   verify.reserved0 = 1;
   EXPECT_ST(ST_E_UNSUPPORTED, st_verify(path.c_str(), &verify));
