@@ -187,6 +187,8 @@ Result<void> describe_with_view(const store::Place &place, st_tensor *out);
 inline bool has_addresses(uint64_t nbytes) {
   return static_cast<size_t>(nbytes) == nbytes;
 }
+// Its reserved fields are zero.
+Result<void> check_reserved(const st_tensor &value);
 Result<store::NewBytes> translate(const st_tensor *value);
 Result<write::SaveOptions> translate(const st_save_options *given);
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);

@@ -42,6 +42,9 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, con
     std::deque<SlicePlan> slices;  // which stay where they are
     std::vector<store::PlacedRequest> requests;
     for (const st_read_request &r : std::span(reqs, n)) {
+      if (r.reserved != 0)
+        return fail(Status::unsupported, "st_read_request.reserved is ", r.reserved, ", and libst ", st_version(),
+                    " does not know what that means; it is zero");
       ST_TRY(auto place, r.name ? catalogue.find(name_of(r.name, r.name_len)) : catalogue.at(r.index));
       store::PlacedRequest request{place, nullptr, static_cast<std::byte *>(r.dst), fresh};
       uint64_t need = place.tensor().nbytes;

@@ -35,6 +35,7 @@ static_assert(static_cast<uint32_t>(write::Layout::keep) == ST_LAYOUT_KEEP &&
               static_cast<uint32_t>(write::Layout::stock) == ST_LAYOUT_STOCK);
 
 Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
+  ST_TRY(check_reserved(t));
   if (!t.name) return fail(Status::invalid_argument, "a tensor to be saved has no name");
   const std::string_view name = name_of(t.name, t.name_len);
   auto refuse = [&](Status status, const auto &...parts) {

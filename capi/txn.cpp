@@ -34,7 +34,14 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
   return options;
 }
 
+Result<void> check_reserved(const st_tensor &value) {
+  if (value.reserved0 == 0 && value.reserved[0] == 0 && value.reserved[1] == 0) return {};
+  return fail(Status::unsupported, "a reserved field of an st_tensor is not zero, and libst ", st_version(),
+              " does not know what that means; zero the struct before it is set up");
+}
+
 Result<store::NewBytes> translate(const st_tensor *value) {
+  ST_TRY(check_reserved(*value));
   if (value->rank > 0 && !value->shape)
     return fail(Status::invalid_argument, "the new value has rank ", value->rank, " but no shape");
   if (value->nbytes > 0 && !value->data)

@@ -319,6 +319,7 @@ var headerStructs = map[string][]string{
 		"dst_size",
 		"ranges",
 		"range_count",
+		"reserved",
 	},
 	"st_delta_create_options": {
 		"struct_size",

@@ -189,6 +189,7 @@ class ReadRequest(ctypes.Structure):
         ("dst_size", c_size_t),
         ("ranges", POINTER(Range)),
         ("range_count", c_size_t),
+        ("reserved", c_uint64),
     ]
 
 

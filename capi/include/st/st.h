@@ -453,7 +453,8 @@ uint32_t st_dtype_bits(st_dtype dtype);
 st_status st_dtype_parse(const char *name, size_t name_len, st_dtype *out);
 
 /* A tensor: a description and, where there is one, a view of its bytes.
- * This struct is frozen. */
+ * This struct is frozen. A call that takes one wants its reserved fields zero,
+ * else ST_E_UNSUPPORTED. */
 typedef struct st_tensor {
   const char *name;
   size_t name_len;       /* bytes; what libst gives out is never ST_NTS */
@@ -591,7 +592,8 @@ st_status st_read_slice(st_file *file, const char *name, size_t name_len,
  * checked, locked, journalled, durable on return; on failure the file is as it
  * was, unless the status is ST_E_NEEDS_RECOVERY.
  *   value  dtype, rank, shape, nbytes and data of the new tensor; dtype and
- *          shape must equal those in the file. Its other fields are not read.
+ *          shape must equal those in the file. Its other fields are not read,
+ *          but the reserved ones must be zero.
  *          `data` is borrowed during the call, and may be a view of this file.
  * Statuses: as st_txn_update and st_txn_commit. Any thread. */
 st_status st_update(st_file *file, const char *name, size_t name_len,
@@ -682,8 +684,8 @@ st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
  *            ones count from its end. NULL, 0: all that `ranges` leaves.
  *   value    dtype: as the tensor's. shape: of the slice, with one number for
  *            each dimension of the tensor; with `indices` the first is
- *            index_count. nbytes and data: packed in C order. Its other fields
- *            are not read. `data` is borrowed during the call alone, and may be
+ *            index_count. nbytes and data: packed in C order. Other fields as
+ *            in st_update. `data` is borrowed during the call alone, and may be
  *            a view of this file.
  * What is staged later wins: over a row that `indices` names before, over
  * slices, and over a whole tensor. A slice may also follow st_txn_put and
@@ -865,7 +867,7 @@ typedef struct st_save_options {
  * bytes. A symbolic link is followed, but one that leads to nothing is replaced
  * itself.
  *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; other
- *            fields are not read. `data` is borrowed during the call.
+ *            fields as in st_update. `data` is borrowed during the call.
  *   opts     NULL for the defaults.
  * Statuses: ST_E_DTYPE, ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
  * ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE
@@ -1058,6 +1060,7 @@ typedef struct st_read_request {
   size_t dst_size;        /* at least the bytes asked for */
   const st_range *ranges; /* as st_read_slice; NULL, 0: all of it */
   size_t range_count;
+  uint64_t reserved;      /* zero */
 } st_read_request;
 
 /* Read all of them, in the order of the file whatever order they are given in:

@@ -131,7 +131,7 @@ TEST_P(CapiNames, AreRead) {
     EXPECT_TRUE(same_bytes(room.substr(0, nbytes), wanted().bytes.substr(2)));
   }
   std::string many(100, '?');
-  const st_read_request request = {given.bytes, given.length, 77, many.data(), many.size(), nullptr, 0};
+  const st_read_request request = {given.bytes, given.length, 77, many.data(), many.size(), nullptr, 0, 0};
   expect(st_read_many(file, &request, 1, nullptr), "st_read_many");
   if (is_there()) {
     EXPECT_TRUE(same_bytes(many.substr(0, nbytes + 2), wanted().bytes));

@@ -23,10 +23,11 @@ TEST(CapiStructs, LieAsTheyAlwaysLay) {
   EXPECT_EQ(offsetof(st_tensor, reserved), 64u);
   EXPECT_EQ(sizeof(st_range), 24u);
   EXPECT_EQ(sizeof(st_metadata), 32u);
-  EXPECT_EQ(sizeof(st_read_request), 56u);
+  EXPECT_EQ(sizeof(st_read_request), 64u);
   EXPECT_EQ(offsetof(st_read_request, index), 16u);
   EXPECT_EQ(offsetof(st_read_request, dst), 24u);
   EXPECT_EQ(offsetof(st_read_request, ranges), 40u);
+  EXPECT_EQ(offsetof(st_read_request, reserved), 56u);
 
   // Those that may grow, and their last fields of today.
   EXPECT_GE(sizeof(st_open_options), 96u);
@@ -144,7 +145,7 @@ TEST_F(CapiOptions, AllZeroAreTheDefaultsForOlderAndNewerCallers) {
     return st_txn_free(txn), status;
   });
   std::string room(4000, '?');
-  const st_read_request request = {"a", 1, 0, room.data(), room.size(), nullptr, 0};
+  const st_read_request request = {"a", 1, 0, room.data(), room.size(), nullptr, 0, 0};
   expect_the_rule<st_bulk_options>("st_read_many", 1,
                                    [&](const st_bulk_options *o) { return st_read_many(file, &request, 1, o); });
   expect_the_rule<st_bulk_options>("st_prefetch", 1,
@@ -301,7 +302,7 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
 
   file = open();
   std::string room(4000, '?');
-  const st_read_request request = {"a", 1, 0, room.data(), room.size(), nullptr, 0};
+  const st_read_request request = {"a", 1, 0, room.data(), room.size(), nullptr, 0, 0};
   auto bulk = sized<st_bulk_options>();
   for (uint32_t bit = 0; bit < 32; ++bit) {
     bulk.flags = 1u << bit;
@@ -345,6 +346,44 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   verify.reserved0 = 1;
   EXPECT_ST(ST_E_UNSUPPORTED, st_verify(path.c_str(), &verify));
   st_close(file);
+}
+
+// Frozen structs have no size. What a later library may put into them is refused by this one.
+TEST_F(CapiOptions, ReservedFieldsOfFrozenStructsAreZero) {
+  st_file *file = open();
+  st_txn *txn = nullptr;
+  ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+  st_writer *writer = nullptr;
+  ASSERT_ST(ST_OK, st_writer_open(to.c_str(), nullptr, 0, nullptr, 0, nullptr, &writer));
+  const std::string unsaved = dir / "unsaved";
+  for (const auto &set : {+[](st_tensor &t) { t.reserved0 = 1; }, +[](st_tensor &t) { t.reserved[0] = 1; },
+                          +[](st_tensor &t) { t.reserved[1] = uint64_t{1} << 63; }}) {
+    st_tensor t = value(0, new_a);
+    t.name = "a";
+    t.name_len = 1;
+    set(t);
+    const st_range all = ST_RANGE_ALL;
+    st_writer *none = nullptr;
+    EXPECT_ST(ST_E_UNSUPPORTED, st_update(file, "a", 1, &t));
+    EXPECT_ST(ST_E_UNSUPPORTED, st_txn_update(txn, "a", 1, &t));
+    EXPECT_ST(ST_E_UNSUPPORTED, st_txn_update_slice(txn, "a", 1, &all, 1, nullptr, 0, &t));
+    EXPECT_ST(ST_E_UNSUPPORTED, st_txn_put(txn, "a", 1, &t));
+    EXPECT_ST(ST_E_UNSUPPORTED, st_writer_put(writer, &t));
+    EXPECT_ST(ST_E_UNSUPPORTED, st_writer_open(unsaved.c_str(), &t, 1, nullptr, 0, nullptr, &none));
+    EXPECT_ST(ST_E_UNSUPPORTED, st_save(unsaved.c_str(), &t, 1, nullptr, 0, nullptr));
+    EXPECT_EQ(none, nullptr);
+  }
+  const st_tensor t = value(0, new_a);
+  EXPECT_ST(ST_OK, st_txn_update(txn, "a", 1, &t));  // a refusal has left it as it was
+  st_txn_free(txn);
+  st_writer_free(writer);
+  std::string room(4000, '?');
+  const st_read_request request = {"a", 1, 0, room.data(), room.size(), nullptr, 0, 1};
+  EXPECT_ST(ST_E_UNSUPPORTED, st_read_many(file, &request, 1, nullptr));
+  EXPECT_EQ(room, std::string(4000, '?'));
+  st_close(file);
+  EXPECT_EQ(testing::bytes_of(path), old);
+  EXPECT_FALSE(std::filesystem::exists(unsaved));
 }
 
 // A program that was built when structs were shorter. (None is released yet: these are the sizes of some day.)

@@ -198,6 +198,7 @@ pub struct st_read_request {
     pub dst_size: usize,
     pub ranges: *const st_range,
     pub range_count: usize,
+    pub reserved: u64,
 }
 
 #[repr(C)]

@@ -225,7 +225,7 @@ macro_rules! structs {
             st_source_range { offset, nbytes, dst }
             st_source { struct_size, most_reads, size, name, identity, read, close, user }
             st_bulk_options { struct_size, flags, progress, progress_user }
-            st_read_request { name, name_len, index, dst, dst_size, ranges, range_count }
+            st_read_request { name, name_len, index, dst, dst_size, ranges, range_count, reserved }
             st_delta_create_options { struct_size, alignment, lock_timeout_ms, reserved0, progress,
                 progress_user }
             st_delta_apply_options { struct_size, flags, reverse, lock_timeout_ms, reserved0, progress,
