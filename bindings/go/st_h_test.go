@@ -304,6 +304,7 @@ var headerStructs = map[string][]string{
 		"read",
 		"close",
 		"user",
+		"reserved0",
 	},
 	"st_bulk_options": {
 		"struct_size",
@@ -357,6 +358,7 @@ var headerStructs = map[string][]string{
 		"reserved0",
 		"offset",
 		"message",
+		"reserved1",
 	},
 	"st_verify_options": {
 		"struct_size",

@@ -40,6 +40,7 @@ class Report(ctypes.Structure):
         ("reserved0", c_uint32),
         ("offset", c_uint64),
         ("message", c_char_p),
+        ("reserved1", c_size_t),
     ]
 
 
@@ -168,6 +169,7 @@ class Source(ctypes.Structure):
         ("read", source_read_fn),
         ("close", source_close_fn),
         ("user", c_void_p),
+        ("reserved0", c_size_t),
     ]
 
 

@@ -1011,6 +1011,7 @@ typedef struct st_source {
   st_source_read_fn read;
   st_source_close_fn close; /* may be NULL */
   void *user;
+  size_t reserved0;       /* zero */
 } st_source;
 
 /* Open a safetensors file that a source holds, for reading only. One read takes
@@ -1350,6 +1351,7 @@ typedef struct st_report {
   uint32_t reserved0;
   uint64_t offset;     /* in the file; UINT64_MAX if it is about no place */
   const char *message; /* one sentence */
+  size_t reserved1;    /* zero */
 } st_report;
 
 /* Return non-zero to stop (ST_E_CANCELLED). */

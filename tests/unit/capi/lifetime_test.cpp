@@ -205,6 +205,7 @@ TEST_F(CapiLifetime, ReportsSayTheirSizeAndCanStop) {
   verify.report = [](void *user, const st_report *r) {
     EXPECT_EQ(r->struct_size, sizeof(st_report));
     EXPECT_EQ(r->reserved0, 0u);
+    EXPECT_EQ(r->reserved1, 0u);
     EXPECT_NE(r->message[0], '\0');
     auto *s = static_cast<Seen *>(user);
     s->statuses.push_back(r->status);

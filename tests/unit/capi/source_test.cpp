@@ -249,6 +249,9 @@ TEST_F(CapiSource, ItsStructMayGrow) {
   EXPECT_EQ(store.closed.exchange(0), 1);
   newer.later[1] = 1;
   refused("ST_E_UNSUPPORTED", newer.known);
+  auto reserved = store.source();
+  reserved.reserved0 = 1;
+  refused("ST_E_UNSUPPORTED", reserved);
   auto older = store.source();
   older.struct_size = offsetof(st_source, user);  // which is set, but beyond what the caller has
   older.read = [](void *user, const st_source_range *, size_t) { return user ? 0 : EACCES; };

@@ -11,6 +11,26 @@ namespace {
 
 using namespace testing;
 
+// A later field must change struct_size. So no compiler may put padding behind the last field, on any target.
+#define ENDS_WITH(type, last) \
+  static_assert(sizeof(type) == offsetof(type, last) + sizeof(type::last), #type " ends with padding")
+ENDS_WITH(st_error_info, holder_pid);
+ENDS_WITH(st_open_options, delta_count);
+ENDS_WITH(st_txn_options, header_reserve);
+ENDS_WITH(st_plan, how);
+ENDS_WITH(st_save_options, progress_user);
+ENDS_WITH(st_source, reserved0);
+ENDS_WITH(st_bulk_options, progress_user);
+ENDS_WITH(st_delta_create_options, progress_user);
+ENDS_WITH(st_delta_apply_options, progress_user);
+ENDS_WITH(st_delta_info, result);
+ENDS_WITH(st_report, reserved1);
+ENDS_WITH(st_verify_options, delta_count);
+ENDS_WITH(st_recover_options, progress_user);
+ENDS_WITH(st_io_info, prefetch_reason);
+ENDS_WITH(st_stats, reopens);
+#undef ENDS_WITH
+
 // The layout is the ABI. A change here is a new soname.
 TEST(CapiStructs, LieAsTheyAlwaysLay) {
   if (sizeof(void *) == 4) GTEST_SKIP() << "these are the places of fields where pointers have 64 bits";
@@ -55,8 +75,12 @@ TEST(CapiStructs, LieAsTheyAlwaysLay) {
   EXPECT_GE(sizeof(st_recover_options), 40u);
   EXPECT_EQ(offsetof(st_recover_options, report_user), 16u);
   EXPECT_EQ(offsetof(st_recover_options, progress_user), 32u);
-  EXPECT_GE(sizeof(st_report), 32u);
+  EXPECT_GE(sizeof(st_report), 40u);
   EXPECT_EQ(offsetof(st_report, message), 24u);
+  EXPECT_EQ(offsetof(st_report, reserved1), 32u);
+  EXPECT_GE(sizeof(st_source), 64u);
+  EXPECT_EQ(offsetof(st_source, user), 48u);
+  EXPECT_EQ(offsetof(st_source, reserved0), 56u);
   EXPECT_GE(sizeof(st_error_info), 56u);
   EXPECT_EQ(offsetof(st_error_info, holder_pid), 48u);
   EXPECT_GE(sizeof(st_plan), 320u);

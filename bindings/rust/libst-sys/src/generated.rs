@@ -177,6 +177,7 @@ pub struct st_source {
     pub read: st_source_read_fn,
     pub close: st_source_close_fn,
     pub user: *mut c_void,
+    pub reserved0: usize,
 }
 
 #[repr(C)]
@@ -248,6 +249,7 @@ pub struct st_report {
     pub reserved0: u32,
     pub offset: u64,
     pub message: *const c_char,
+    pub reserved1: usize,
 }
 
 #[repr(C)]

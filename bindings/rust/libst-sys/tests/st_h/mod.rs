@@ -223,7 +223,7 @@ macro_rules! structs {
             st_save_options { struct_size, flags, layout, alignment, header_reserve, lock_timeout_ms,
                 reserved0, progress, progress_user }
             st_source_range { offset, nbytes, dst }
-            st_source { struct_size, most_reads, size, name, identity, read, close, user }
+            st_source { struct_size, most_reads, size, name, identity, read, close, user, reserved0 }
             st_bulk_options { struct_size, flags, progress, progress_user }
             st_read_request { name, name_len, index, dst, dst_size, ranges, range_count, reserved }
             st_delta_create_options { struct_size, alignment, lock_timeout_ms, reserved0, progress,
@@ -232,7 +232,7 @@ macro_rules! structs {
                 progress_user }
             st_delta_info { struct_size, reserved0, changed, added, deleted, metadata_set, metadata_removed,
                 data_bytes, base, result }
-            st_report { struct_size, level, status, reserved0, offset, message }
+            st_report { struct_size, level, status, reserved0, offset, message, reserved1 }
             st_verify_options { struct_size, reserved0, report, report_user, progress, progress_user, deltas,
                 delta_count }
             st_recover_options { struct_size, lock_timeout_ms, report, report_user, progress, progress_user }
