@@ -51,8 +51,11 @@ st_status st_txn_set_metadata(st_txn *txn, const char *key, size_t key_len, cons
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_txn_set_metadata", key));
     ST_TRY(auto transaction, going_on("st_txn_set_metadata", txn));
-    if (!value) return transaction->set_metadata(name_of(key, key_len), std::nullopt);
-    return transaction->set_metadata(name_of(key, key_len), name_of(value, value_len));
+    if (!value && value_len == ST_NTS) return transaction->set_metadata(name_of(key, key_len), std::nullopt);
+    if (!value && value_len > 0)
+      return fail(Status::invalid_argument, "st_txn_set_metadata was given ", value_len,
+                  " bytes at NULL; NULL with ST_NTS removes the key, NULL with 0 is the empty value");
+    return transaction->set_metadata(name_of(key, key_len), value ? name_of(value, value_len) : "");
   });
 }
 

@@ -742,7 +742,8 @@ st_status st_txn_delete(st_txn *txn, const char *name, size_t name_len);
 st_status st_txn_rename(st_txn *txn, const char *from, size_t from_len,
                         const char *to, size_t to_len);
 
-/* Set a key of __metadata__, or with value NULL remove it (ST_E_NOT_FOUND). */
+/* Set a key of __metadata__, or with value NULL and ST_NTS as its length remove
+ * it (ST_E_NOT_FOUND). NULL with 0 is the empty value, as in st_metadata. */
 st_status st_txn_set_metadata(st_txn *txn, const char *key, size_t key_len,
                               const char *value, size_t value_len);
 
@@ -1081,7 +1082,8 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n,
  * where there is no mapping into memory that the handle owns. Nothing on memory
  * filesystems, or with ST_PREFETCH_NONE.
  *   indices  n of them, as st_at; NULL, 0: all tensors, or this worker's
- *            contiguous part of them if the handle has a worker_count.
+ *            contiguous part of them if the handle has a worker_count. A
+ *            pointer and 0: none.
  *   opts     NULL for the defaults; flags are 0.
  * Statuses: ST_E_OUT_OF_RANGE, ST_E_IO, ST_E_FILE_CHANGED, ST_E_CANCELLED,
  * ST_E_INTERRUPTED. Any thread. */
@@ -1093,7 +1095,8 @@ st_status st_prefetch(st_file *file, const size_t *indices, size_t n,
  * answers views into it, which no truncation of the file can turn into a
  * signal. Tensors that already are in the handle's memory are not read again.
  * No lock is taken: see st_read_many.
- *   indices  n of them, as st_at; NULL, 0: all tensors.
+ *   indices  n of them, as st_at; NULL, 0: all tensors. A pointer and 0:
+ *            none.
  *   opts     NULL for the defaults.
  * Statuses: as st_prefetch. Any thread. */
 st_status st_load(st_file *file, const size_t *indices, size_t n,

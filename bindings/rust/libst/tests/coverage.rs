@@ -29,7 +29,6 @@ const EXCUSED: &[(&str, &str)] = &[
     ("ST_VERSION_MAJOR", "of the header; libst::version is of the library that runs"),
     ("ST_VERSION_MINOR", "of the header; libst::version is of the library that runs"),
     ("ST_VERSION_PATCH", "of the header; libst::version is of the library that runs"),
-    ("ST_NTS", "names have a length here"),
     ("ST_LOG_ERROR", "Level::Error is what is neither information nor warning"),
     ("ST_RANGE_ALL", "Range::default(), or `..`"),
     ("st_mapping_keep", "a view borrows its File, so it cannot outlive it"),
