@@ -45,10 +45,20 @@ def version_script(header: Header) -> str:
     return text
 
 
+def action(header: Header, status: Constant) -> str:
+    """ "ST_ACTION_RETRY": of the word that begins its comment."""
+    name = "ST_ACTION_" + ("NONE" if status.name == "ST_OK" else status.comment.split(":")[0].upper())
+    if name not in {c.name for c in header.constants}:
+        sys.exit(f"{status.name}: its comment begins with no word of ST_ACTION_...")
+    return name
+
+
 def status_names(header: Header) -> str:
-    """An X macro: the status in C and in core."""
-    lines = "".join(f"ST_STATUS({c.name}, {short(c.name).lower()})\n" for c in header.statuses())
-    return f"// {GENERATED}\n// What includes this says what ST_STATUS(in C, in core) makes of each status.\n{lines}"
+    """An X macro: the status in C and in core, and what a caller can do."""
+    rows = [f"{c.name}, {short(c.name).lower()}, {action(header, c)}" for c in header.statuses()]
+    lines = "".join(f"ST_STATUS({row})\n" for row in rows)
+    head = "// What includes this says what ST_STATUS(in C, in core, action) makes of each status.\n"
+    return f"// {GENERATED}\n{head}{lines}"
 
 
 def status_enum(header: Header) -> str:

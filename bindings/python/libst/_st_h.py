@@ -355,6 +355,14 @@ ST_E_JOURNAL = 74
 ST_E_TXN_FAILED = 75
 ST_E_HARD_LINKS = 80
 ST_E_INCOMPLETE = 81
+ST_ACTION_NONE = 0
+ST_ACTION_FIX = 1
+ST_ACTION_RETRY = 2
+ST_ACTION_REOPEN = 3
+ST_ACTION_SPACE = 4
+ST_ACTION_MOVE = 5
+ST_ACTION_END = 6
+ST_ACTION_REPORT = 7
 ST_LOG_INFO = 1
 ST_LOG_WARNING = 2
 ST_LOG_ERROR = 3
@@ -426,6 +434,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "st_version": (c_char_p,),
     "st_build_info": (c_char_p,),
     "st_status_name": (c_char_p, c_status),
+    "st_status_action": (c_uint32, c_status),
     "st_last_error": (c_char_p,),
     "st_last_error_info": (c_status, POINTER(ErrorInfo)),
     "st_open": (c_status, c_char_p, POINTER(OpenOptions), POINTER(c_void_p)),

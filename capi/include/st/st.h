@@ -129,7 +129,8 @@ typedef int32_t st_status;
 
 #define ST_OK 0
 
-/* The word before the colon says what a caller can do:
+/* The word before the colon says what a caller can do; st_status_action tells
+ * it, also of statuses that came after the program was built:
  *   fix     mend the argument or the file; the same call fails again
  *   retry   call again, later
  *   reopen  close the handle, open the file anew, and look at what it holds
@@ -137,7 +138,9 @@ typedef int32_t st_status;
  *   move    use another filesystem, machine or library
  *   end     this call, or this transaction, was stopped; begin it anew
  *   report  a bug in libst; please report it
- * Nothing of the file has changed but where the function says so. */
+ * Nothing of the file has changed but where the function says so. A later
+ * version may answer other statuses, and listed ones where a function does not
+ * list them. */
 
 /* The call. */
 #define ST_E_INVALID_ARGUMENT 1 /* fix: a parameter is not what the call
@@ -174,7 +177,8 @@ typedef int32_t st_status;
 #define ST_E_CHECKSUM 28         /* retry: the bytes that came are not those
                                     that were stored */
 
-/* The format, one status a rule: capi/README.md has them with examples. */
+/* The format, one status a rule: capi/README.md has them with examples. Rules
+ * that come later have numbers from 100 to 199. */
 #define ST_E_HEADER_TOO_SMALL 40 /* fix: the file is shorter than its 8-byte
                                     length */
 #define ST_E_HEADER_TOO_LARGE 41 /* fix: the header has more than 100,000,000
@@ -252,6 +256,19 @@ typedef int32_t st_status;
 /* The name of a status, as above ("ST_E_BUSY"); "ST_E_UNKNOWN" for a number
  * that is none. Static. Any thread. */
 const char *st_status_name(st_status status);
+
+/* What a caller can do, by the word of the status. */
+#define ST_ACTION_NONE 0u /* ST_OK, or a number that is no status */
+#define ST_ACTION_FIX 1u
+#define ST_ACTION_RETRY 2u
+#define ST_ACTION_REOPEN 3u
+#define ST_ACTION_SPACE 4u
+#define ST_ACTION_MOVE 5u
+#define ST_ACTION_END 6u
+#define ST_ACTION_REPORT 7u
+
+/* What a caller can do about a status: ST_ACTION_... Any thread. */
+uint32_t st_status_action(st_status status);
 
 /* The sentence for the last failed call of this thread; "" if none failed yet.
  * Lives until this thread's next failing call. */

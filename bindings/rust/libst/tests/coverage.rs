@@ -6,7 +6,7 @@ mod st_h;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use libst::{Direct, Dtype, Layout, Map, PlanKind, Prefetch, Status, Storage};
+use libst::{Action, Direct, Dtype, Layout, Map, PlanKind, Prefetch, Status, Storage};
 use libst_sys as sys;
 
 /// The words of this crate's sources, without comments and unit tests.
@@ -144,6 +144,7 @@ macro_rules! every_number_has_its_variant {
 }
 
 every_number_has_its_variant! {
+    every_action_has_its_variant: Action, "ST_ACTION_";
     every_mapping_has_its_variant: Map, "ST_MAP_";
     every_storage_has_its_variant: Storage, "ST_STORAGE_";
     every_prefetch_has_its_variant: Prefetch, "ST_PREFETCH_";
