@@ -66,6 +66,14 @@ st_status boundary(Body body) noexcept {
   }
 }
 
+// More of them than this machine has addresses for cannot lie where the caller says.
+template <class T>
+Result<void> check_count(const char *call, const char *what, size_t n) {
+  if (n > SIZE_MAX / 2 / sizeof(T))
+    return fail(Status::invalid_argument, call, " was given ", n, " ", what, ", more than memory can hold");
+  return {};
+}
+
 // Arguments that may not be NULL.
 template <class... Pointers>
 Result<void> require(const char *call, Pointers... pointers) {

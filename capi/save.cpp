@@ -68,8 +68,9 @@ Result<Input> translate(const char *call, const st_tensor *tensors, size_t n, co
                         bool with_data) {
   if ((n > 0 && !tensors) || (m > 0 && !meta))
     return fail(Status::invalid_argument, call, " was given NULL where that is not allowed; see st.h");
+  ST_TRY(check_count<st_tensor>(call, "tensors", n));
+  ST_TRY(check_count<st_metadata>(call, "pairs of metadata", m));
   Input input;
-  input.tensors.reserve(n);
   for (size_t i = 0; i < n; ++i) {
     ST_TRY(auto t, translate(tensors[i], with_data));
     input.tensors.push_back(std::move(t));
