@@ -14,7 +14,6 @@ from . import _abi
 from ._sized import sized
 from .status import Status
 
-
 #: By ST_ACTION_...
 _ACTIONS = ("", "fix", "retry", "reopen", "space", "move", "end", "report")
 
