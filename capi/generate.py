@@ -54,7 +54,8 @@ def left(header: Header, committed: str) -> list[str]:
         if name := re.fullmatch(r" +(st_\w+);", line):
             nodes[name[1]] = node
     now = {f.name: f"ST_2.{f.since}" for f in header.functions}
-    return [f"{name}: of {node}, and now {now.get(name, 'gone')}" for name, node in nodes.items() if now.get(name) != node]
+    moved = [name for name, node in nodes.items() if now.get(name) != node]
+    return [f"{name}: of {nodes[name]}, and now {now.get(name, 'gone')}" for name in moved]
 
 
 def action(header: Header, status: Constant) -> str:

@@ -62,8 +62,8 @@ class Error(Exception):
 
     @property
     def action(self) -> str:
-        """What a caller can do, in the word of st.h: "fix", "retry", "reopen", "space", "move", "end" or "report". "" for a
-        status that the library does not know."""
+        """What a caller can do, in the word of st.h: "fix", "retry", "reopen", "space", "move", "end" or "report"; ""
+        for a status that the library does not know."""
         number = _abi.st_status_action(int(self.status))
         return _ACTIONS[number] if number < len(_ACTIONS) else ""
 
