@@ -79,9 +79,9 @@ st_status st_compact(const char *path, const st_txn_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_compact", path));
     ST_TRY(auto o, read_options(opts));
+    o.layout = ST_LAYOUT_CANONICAL;  // whatever was given
     ST_TRY(auto options, translate("st_compact", o));
     options.compact = true;
-    options.layout = write::Layout::canonical;
     store::OpenOptions open;
     open.writable = true;
     open.map = read::MapMode::none;

@@ -53,7 +53,9 @@
  *  Threads   A handle (st_file) may be used from many threads at once, also for
  *            commits. A transaction (st_txn) and a writer (st_writer) belong to
  *            one thread at a time. st_close must not race with another call on
- *            the same handle, nor on a transaction of it.
+ *            the same handle, nor on a transaction of it. A thread must not be
+ *            cancelled inside a call (pthread_cancel), and a callback must
+ *            return: no longjmp, and no C++ exception, leaves it.
  *  State     A handle shows one state of its file. What it commits itself shows
  *            at once. What others patch shows through shared mappings at once;
  *            what they add, remove or publish shows after st_refresh. So does a
@@ -288,7 +290,8 @@ typedef struct st_error_info {
   int64_t holder_pid;  /* ST_E_BUSY: who holds the lock; 0 if unknown */
 } st_error_info;
 
-/* Fill *out. The strings live until this thread's next failing call. */
+/* Fill *out. The strings live until this thread's next failing call. Where this
+ * call itself fails, st_last_error keeps the sentence of the call before. */
 st_status st_last_error_info(st_error_info *out);
 
 /* Told now and then during long work: bytes of this call done, and in all, or 0
@@ -363,8 +366,9 @@ typedef struct st_open_options {
      ST_BLOCK_SIZE stand in for zeros. */
   uint32_t prefetch;       /* ST_PREFETCH_... */
   uint32_t direct;         /* ST_DIRECT_... */
-  uint32_t io_threads;     /* readers, at most 64 */
-  uint32_t block_size;     /* bytes a request, from 64 KiB to 256 MiB */
+  uint32_t io_threads;     /* readers; more than 64 count as 64 */
+  uint32_t block_size;     /* bytes a request; what lies outside 64 KiB to
+                              256 MiB counts as the nearer of the two */
   uint32_t worker_index;   /* this handle's number in a group of workers that
                               share the warming of a file, from 0 on */
   uint32_t worker_count;   /* how many there are; 0 or 1: alone */
@@ -379,7 +383,7 @@ typedef struct st_open_options {
  * finish what a crashed writer had committed (see st_recover). Data is not
  * touched.
  *   path  the file; symbolic links are followed. Or the index of a sharded
- *         checkpoint (….safetensors.index.json): see "Shards". Or a folder:
+ *         checkpoint (*.safetensors.index.json): see "Shards". Or a folder:
  *         its model.safetensors, unless that is or was a shard of an index
  *         there, or else its one index. Or a URL, for reading only: see below.
  *   opts  NULL for the defaults. With deltas the handle shows, for reading
@@ -390,7 +394,7 @@ typedef struct st_open_options {
  * /proc/self/fd. With ST_OPEN_READ_WRITE that is ST_E_UNSUPPORTED.
  * After fork() a child may go on using the handle: at the first use it opens
  * the file and maps it for itself.
- * SCHEME://… is a URL: https, s3, gs, az, hf, and http of this machine. It is
+ * SCHEME://... is a URL: https, s3, gs, az, hf, and http of this machine. It is
  * read by libst-remote.so.2, which is loaded at the first one, from beside this
  * library or as the loader finds it. What it names is read as st_open_source
  * says, in the version that was opened: if the server has another by then, the
@@ -401,10 +405,12 @@ typedef struct st_open_options {
  * writes or recovers a file answers ST_E_UNSUPPORTED. core/remote/README.md has
  * the credentials.
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; the
- * format's (40 to 61); ST_E_NEEDS_RECOVERY, ST_E_BUSY (recovery); with deltas
+ * format's (40 to 61); ST_E_NEEDS_RECOVERY, ST_E_BUSY, ST_E_JOURNAL (recovery);
+ * ST_E_CANCELLED; with deltas
  * ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
- * With a URL also ST_E_FILE_CHANGED and ST_E_UNSUPPORTED (no libst-remote.so.2,
- * an unknown scheme, a server without ranges, ST_OPEN_READ_WRITE).
+ * With a URL also ST_E_FILE_CHANGED, ST_E_CHECKSUM and ST_E_UNSUPPORTED (no
+ * libst-remote.so.2, an unknown scheme, a server without ranges,
+ * ST_OPEN_READ_WRITE).
  * Any thread. */
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
 
@@ -417,7 +423,8 @@ st_status st_open_memory(const void *bytes, size_t size, st_file **out);
  * transactions end, and drop what they staged; each still wants its
  * st_txn_free, and answers ST_E_TXN_FAILED till then. Snapshots live on. After
  * commits with ST_TXN_JOURNAL_ONLY it waits as st_sync does, but no longer than
- * ten seconds for a lock; the next st_open finishes what is left. */
+ * ten seconds for a lock; the next st_open finishes what is left. It answers no
+ * status: st_sync before it does. */
 void st_close(st_file *file);
 
 /* Show the file as it is now: what others have committed, replaced files
@@ -425,7 +432,8 @@ void st_close(st_file *file);
  * the file that they were taken from; indices are new. Memory that the handle
  * owns (ST_MAP_NONE, st_load) is read anew. If it was given out it keeps its
  * address; under ST_MAP_COPY_ON_WRITE it gets another.
- * Statuses: as st_open. Must not race with calls that take an index. */
+ * Statuses: as st_open; ST_E_INTERRUPTED. Must not race with calls that take an
+ * index. */
 st_status st_refresh(st_file *file);
 
 /* Ask the calls that now run on this handle, in any thread, to give up waiting
@@ -566,7 +574,8 @@ st_status st_get_at(st_file *file, size_t i, st_tensor *out);
  *             st_at does: other threads may put another in its place at any
  *             time. Filled on ST_E_BUFFER_SIZE too: that much room it needs.
  * Statuses: ST_E_NOT_FOUND, ST_E_BUFFER_SIZE, ST_E_IO, ST_E_FILE_CHANGED,
- * ST_E_CANCELLED, ST_E_INTERRUPTED. Any thread. */
+ * ST_E_CANCELLED, ST_E_INTERRUPTED; ST_E_CHECKSUM from a URL, and from
+ * filesystems that have checksums. Any thread. */
 st_status st_read(st_file *file, const char *name, size_t name_len, void *dst,
                   size_t dst_size, st_tensor *read);
 
@@ -1005,7 +1014,7 @@ typedef struct st_source_range {
  *   ESTALE      the bytes are no longer those of the opened version:
  *               ST_E_FILE_CHANGED
  *   ECANCELED   somebody gave up: ST_E_CANCELLED
- *   EOPNOTSUPP  ST_E_UNSUPPORTED; others as of a file: ENOENT, EACCES, EIO …
+ *   EOPNOTSUPP  ST_E_UNSUPPORTED; others as of a file: ENOENT, EACCES, EIO ...
  * Must not call libst with the handle of this source. */
 typedef int (*st_source_read_fn)(void *user, const st_source_range *ranges,
                                  size_t n);
@@ -1392,7 +1401,9 @@ typedef struct st_verify_options {
 /* Check a file, or the shards of an index and whether they agree with it,
  * against every rule of the format, and read all its bytes once. Answers the
  * status of the first error, or ST_OK. Journals that wait, and old shards that
- * stay, are reported, not touched. Any thread. */
+ * stay, are reported, not touched.
+ * Statuses: as st_open; ST_E_CHECKSUM; with deltas ST_E_DELTA, ST_E_DELTA_BASE;
+ * ST_E_CANCELLED (progress or report). Any thread. */
 st_status st_verify(const char *path, const st_verify_options *opts);
 
 typedef struct st_recover_options {
@@ -1419,7 +1430,8 @@ typedef struct st_recover_options {
  * names the user); ST_E_JOURNAL (a journal does not fit the file; it was moved
  * aside, as <file>.st-journal/<id>.bad, and nothing was applied from it; or one
  * waits that is not to be trusted, and the message names its user); ST_E_BUSY;
- * ST_E_SHARD_MISSING. Any thread. */
+ * ST_E_SHARD_MISSING; ST_E_NO_FILE; ST_E_IO; ST_E_CANCELLED (progress, or
+ * report; what was reported is done). Any thread. */
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no

@@ -355,6 +355,7 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_begin(file, &txn, &transaction));
   txn.layout = ST_LAYOUT_STOCK + 1;
   EXPECT_ST(ST_E_UNSUPPORTED, st_txn_begin(file, &txn, &transaction));
+  EXPECT_ST(ST_OK, st_compact(path.c_str(), &txn));  // which does not read it
   auto save = sized<st_save_options>();
   for (uint32_t bit = 0; bit < 32; ++bit) {
     save.flags = 1u << bit;
