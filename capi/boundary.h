@@ -66,6 +66,14 @@ st_status boundary(Body body) noexcept {
   }
 }
 
+// More of them than this machine has addresses for cannot lie where the caller says.
+template <class T>
+Result<void> check_count(const char *call, const char *what, size_t n) {
+  if (n > SIZE_MAX / 2 / sizeof(T))
+    return fail(Status::invalid_argument, call, " was given ", n, " ", what, ", more than memory can hold");
+  return {};
+}
+
 // Arguments that may not be NULL.
 template <class... Pointers>
 Result<void> require(const char *call, Pointers... pointers) {
@@ -187,6 +195,8 @@ Result<void> describe_with_view(const store::Place &place, st_tensor *out);
 inline bool has_addresses(uint64_t nbytes) {
   return static_cast<size_t>(nbytes) == nbytes;
 }
+// Its reserved fields are zero.
+Result<void> check_reserved(const st_tensor &value);
 Result<store::NewBytes> translate(const st_tensor *value);
 Result<write::SaveOptions> translate(const st_save_options *given);
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);

@@ -12,9 +12,12 @@ namespace {
 static_assert(static_cast<uint32_t>(read::Prefetch::parallel) == ST_PREFETCH_PARALLEL &&
               static_cast<uint32_t>(read::Direct::on) == ST_DIRECT_ON);
 
-Result<std::vector<store::Place>> places_of(const store::Catalogue &catalogue, const size_t *indices, size_t n) {
+Result<std::vector<store::Place>> places_of(const char *call, const store::Catalogue &catalogue, const size_t *indices,
+                                            size_t n) {
+  ST_TRY(check_count<size_t>(call, "indices", n));
   std::vector<store::Place> places;
-  places.reserve(n);
+  // A wrong count meets an index that is none, long before memory for all of them is needed.
+  places.reserve(std::min(n, catalogue.size()));
   for (const size_t i : std::span(indices, n)) {
     ST_TRY(auto place, catalogue.at(i));
     places.push_back(place);
@@ -37,11 +40,15 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, con
     ST_TRY(auto o, read_options("st_read_many", opts, ST_BULK_FRESH_MEMORY));
     if (n == 0) return {};
     ST_TRY(require("st_read_many", reqs));
+    ST_TRY(check_count<st_read_request>("st_read_many", "requests", n));
     const store::Catalogue catalogue = file->model->catalogue();
     const bool fresh = o.flags & ST_BULK_FRESH_MEMORY;
     std::deque<SlicePlan> slices;  // which stay where they are
     std::vector<store::PlacedRequest> requests;
     for (const st_read_request &r : std::span(reqs, n)) {
+      if (r.reserved != 0)
+        return fail(Status::unsupported, "st_read_request.reserved is ", r.reserved, ", and libst ", st_version(),
+                    " does not know what that means; it is zero");
       ST_TRY(auto place, r.name ? catalogue.find(name_of(r.name, r.name_len)) : catalogue.at(r.index));
       store::PlacedRequest request{place, nullptr, static_cast<std::byte *>(r.dst), fresh};
       uint64_t need = place.tensor().nbytes;
@@ -68,7 +75,7 @@ st_status st_prefetch(st_file *file, const size_t *indices, size_t n, const st_b
     const Progress told = progress_of(o.progress, o.progress_user);
     if (!indices && n == 0) return file->model->prefetch(catalogue, std::nullopt, told);
     ST_TRY(require("st_prefetch", indices));
-    ST_TRY(auto places, places_of(catalogue, indices, n));
+    ST_TRY(auto places, places_of("st_prefetch", catalogue, indices, n));
     return file->model->prefetch(catalogue, std::move(places), told);
   });
 }
@@ -81,7 +88,7 @@ st_status st_load(st_file *file, const size_t *indices, size_t n, const st_bulk_
     std::optional<std::vector<store::Place>> wanted;
     if (indices || n > 0) {
       ST_TRY(require("st_load", indices));
-      ST_TRY(wanted, places_of(catalogue, indices, n));
+      ST_TRY(wanted, places_of("st_load", catalogue, indices, n));
     }
     return file->model->load(catalogue, std::move(wanted), o.flags & ST_BULK_HUGE_PAGES, o.flags & ST_BULK_DIRECT,
                              progress_of(o.progress, o.progress_user));

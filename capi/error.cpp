@@ -14,7 +14,7 @@ LastError &last() noexcept {
   return of_thread<LastError>();
 }
 
-#define ST_STATUS(in_c, in_core) static_assert(static_cast<int32_t>(Status::in_core) == (in_c));
+#define ST_STATUS(in_c, in_core, action) static_assert(static_cast<int32_t>(Status::in_core) == (in_c));
 #include "status_list.h"
 #undef ST_STATUS
 
@@ -42,12 +42,23 @@ using namespace st::capi;
 
 const char *st_status_name(st_status status) {
   switch (status) {
-#define ST_STATUS(in_c, in_core) \
-  case in_c:                     \
+#define ST_STATUS(in_c, in_core, action) \
+  case in_c:                             \
     return #in_c;
 #include "status_list.h"
 #undef ST_STATUS
     default: return "ST_E_UNKNOWN";
+  }
+}
+
+uint32_t st_status_action(st_status status) {
+  switch (status) {
+#define ST_STATUS(in_c, in_core, action) \
+  case in_c:                             \
+    return action;
+#include "status_list.h"
+#undef ST_STATUS
+    default: return ST_ACTION_NONE;
   }
 }
 

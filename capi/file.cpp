@@ -16,11 +16,11 @@ Result<store::OpenOptions> open_options_of(const st_open_options *given) {
   if (o.flags & ~ST_OPEN_READ_WRITE)
     return fail(Status::unsupported, "st_open was given a flag that libst ", st_version(), " does not know");
   if (o.map > ST_MAP_COPY_ON_WRITE)
-    return fail(Status::invalid_argument, "st_open_options.map is ", o.map,
-                "; it takes ST_MAP_AUTO, _SHARED, _PRIVATE, _NONE or _COPY_ON_WRITE");
+    return fail(Status::unsupported, "st_open_options.map is ", o.map, ", which libst ", st_version(),
+                " does not know; it takes ST_MAP_AUTO, _SHARED, _PRIVATE, _NONE or _COPY_ON_WRITE");
   if (o.prefetch > ST_PREFETCH_PARALLEL || o.direct > ST_DIRECT_ON)
-    return fail(Status::invalid_argument, "st_open_options.prefetch is ", o.prefetch, " and .direct is ", o.direct,
-                "; they take ST_PREFETCH_... and ST_DIRECT_...");
+    return fail(Status::unsupported, "st_open_options.prefetch is ", o.prefetch, " and .direct is ", o.direct,
+                "; they take what libst ", st_version(), " knows of ST_PREFETCH_... and ST_DIRECT_...");
   if (o.worker_index >= std::max(o.worker_count, 1u))
     return fail(Status::invalid_argument, "st_open_options.worker_index is ", o.worker_index, " of ",
                 std::max(o.worker_count, 1u), " workers; it counts from 0");
@@ -142,10 +142,14 @@ st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
     const size_t count = catalogue.size();
     if (first > count || n > count - first)
       return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
+    // A shard that is missing is met on the way. So nothing is described before all are found.
+    std::vector<store::Place> places;
+    places.reserve(n);
     for (size_t i = 0; i < n; ++i) {
       ST_TRY(auto place, catalogue.at(first + i));
-      describe(place, nullptr, out + i);
+      places.push_back(place);
     }
+    for (size_t i = 0; i < n; ++i) describe(places[i], nullptr, out + i);
     return {};
   });
 }

@@ -45,10 +45,33 @@ def version_script(header: Header) -> str:
     return text
 
 
+def left(header: Header, committed: str) -> list[str]:
+    """What would leave its node of the committed version script. Programs are linked to a name in its node, so it never
+    leaves."""
+    nodes, node = {}, ""
+    for line in committed.splitlines():
+        node = line.split()[0] if line.endswith(" {") else node
+        if name := re.fullmatch(r" +(st_\w+);", line):
+            nodes[name[1]] = node
+    now = {f.name: f"ST_2.{f.since}" for f in header.functions}
+    moved = [name for name, node in nodes.items() if now.get(name) != node]
+    return [f"{name}: of {nodes[name]}, and now {now.get(name, 'gone')}" for name in moved]
+
+
+def action(header: Header, status: Constant) -> str:
+    """ "ST_ACTION_RETRY": of the word that begins its comment."""
+    name = "ST_ACTION_" + ("NONE" if status.name == "ST_OK" else status.comment.split(":")[0].upper())
+    if name not in {c.name for c in header.constants}:
+        sys.exit(f"{status.name}: its comment begins with no word of ST_ACTION_...")
+    return name
+
+
 def status_names(header: Header) -> str:
-    """An X macro: the status in C and in core."""
-    lines = "".join(f"ST_STATUS({c.name}, {short(c.name).lower()})\n" for c in header.statuses())
-    return f"// {GENERATED}\n// What includes this says what ST_STATUS(in C, in core) makes of each status.\n{lines}"
+    """An X macro: the status in C and in core, and what a caller can do."""
+    rows = [f"{c.name}, {short(c.name).lower()}, {action(header, c)}" for c in header.statuses()]
+    lines = "".join(f"ST_STATUS({row})\n" for row in rows)
+    head = "// What includes this says what ST_STATUS(in C, in core, action) makes of each status.\n"
+    return f"// {GENERATED}\n{head}{lines}"
 
 
 def status_enum(header: Header) -> str:
@@ -307,6 +330,9 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         sys.exit(__doc__)
     header, differ = read(HEADER), []
+    if leave := left(header, (ROOT / "capi/st.map").read_text()):
+        unreleased = "If no release has it yet, take the name out of capi/st.map first."
+        sys.exit("\n".join([*leave, "A name never leaves its node of capi/st.map. " + unreleased]))
     for name, write in OUTPUTS.items():
         path, text = ROOT / name, write(header)
         if not path.exists() or path.read_text() != text:

@@ -51,8 +51,11 @@ st_status st_txn_set_metadata(st_txn *txn, const char *key, size_t key_len, cons
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_txn_set_metadata", key));
     ST_TRY(auto transaction, going_on("st_txn_set_metadata", txn));
-    if (!value) return transaction->set_metadata(name_of(key, key_len), std::nullopt);
-    return transaction->set_metadata(name_of(key, key_len), name_of(value, value_len));
+    if (!value && value_len == ST_NTS) return transaction->set_metadata(name_of(key, key_len), std::nullopt);
+    if (!value && value_len > 0)
+      return fail(Status::invalid_argument, "st_txn_set_metadata was given ", value_len,
+                  " bytes at NULL; NULL with ST_NTS removes the key, NULL with 0 is the empty value");
+    return transaction->set_metadata(name_of(key, key_len), value ? name_of(value, value_len) : "");
   });
 }
 
@@ -76,9 +79,9 @@ st_status st_compact(const char *path, const st_txn_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_compact", path));
     ST_TRY(auto o, read_options(opts));
+    o.layout = ST_LAYOUT_CANONICAL;  // whatever was given
     ST_TRY(auto options, translate("st_compact", o));
     options.compact = true;
-    options.layout = write::Layout::canonical;
     store::OpenOptions open;
     open.writable = true;
     open.map = read::MapMode::none;

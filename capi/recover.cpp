@@ -11,7 +11,7 @@ namespace {
 bool told(st_report_fn report, void *user, uint32_t level, Status status, uint64_t offset, const std::string &message) {
   if (!report) return true;
   const st_report r{
-      static_cast<uint32_t>(sizeof(st_report)), level, static_cast<st_status>(status), 0, offset, message.c_str()};
+      static_cast<uint32_t>(sizeof(st_report)), level, static_cast<st_status>(status), 0, offset, message.c_str(), 0};
   return report(user, &r) == 0;
 }
 

@@ -15,8 +15,8 @@ Result<write::SaveOptions> translate(const st_save_options *given) {
   if (o.flags != 0 || o.reserved0 != 0)
     return fail(Status::unsupported, "st_save_options has a flag that libst ", st_version(), " does not know");
   if (o.layout > ST_LAYOUT_STOCK)
-    return fail(Status::invalid_argument, "st_save_options.layout is ", o.layout,
-                "; it takes ST_LAYOUT_KEEP, _CANONICAL or _STOCK");
+    return fail(Status::unsupported, "st_save_options.layout is ", o.layout, ", which libst ", st_version(),
+                " does not know; it takes ST_LAYOUT_KEEP, _CANONICAL or _STOCK");
   write::SaveOptions options;
   ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
   options.layout = static_cast<write::Layout>(o.layout);
@@ -35,6 +35,7 @@ static_assert(static_cast<uint32_t>(write::Layout::keep) == ST_LAYOUT_KEEP &&
               static_cast<uint32_t>(write::Layout::stock) == ST_LAYOUT_STOCK);
 
 Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
+  ST_TRY(check_reserved(t));
   if (!t.name) return fail(Status::invalid_argument, "a tensor to be saved has no name");
   const std::string_view name = name_of(t.name, t.name_len);
   auto refuse = [&](Status status, const auto &...parts) {
@@ -67,8 +68,9 @@ Result<Input> translate(const char *call, const st_tensor *tensors, size_t n, co
                         bool with_data) {
   if ((n > 0 && !tensors) || (m > 0 && !meta))
     return fail(Status::invalid_argument, call, " was given NULL where that is not allowed; see st.h");
+  ST_TRY(check_count<st_tensor>(call, "tensors", n));
+  ST_TRY(check_count<st_metadata>(call, "pairs of metadata", m));
   Input input;
-  input.tensors.reserve(n);
   for (size_t i = 0; i < n; ++i) {
     ST_TRY(auto t, translate(tensors[i], with_data));
     input.tensors.push_back(std::move(t));

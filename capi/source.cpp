@@ -47,6 +47,9 @@ st_status st_open_source(const st_source *source, const st_open_options *opts, s
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_open_source", source, out));
     ST_TRY(const auto given, read_options(source));
+    if (given.reserved0 != 0)
+      return fail(Status::unsupported, "st_source.reserved0 is not zero, and libst ", st_version(),
+                  " does not know what that means");
     if (!given.read)
       return fail(Status::invalid_argument, "st_source.read is NULL; it takes the function that reads the source");
     if (given.size > INT64_MAX)

@@ -43,8 +43,7 @@ class Function:
     name: str
     result: Type
     parameters: list[Variable]
-    paragraph: int  # of the header, by empty lines
-    since: int = 0  # the version 2.x that it came with
+    since: int = 0  # the version 2.x that it came with: "Since 2.x." is the last line of the comment directly above
 
 
 @dataclass
@@ -82,10 +81,10 @@ class Reader:
 
     def read(self, text: str) -> None:
         header, statement, cpp = self.header, [], []
-        depth, paragraph, position = 0, 0, 0
+        depth, position = 0, 0
         comment, comment_ends = "", 0
         defined = 0  # the line on which the last constant ends
-        since: dict[int, int] = {}
+        since, since_ends, begins = 0, 0, 0  # the version that a comment ends with, and on which lines
         while position < len(text):
             token = TOKEN.match(text, position)
             if not token:
@@ -93,10 +92,12 @@ class Reader:
             kind, word = token.lastgroup, token[0]
             position = token.end()
             if kind == "space":
-                paragraph += word.count("\n") > 1
+                pass
             elif kind == "comment":
                 plain = " ".join(re.sub(r"^\s*\* ?", "", word[2:-2], flags=re.MULTILINE).split())
-                since.update((paragraph, int(version)) for version in re.findall(r"[Ss]ince 2\.(\d+)", plain))
+                if not statement:
+                    dated = re.search(r"(?:^|\n)[ *]*Since 2\.(\d+)\.\s*$", word[2:-2])
+                    since, since_ends = int(dated[1]) if dated else 0, self.line + word.count("\n")
                 if defined == self.line:
                     header.constants[-1].comment = plain
                 else:
@@ -112,16 +113,18 @@ class Reader:
             elif self.conditions[-1:] == ["__cplusplus"]:
                 cpp.append(word)
             else:
+                begins = begins if statement else self.line
                 statement.append(word)
                 depth += (word == "{") - (word == "}")
                 if word == ";" and depth == 0:
-                    self.declare(statement[:-1], paragraph)
+                    known = len(header.functions)
+                    self.declare(statement[:-1])
                     statement = []
+                    if len(header.functions) > known and since_ends + 1 == begins:
+                        header.functions[-1].since = since
             self.line += word.count("\n")
         if statement or self.conditions:
             self.fail("the header ends too early")
-        for function in header.functions:
-            function.since = since.get(function.paragraph, 0)
         names = [c.name for c in header.constants] + [*header.initialisers, *self.types()]
         names += [f.name for f in header.functions]
         if len(set(names)) < len(names):
@@ -162,7 +165,7 @@ class Reader:
         h = self.header
         return [*h.aliases, *h.opaque, *h.structs, *h.callbacks]
 
-    def declare(self, words: list[str], paragraph: int) -> None:
+    def declare(self, words: list[str]) -> None:
         header = self.header
         callable_ = words[-1] == ")" and "(" in words
         opens = len(words) - 1 - words[::-1].index("(") if callable_ else len(words)
@@ -175,11 +178,11 @@ class Reader:
                     header.opaque.remove(name)
                 header.structs[name] = [v for f in split(fields, ";") for v in self.variables(f)]
             case ["typedef", *result, "(", "*", name, ")"] if callable_:
-                header.callbacks[name] = Function(name, self.type(result), self.parameters(inner), paragraph)
+                header.callbacks[name] = Function(name, self.type(result), self.parameters(inner))
             case ["typedef", *base, name] if not callable_:
                 header.aliases[name] = self.type(base)
             case [*result, name] if callable_ and name.startswith("st_"):
-                header.functions.append(Function(name, self.type(result), self.parameters(inner), paragraph))
+                header.functions.append(Function(name, self.type(result), self.parameters(inner)))
             case _:
                 self.fail(f"what is {' '.join(words)}?")
 

@@ -10,7 +10,10 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
   constexpr uint32_t known = ST_TXN_COPY | ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_NEW_NAMES | ST_TXN_JOURNAL_ONLY;
   if (o.flags & ~known)
     return fail(Status::unsupported, call, " was given a flag that libst ", st_version(), " does not know");
-  if (o.layout > ST_LAYOUT_CANONICAL)
+  if (o.layout > ST_LAYOUT_STOCK)
+    return fail(Status::unsupported, "st_txn_options.layout is ", o.layout, ", which libst ", st_version(),
+                " does not know; it takes ST_LAYOUT_KEEP or _CANONICAL");
+  if (o.layout == ST_LAYOUT_STOCK)
     return fail(Status::invalid_argument, "st_txn_options.layout is ", o.layout,
                 "; it takes ST_LAYOUT_KEEP or _CANONICAL");
   store::TransactionOptions options;
@@ -31,7 +34,14 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
   return options;
 }
 
+Result<void> check_reserved(const st_tensor &value) {
+  if (value.reserved0 == 0 && value.reserved[0] == 0 && value.reserved[1] == 0) return {};
+  return fail(Status::unsupported, "a reserved field of an st_tensor is not zero, and libst ", st_version(),
+              " does not know what that means; zero the struct before it is set up");
+}
+
 Result<store::NewBytes> translate(const st_tensor *value) {
+  ST_TRY(check_reserved(*value));
   if (value->rank > 0 && !value->shape)
     return fail(Status::invalid_argument, "the new value has rank ", value->rank, " but no shape");
   if (value->nbytes > 0 && !value->data)

@@ -225,7 +225,8 @@ void Steps::stage(Transaction &transaction) const {
   for (const auto &[from, to] : renamed_) check(st_txn_rename(txn, from.data(), from.size(), to.data(), to.size()));
   for (const Put &put : puts_) stage(txn, put);
   for (const auto &[key, value] : metadata_) {
-    check(st_txn_set_metadata(txn, key.data(), key.size(), value ? value->data() : nullptr, value ? value->size() : 0));
+    check(st_txn_set_metadata(txn, key.data(), key.size(), value ? value->data() : nullptr,
+                              value ? value->size() : ST_NTS));
   }
 }
 

@@ -151,6 +151,7 @@ func TestConstantsAreThoseOfTheHeader(t *testing.T) {
 	sameConstants(t, "direct", defined("ST_DIRECT_"), func(c string) string { return "Direct" + goName(c) }, "Direct")
 	sameConstants(t, "layout", defined("ST_LAYOUT_"), func(c string) string { return "Layout" + goName(c) }, "Layout")
 	sameConstants(t, "plan", defined("ST_PLAN_"), func(c string) string { return "Plan" + goName(c) }, "PlanKind")
+	sameConstants(t, "action", defined("ST_ACTION_"), func(c string) string { return "Action" + goName(c) }, "Action")
 	sameConstants(t, "level", defined("ST_LOG_"), func(c string) string { return "Log" + goName(c) }, "LogLevel")
 }
 
@@ -254,7 +255,7 @@ func TestFlagsOfTheHeaderAreUsed(t *testing.T) {
 func TestKindsOfConstantsAreKnown(t *testing.T) {
 	// ST_REOPEN_COPY_ON_WRITE is for views that are written, of a file that is. Go's views are read-only.
 	known := regexp.MustCompile(`^ST_(OK|NTS|VERSION_\w+|REOPEN_COPY_ON_WRITE|` +
-		`(E|DTYPE|MAP|PREFETCH|DIRECT|STORAGE|LOG|OPEN|TXN|BULK|LAYOUT|PLAN|TIMEOUT|GRACE)_\w+)$`)
+		`(E|ACTION|DTYPE|MAP|PREFETCH|DIRECT|STORAGE|LOG|OPEN|TXN|BULK|LAYOUT|PLAN|TIMEOUT|GRACE)_\w+)$`)
 	for name := range headerConstants {
 		if !known.MatchString(name) {
 			t.Errorf("%s is a constant of a new kind", name)

@@ -42,7 +42,7 @@ func (tx *Tx) SetMetadata(key, value string) error {
 // DeleteMetadata removes a key of the file's metadata. ErrNotFound leaves the transaction as it was.
 func (tx *Tx) DeleteMetadata(key string) error {
 	k, kn := chars(key)
-	return tx.call("delete metadata", func() C.st_status { return C.st_txn_set_metadata(tx.c, k, kn, nil, 0) })
+	return tx.call("delete metadata", func() C.st_status { return C.st_txn_set_metadata(tx.c, k, kn, nil, C.ST_NTS) })
 }
 
 // Sync makes durable in the file what was committed with JournalOnly. Close does so, too, and the next commit of the same

@@ -2,7 +2,6 @@
 // caller, and between them are the calls of a file. So each thread has the innermost InterruptScope that it is in.
 #pragma once
 
-#include <exception>
 #include <new>
 #include <optional>
 #include <utility>
@@ -33,7 +32,7 @@ class InterruptCheck {
       if (auto goes_on = go_on(); !goes_on) stopped_ = std::move(goes_on.error());
     } catch (const std::bad_alloc &) {
       stopped_.emplace(Error{Status::nomem, "no memory"});
-    } catch (const std::exception &) {
+    } catch (...) {  // what a caller's function throws need not be an std::exception
       stopped_.emplace(Error{Status::internal, "an exception"});
     }
     return stopped_.has_value();

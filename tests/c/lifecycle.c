@@ -179,6 +179,7 @@ static void errors(void) {
   CHECK(info.status == ST_E_NOT_FOUND && strcmp(info.tensor, "absent") == 0 && info.tensor_len == 6);
   CHECK(strcmp(info.message, st_last_error()) == 0);
   CHECK(strcmp(st_status_name(info.status), "ST_E_NOT_FOUND") == 0);
+  CHECK(st_status_action(info.status) == ST_ACTION_FIX);
 }
 
 static void changing(const char *path) {

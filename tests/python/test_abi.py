@@ -10,6 +10,7 @@ from conftest import REPOSITORY
 from libst import _abi, _st_h, dtypes
 
 sys.path.insert(0, str(REPOSITORY / "capi"))
+import generate
 import st_h
 
 INCLUDE = REPOSITORY / "capi" / "include"
@@ -114,6 +115,27 @@ def test_the_reader_understands_what_the_header_may_come_to_hold(tmp_path):
     ]
     assert [p.type.base for p in header.callbacks["st_d_fn"].parameters] == ["void", "st_b"]
     assert [(f.name, len(f.parameters), f.since) for f in header.functions] == [("st_e", 3, 1), ("st_f", 0, 0)]
+
+
+def test_a_function_is_dated_by_the_last_line_of_its_own_comment(tmp_path):
+    header = understood(
+        tmp_path,
+        "/* A flag of it came later, since 2.3. */\nint st_a(void);\n\n"
+        "/* It takes URLs.\n * Since 2.4.\n * And files. */\nint st_b(void);\n\n"
+        "/* Two.\n * Since 2.1. */\nint st_c(void);\nint st_d(void);\n\n"
+        "/* A heading. Since 2.2. */\n\nint st_e(int i /* Since 2.5. */);\n\n"
+        "/* Since 2.2. */\nint\nst_f(void);\n",
+    )
+    assert {f.name: f.since for f in header.functions if f.since} == {"st_c": 1, "st_f": 2}
+
+
+def test_no_name_leaves_its_node(tmp_path):
+    header = understood(tmp_path, "int st_a(void);\n/* Since 2.1. */\nint st_b(void);\nint st_c(void);\n")
+    assert generate.left(header, generate.version_script(header)) == []
+    assert generate.left(header, "ST_2.0 {\n  global:\n    st_a;\n  local:\n    *;\n};\n") == []  # others are added
+    script = "ST_2.0 {\n  global:\n    st_a;\n    st_b;\n    st_gone;\n  local:\n    *;\n};\n"
+    assert generate.left(header, script) == ["st_b: of ST_2.0, and now ST_2.1", "st_gone: of ST_2.0, and now gone"]
+    assert generate.left(generate.read(generate.HEADER), (REPOSITORY / "capi/st.map").read_text()) == []
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import raw_file, refused
 from libst.errors import error
+from test_abi import HEADER
 
 PUBLIC = [
     libst.Error,
@@ -82,6 +83,8 @@ def test_classes_are_what_python_calls_them(kind):
 def test_every_status_is_caught_by_its_classes(status):
     made = error(status)
     assert made.status is status and made.status_name == f"ST_E_{status.name}"
+    comments = {c.name: c.comment for c in HEADER.constants}
+    assert made.action == comments[made.status_name].split(":")[0]
     kinds = (libst.FormatError, ValueError) if 40 <= status <= 61 else KINDS[status.name]
     assert all(isinstance(made, kind) for kind in kinds)
     ours = {kind for kind in PUBLIC if isinstance(made, kind)}

@@ -173,6 +173,35 @@ def sizes(struct):
     return ends
 
 
+WIDTHS = {"char": 1, "int": 4, "int32_t": 4, "uint32_t": 4, "int64_t": 8, "uint64_t": 8}
+
+
+def padding_behind(fields, pointer, widest):
+    """Bytes that a compiler adds behind the last of them, where pointers have `pointer` bytes and no type needs a
+    multiple of more than `widest`."""
+
+    def width(of):
+        base = HEADER.aliases.get(of.base, of)
+        is_pointer = of.pointers or base.base == "size_t" or base.base in HEADER.callbacks
+        return pointer if is_pointer else WIDTHS[base.base]
+
+    end, largest = 0, 1
+    for field in fields:
+        each = width(field.type)
+        align = min(each, widest)
+        largest = max(largest, align)
+        end += -end % align + each * max(field.length, 1)
+    return -end % largest
+
+
+@pytest.mark.parametrize("pointer, widest", [(8, 8), (4, 8), (4, 4)], ids=["64 bits", "32-bit ARM", "i386"])
+def test_a_later_field_changes_the_size_on_every_target(pointer, widest):
+    sized_structs = {name: fields for name, fields in HEADER.structs.items() if fields[0].name == "struct_size"}
+    assert len(sized_structs) > len(SIZED)
+    padded = {name: padding_behind(fields, pointer, widest) for name, fields in sized_structs.items()}
+    assert padded == dict.fromkeys(sized_structs, 0)
+
+
 def test_the_header_was_read():
     assert len(SIZED) >= 10 and ("st_open", "st_open_options") in OPTIONS and ("st_file_stats", "st_stats") in RESULTS
 
@@ -243,11 +272,11 @@ def test_reports_say_how_much_of_them_is_filled(scene):
     seen = []
 
     def note(_user, report):
-        seen.append((report[0].struct_size, report[0].reserved0))
+        seen.append((report[0].struct_size, report[0].reserved0, report[0].reserved1))
         return 0
 
     with open(scene.path, "ab") as file:
         file.write(b"rubbish")
     options = sized(_abi.VerifyOptions, report=_abi.report_fn(note))
     assert _abi.st_verify(scene.path, options) != OK
-    assert seen and set(seen) == {(ctypes.sizeof(_abi.Report), 0)}
+    assert seen and set(seen) == {(ctypes.sizeof(_abi.Report), 0, 0)}

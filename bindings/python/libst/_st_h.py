@@ -40,6 +40,7 @@ class Report(ctypes.Structure):
         ("reserved0", c_uint32),
         ("offset", c_uint64),
         ("message", c_char_p),
+        ("reserved1", c_size_t),
     ]
 
 
@@ -168,6 +169,7 @@ class Source(ctypes.Structure):
         ("read", source_read_fn),
         ("close", source_close_fn),
         ("user", c_void_p),
+        ("reserved0", c_size_t),
     ]
 
 
@@ -189,6 +191,7 @@ class ReadRequest(ctypes.Structure):
         ("dst_size", c_size_t),
         ("ranges", POINTER(Range)),
         ("range_count", c_size_t),
+        ("reserved", c_uint64),
     ]
 
 
@@ -352,6 +355,14 @@ ST_E_JOURNAL = 74
 ST_E_TXN_FAILED = 75
 ST_E_HARD_LINKS = 80
 ST_E_INCOMPLETE = 81
+ST_ACTION_NONE = 0
+ST_ACTION_FIX = 1
+ST_ACTION_RETRY = 2
+ST_ACTION_REOPEN = 3
+ST_ACTION_SPACE = 4
+ST_ACTION_MOVE = 5
+ST_ACTION_END = 6
+ST_ACTION_REPORT = 7
 ST_LOG_INFO = 1
 ST_LOG_WARNING = 2
 ST_LOG_ERROR = 3
@@ -423,6 +434,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "st_version": (c_char_p,),
     "st_build_info": (c_char_p,),
     "st_status_name": (c_char_p, c_status),
+    "st_status_action": (c_uint32, c_status),
     "st_last_error": (c_char_p,),
     "st_last_error_info": (c_status, POINTER(ErrorInfo)),
     "st_open": (c_status, c_char_p, POINTER(OpenOptions), POINTER(c_void_p)),

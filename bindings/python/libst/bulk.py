@@ -278,6 +278,7 @@ def _requests(rows: Rows, addresses: np.ndarray[Any, np.dtype[np.int64]], sizes:
     requests["dst_size"] = sizes
     requests["ranges"] = 0
     requests["range_count"] = 0
+    requests["reserved"] = 0
     return requests, where
 
 

@@ -14,6 +14,9 @@ from . import _abi
 from ._sized import sized
 from .status import Status
 
+#: By ST_ACTION_...
+_ACTIONS = ("", "fix", "retry", "reopen", "space", "move", "end", "report")
+
 
 class Error(Exception):
     """Something that libst could not do. `str()` of it is one sentence: what, where, what to do."""
@@ -56,6 +59,13 @@ class Error(Exception):
     def status_name(self) -> str:
         """As in st.h: "ST_E_BUSY"."""
         return str(_abi.st_status_name(int(self.status)).decode())
+
+    @property
+    def action(self) -> str:
+        """What a caller can do, in the word of st.h: "fix", "retry", "reopen", "space", "move", "end" or "report"; ""
+        for a status that the library does not know."""
+        number = _abi.st_status_action(int(self.status))
+        return _ACTIONS[number] if number < len(_ACTIONS) else ""
 
     def __str__(self) -> str:
         return self.message  # KeyError would quote it, OSError prefix its errno

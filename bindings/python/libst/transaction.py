@@ -176,8 +176,11 @@ class Transaction(EndsWithBlock):
         if not isinstance(key, str) or not isinstance(value, (str, type(None))):
             raise TypeError(f"metadata maps str to str; {key!r} maps to {value!r}")
         raw = to_write(key)
-        text = None if value is None else to_write(value)
-        self._call(_abi.st_txn_set_metadata, raw, len(raw), text, len(text or b""))
+        if value is None:
+            self._call(_abi.st_txn_set_metadata, raw, len(raw), None, _abi.ST_NTS)
+        else:
+            text = to_write(value)
+            self._call(_abi.st_txn_set_metadata, raw, len(raw), text, len(text))
 
     def plan(self) -> Plan:
         """What the commit would do, as far as can be told beforehand. Touches nothing."""

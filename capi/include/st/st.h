@@ -35,8 +35,9 @@
  *            default of every field. So a zeroed struct with its size is a
  *            whole set-up, and NULL in its place gives the defaults. Bytes
  *            beyond those that the library knows must be zero, else
- *            ST_E_UNSUPPORTED. The library takes fields beyond struct_size for
- *            zero.
+ *            ST_E_UNSUPPORTED. So is a flag, or a value of a named choice
+ *            (map, layout), that it does not know. The library takes fields
+ *            beyond struct_size for zero.
  *  Results   A struct that the library fills and that may grow begins with
  *            struct_size too. The library fills no more than that, and zeroes
  *            what it does not know.
@@ -52,7 +53,9 @@
  *  Threads   A handle (st_file) may be used from many threads at once, also for
  *            commits. A transaction (st_txn) and a writer (st_writer) belong to
  *            one thread at a time. st_close must not race with another call on
- *            the same handle, nor on a transaction of it.
+ *            the same handle, nor on a transaction of it. A thread must not be
+ *            cancelled inside a call (pthread_cancel), and a callback must
+ *            return: no longjmp, and no C++ exception, leaves it.
  *  State     A handle shows one state of its file. What it commits itself shows
  *            at once. What others patch shows through shared mappings at once;
  *            what they add, remove or publish shows after st_refresh. So does a
@@ -128,7 +131,8 @@ typedef int32_t st_status;
 
 #define ST_OK 0
 
-/* The word before the colon says what a caller can do:
+/* The word before the colon says what a caller can do; st_status_action tells
+ * it, also of statuses that came after the program was built:
  *   fix     mend the argument or the file; the same call fails again
  *   retry   call again, later
  *   reopen  close the handle, open the file anew, and look at what it holds
@@ -136,7 +140,9 @@ typedef int32_t st_status;
  *   move    use another filesystem, machine or library
  *   end     this call, or this transaction, was stopped; begin it anew
  *   report  a bug in libst; please report it
- * Nothing of the file has changed but where the function says so. */
+ * Nothing of the file has changed but where the function says so. A later
+ * version may answer other statuses, and listed ones where a function does not
+ * list them. */
 
 /* The call. */
 #define ST_E_INVALID_ARGUMENT 1 /* fix: a parameter is not what the call
@@ -173,7 +179,8 @@ typedef int32_t st_status;
 #define ST_E_CHECKSUM 28         /* retry: the bytes that came are not those
                                     that were stored */
 
-/* The format, one status a rule: capi/README.md has them with examples. */
+/* The format, one status a rule: capi/README.md has them with examples. Rules
+ * that come later have numbers from 100 to 199. */
 #define ST_E_HEADER_TOO_SMALL 40 /* fix: the file is shorter than its 8-byte
                                     length */
 #define ST_E_HEADER_TOO_LARGE 41 /* fix: the header has more than 100,000,000
@@ -252,6 +259,19 @@ typedef int32_t st_status;
  * that is none. Static. Any thread. */
 const char *st_status_name(st_status status);
 
+/* What a caller can do, by the word of the status. */
+#define ST_ACTION_NONE 0u /* ST_OK, or a number that is no status */
+#define ST_ACTION_FIX 1u
+#define ST_ACTION_RETRY 2u
+#define ST_ACTION_REOPEN 3u
+#define ST_ACTION_SPACE 4u
+#define ST_ACTION_MOVE 5u
+#define ST_ACTION_END 6u
+#define ST_ACTION_REPORT 7u
+
+/* What a caller can do about a status: ST_ACTION_... Any thread. */
+uint32_t st_status_action(st_status status);
+
 /* The sentence for the last failed call of this thread; "" if none failed yet.
  * Lives until this thread's next failing call. */
 const char *st_last_error(void);
@@ -270,7 +290,8 @@ typedef struct st_error_info {
   int64_t holder_pid;  /* ST_E_BUSY: who holds the lock; 0 if unknown */
 } st_error_info;
 
-/* Fill *out. The strings live until this thread's next failing call. */
+/* Fill *out. The strings live until this thread's next failing call. Where this
+ * call itself fails, st_last_error keeps the sentence of the call before. */
 st_status st_last_error_info(st_error_info *out);
 
 /* Told now and then during long work: bytes of this call done, and in all, or 0
@@ -345,8 +366,9 @@ typedef struct st_open_options {
      ST_BLOCK_SIZE stand in for zeros. */
   uint32_t prefetch;       /* ST_PREFETCH_... */
   uint32_t direct;         /* ST_DIRECT_... */
-  uint32_t io_threads;     /* readers, at most 64 */
-  uint32_t block_size;     /* bytes a request, from 64 KiB to 256 MiB */
+  uint32_t io_threads;     /* readers; more than 64 count as 64 */
+  uint32_t block_size;     /* bytes a request; what lies outside 64 KiB to
+                              256 MiB counts as the nearer of the two */
   uint32_t worker_index;   /* this handle's number in a group of workers that
                               share the warming of a file, from 0 on */
   uint32_t worker_count;   /* how many there are; 0 or 1: alone */
@@ -361,7 +383,7 @@ typedef struct st_open_options {
  * finish what a crashed writer had committed (see st_recover). Data is not
  * touched.
  *   path  the file; symbolic links are followed. Or the index of a sharded
- *         checkpoint (….safetensors.index.json): see "Shards". Or a folder:
+ *         checkpoint (*.safetensors.index.json): see "Shards". Or a folder:
  *         its model.safetensors, unless that is or was a shard of an index
  *         there, or else its one index. Or a URL, for reading only: see below.
  *   opts  NULL for the defaults. With deltas the handle shows, for reading
@@ -372,7 +394,7 @@ typedef struct st_open_options {
  * /proc/self/fd. With ST_OPEN_READ_WRITE that is ST_E_UNSUPPORTED.
  * After fork() a child may go on using the handle: at the first use it opens
  * the file and maps it for itself.
- * SCHEME://… is a URL: https, s3, gs, az, hf, and http of this machine. It is
+ * SCHEME://... is a URL: https, s3, gs, az, hf, and http of this machine. It is
  * read by libst-remote.so.2, which is loaded at the first one, from beside this
  * library or as the loader finds it. What it names is read as st_open_source
  * says, in the version that was opened: if the server has another by then, the
@@ -383,10 +405,12 @@ typedef struct st_open_options {
  * writes or recovers a file answers ST_E_UNSUPPORTED. core/remote/README.md has
  * the credentials.
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; the
- * format's (40 to 61); ST_E_NEEDS_RECOVERY, ST_E_BUSY (recovery); with deltas
+ * format's (40 to 61); ST_E_NEEDS_RECOVERY, ST_E_BUSY, ST_E_JOURNAL (recovery);
+ * ST_E_CANCELLED; with deltas
  * ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
- * With a URL also ST_E_FILE_CHANGED and ST_E_UNSUPPORTED (no libst-remote.so.2,
- * an unknown scheme, a server without ranges, ST_OPEN_READ_WRITE).
+ * With a URL also ST_E_FILE_CHANGED, ST_E_CHECKSUM and ST_E_UNSUPPORTED (no
+ * libst-remote.so.2, an unknown scheme, a server without ranges,
+ * ST_OPEN_READ_WRITE).
  * Any thread. */
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
 
@@ -399,7 +423,8 @@ st_status st_open_memory(const void *bytes, size_t size, st_file **out);
  * transactions end, and drop what they staged; each still wants its
  * st_txn_free, and answers ST_E_TXN_FAILED till then. Snapshots live on. After
  * commits with ST_TXN_JOURNAL_ONLY it waits as st_sync does, but no longer than
- * ten seconds for a lock; the next st_open finishes what is left. */
+ * ten seconds for a lock; the next st_open finishes what is left. It answers no
+ * status: st_sync before it does. */
 void st_close(st_file *file);
 
 /* Show the file as it is now: what others have committed, replaced files
@@ -407,7 +432,8 @@ void st_close(st_file *file);
  * the file that they were taken from; indices are new. Memory that the handle
  * owns (ST_MAP_NONE, st_load) is read anew. If it was given out it keeps its
  * address; under ST_MAP_COPY_ON_WRITE it gets another.
- * Statuses: as st_open. Must not race with calls that take an index. */
+ * Statuses: as st_open; ST_E_INTERRUPTED. Must not race with calls that take an
+ * index. */
 st_status st_refresh(st_file *file);
 
 /* Ask the calls that now run on this handle, in any thread, to give up waiting
@@ -452,7 +478,8 @@ uint32_t st_dtype_bits(st_dtype dtype);
 st_status st_dtype_parse(const char *name, size_t name_len, st_dtype *out);
 
 /* A tensor: a description and, where there is one, a view of its bytes.
- * This struct is frozen. */
+ * This struct is frozen. A call that takes one wants its reserved fields zero,
+ * else ST_E_UNSUPPORTED. */
 typedef struct st_tensor {
   const char *name;
   size_t name_len;       /* bytes; what libst gives out is never ST_NTS */
@@ -547,7 +574,8 @@ st_status st_get_at(st_file *file, size_t i, st_tensor *out);
  *             st_at does: other threads may put another in its place at any
  *             time. Filled on ST_E_BUFFER_SIZE too: that much room it needs.
  * Statuses: ST_E_NOT_FOUND, ST_E_BUFFER_SIZE, ST_E_IO, ST_E_FILE_CHANGED,
- * ST_E_CANCELLED, ST_E_INTERRUPTED. Any thread. */
+ * ST_E_CANCELLED, ST_E_INTERRUPTED; ST_E_CHECKSUM from a URL, and from
+ * filesystems that have checksums. Any thread. */
 st_status st_read(st_file *file, const char *name, size_t name_len, void *dst,
                   size_t dst_size, st_tensor *read);
 
@@ -590,7 +618,8 @@ st_status st_read_slice(st_file *file, const char *name, size_t name_len,
  * checked, locked, journalled, durable on return; on failure the file is as it
  * was, unless the status is ST_E_NEEDS_RECOVERY.
  *   value  dtype, rank, shape, nbytes and data of the new tensor; dtype and
- *          shape must equal those in the file. Its other fields are not read.
+ *          shape must equal those in the file. Its other fields are not read,
+ *          but the reserved ones must be zero.
  *          `data` is borrowed during the call, and may be a view of this file.
  * Statuses: as st_txn_update and st_txn_commit. Any thread. */
 st_status st_update(st_file *file, const char *name, size_t name_len,
@@ -681,8 +710,8 @@ st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
  *            ones count from its end. NULL, 0: all that `ranges` leaves.
  *   value    dtype: as the tensor's. shape: of the slice, with one number for
  *            each dimension of the tensor; with `indices` the first is
- *            index_count. nbytes and data: packed in C order. Its other fields
- *            are not read. `data` is borrowed during the call alone, and may be
+ *            index_count. nbytes and data: packed in C order. Other fields as
+ *            in st_update. `data` is borrowed during the call alone, and may be
  *            a view of this file.
  * What is staged later wins: over a row that `indices` names before, over
  * slices, and over a whole tensor. A slice may also follow st_txn_put and
@@ -739,7 +768,8 @@ st_status st_txn_delete(st_txn *txn, const char *name, size_t name_len);
 st_status st_txn_rename(st_txn *txn, const char *from, size_t from_len,
                         const char *to, size_t to_len);
 
-/* Set a key of __metadata__, or with value NULL remove it (ST_E_NOT_FOUND). */
+/* Set a key of __metadata__, or with value NULL and ST_NTS as its length remove
+ * it (ST_E_NOT_FOUND). NULL with 0 is the empty value, as in st_metadata. */
 st_status st_txn_set_metadata(st_txn *txn, const char *key, size_t key_len,
                               const char *value, size_t value_len);
 
@@ -864,7 +894,7 @@ typedef struct st_save_options {
  * bytes. A symbolic link is followed, but one that leads to nothing is replaced
  * itself.
  *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; other
- *            fields are not read. `data` is borrowed during the call.
+ *            fields as in st_update. `data` is borrowed during the call.
  *   opts     NULL for the defaults.
  * Statuses: ST_E_DTYPE, ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
  * ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE
@@ -984,7 +1014,7 @@ typedef struct st_source_range {
  *   ESTALE      the bytes are no longer those of the opened version:
  *               ST_E_FILE_CHANGED
  *   ECANCELED   somebody gave up: ST_E_CANCELLED
- *   EOPNOTSUPP  ST_E_UNSUPPORTED; others as of a file: ENOENT, EACCES, EIO …
+ *   EOPNOTSUPP  ST_E_UNSUPPORTED; others as of a file: ENOENT, EACCES, EIO ...
  * Must not call libst with the handle of this source. */
 typedef int (*st_source_read_fn)(void *user, const st_source_range *ranges,
                                  size_t n);
@@ -1008,6 +1038,7 @@ typedef struct st_source {
   st_source_read_fn read;
   st_source_close_fn close; /* may be NULL */
   void *user;
+  size_t reserved0;       /* zero */
 } st_source;
 
 /* Open a safetensors file that a source holds, for reading only. One read takes
@@ -1057,6 +1088,7 @@ typedef struct st_read_request {
   size_t dst_size;        /* at least the bytes asked for */
   const st_range *ranges; /* as st_read_slice; NULL, 0: all of it */
   size_t range_count;
+  uint64_t reserved;      /* zero */
 } st_read_request;
 
 /* Read all of them, in the order of the file whatever order they are given in:
@@ -1076,7 +1108,8 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n,
  * where there is no mapping into memory that the handle owns. Nothing on memory
  * filesystems, or with ST_PREFETCH_NONE.
  *   indices  n of them, as st_at; NULL, 0: all tensors, or this worker's
- *            contiguous part of them if the handle has a worker_count.
+ *            contiguous part of them if the handle has a worker_count. A
+ *            pointer and 0: none.
  *   opts     NULL for the defaults; flags are 0.
  * Statuses: ST_E_OUT_OF_RANGE, ST_E_IO, ST_E_FILE_CHANGED, ST_E_CANCELLED,
  * ST_E_INTERRUPTED. Any thread. */
@@ -1088,7 +1121,8 @@ st_status st_prefetch(st_file *file, const size_t *indices, size_t n,
  * answers views into it, which no truncation of the file can turn into a
  * signal. Tensors that already are in the handle's memory are not read again.
  * No lock is taken: see st_read_many.
- *   indices  n of them, as st_at; NULL, 0: all tensors.
+ *   indices  n of them, as st_at; NULL, 0: all tensors. A pointer and 0:
+ *            none.
  *   opts     NULL for the defaults.
  * Statuses: as st_prefetch. Any thread. */
 st_status st_load(st_file *file, const size_t *indices, size_t n,
@@ -1346,6 +1380,7 @@ typedef struct st_report {
   uint32_t reserved0;
   uint64_t offset;     /* in the file; UINT64_MAX if it is about no place */
   const char *message; /* one sentence */
+  size_t reserved1;    /* zero */
 } st_report;
 
 /* Return non-zero to stop (ST_E_CANCELLED). */
@@ -1366,7 +1401,9 @@ typedef struct st_verify_options {
 /* Check a file, or the shards of an index and whether they agree with it,
  * against every rule of the format, and read all its bytes once. Answers the
  * status of the first error, or ST_OK. Journals that wait, and old shards that
- * stay, are reported, not touched. Any thread. */
+ * stay, are reported, not touched.
+ * Statuses: as st_open; ST_E_CHECKSUM; with deltas ST_E_DELTA, ST_E_DELTA_BASE;
+ * ST_E_CANCELLED (progress or report). Any thread. */
 st_status st_verify(const char *path, const st_verify_options *opts);
 
 typedef struct st_recover_options {
@@ -1393,7 +1430,8 @@ typedef struct st_recover_options {
  * names the user); ST_E_JOURNAL (a journal does not fit the file; it was moved
  * aside, as <file>.st-journal/<id>.bad, and nothing was applied from it; or one
  * waits that is not to be trusted, and the message names its user); ST_E_BUSY;
- * ST_E_SHARD_MISSING. Any thread. */
+ * ST_E_SHARD_MISSING; ST_E_NO_FILE; ST_E_IO; ST_E_CANCELLED (progress, or
+ * report; what was reported is done). Any thread. */
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no

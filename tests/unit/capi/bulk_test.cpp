@@ -26,7 +26,7 @@ class CapiBulk : public testing::CapiScene {
     return file;
   }
   static st_read_request request(const char *name, std::string &room) {
-    return {name, name ? std::strlen(name) : 0, 0, room.data(), room.size(), nullptr, 0};
+    return {name, name ? std::strlen(name) : 0, 0, room.data(), room.size(), nullptr, 0, 0};
   }
   static st_status read_one(st_file *file, const st_read_request &r) { return st_read_many(file, &r, 1, nullptr); }
   static int say_no(void *, uint64_t, uint64_t) { return 1; }
@@ -38,9 +38,9 @@ TEST_F(CapiBulk, ManyAreReadByNameByIndexAndInPart) {
     st_file *file = open_with(options(map));
     const st_range some = {10, 1010, 1};
     std::string part(1000, '?');
-    const st_read_request requests[] = {{"n\0l", 3, 77, n_room.data(), 30, nullptr, 0},
-                                        {nullptr, 0, 1, b_room.data(), b_room.size(), nullptr, 0},
-                                        {"b", 1, 0, part.data(), part.size(), &some, 1},
+    const st_read_request requests[] = {{"n\0l", 3, 77, n_room.data(), 30, nullptr, 0, 0},
+                                        {nullptr, 0, 1, b_room.data(), b_room.size(), nullptr, 0, 0},
+                                        {"b", 1, 0, part.data(), part.size(), &some, 1, 0},
                                         request("a", a_room)};
     ASSERT_ST(ST_OK, st_read_many(file, requests, 4, nullptr));
     EXPECT_TRUE(same_bytes(a_room, tensors[0].bytes));

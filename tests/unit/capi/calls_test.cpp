@@ -99,6 +99,29 @@ TEST_F(CapiCalls, NullWhereItMayNotBeIsAnInvalidArgument) {
   EXPECT_EQ(text, nullptr);
 }
 
+// A count that is wrong is the caller's mistake: neither a bug of the library, nor a want of memory.
+TEST_F(CapiCalls, CountsThatNoMemoryHoldsAreInvalidArguments) {
+  const size_t none[] = {0, 99};
+  const st_read_request request = {"x", 1, 0, nullptr, 0, nullptr, 0, 0};
+  const st_metadata pair = {};
+  const st_tensor t = {};
+  const std::string to = dir / "new";
+  st_writer *writer = nullptr;
+  for (const size_t n : {SIZE_MAX, SIZE_MAX / sizeof(size_t)}) {
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_load(file, none, n, nullptr)) << n;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_prefetch(file, none, n, nullptr)) << n;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read_many(file, &request, n, nullptr)) << n;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save(to.c_str(), &t, n, nullptr, 0, nullptr)) << n;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save(to.c_str(), nullptr, 0, &pair, n, nullptr)) << n;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_writer_open(to.c_str(), &t, n, nullptr, 0, nullptr, &writer)) << n;
+  }
+  // An index outside is told before there is memory for all.
+  const size_t outside[] = {99};
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_load(file, outside, size_t{1} << 40, nullptr));
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_prefetch(file, outside, size_t{1} << 40, nullptr));
+  EXPECT_EQ(writer, nullptr);
+}
+
 TEST_F(CapiCalls, NullWhereItMayBeIsFine) {
   EXPECT_EQ(st_count(nullptr), 0u);
   EXPECT_EQ(st_metadata_count(nullptr), 0u);
@@ -152,6 +175,20 @@ TEST_F(CapiCalls, OutParametersAreUntouchedOnFailure) {
   EXPECT_EQ(shape, 77u);
   EXPECT_EQ(nbytes, 77u);
   EXPECT_TRUE(std::all_of(room, room + sizeof room, [](char c) { return c == 'R'; }));
+}
+
+TEST_F(CapiCalls, DescriptionsAreUntouchedWhereALaterShardIsMissing) {
+  const std::string shards = dir / "shards";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), shards.c_str(), 5000, nullptr));
+  st_file *several = nullptr;
+  ASSERT_ST(ST_OK, st_open(shards.c_str(), nullptr, &several));
+  ASSERT_EQ(st_shard_count(several), 3u);
+  std::filesystem::remove(shards + "/model-00002-of-00003.safetensors");
+  st_tensor all[3] = {fresh(), fresh(), fresh()};
+  EXPECT_ST(ST_E_SHARD_MISSING, st_at(several, 0, 3, all));
+  for (const st_tensor &t : all) EXPECT_TRUE(untouched(t));
+  EXPECT_ST(ST_OK, st_at(several, 0, 1, all));
+  st_close(several);
 }
 
 TEST_F(CapiCalls, DescriptionsAreWholeAndZeroedWhereNothingIsKnown) {

@@ -94,8 +94,8 @@ TEST_F(CapiDelta, OverlayIsAHandleLikeAnyOther) {
 
   std::string a(4000, '\0'), added(55, '\0');
   st_read_request requests[2] = {};
-  requests[0] = {"new", 3, 0, added.data(), added.size(), nullptr, 0};
-  requests[1] = {"a", 1, 0, a.data(), a.size(), nullptr, 0};
+  requests[0] = {"new", 3, 0, added.data(), added.size(), nullptr, 0, 0};
+  requests[1] = {"a", 1, 0, a.data(), a.size(), nullptr, 0, 0};
   EXPECT_ST(ST_OK, st_read_many(file, requests, 2, nullptr));
   EXPECT_TRUE(same_bytes(a, new_a));
   EXPECT_TRUE(same_bytes(added, pattern(55, 9)));

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <cctype>
+#include <map>
 #include <regex>
 #include <set>
 #include <thread>
@@ -28,6 +30,25 @@ TEST(CapiStatus, EveryOneInTheHeaderHasItsName) {
   for (int number = -5; number < 200; ++number)
     EXPECT_EQ(std::string(st_status_name(number)) == "ST_E_UNKNOWN", !numbers.contains(number)) << number;
   for (int number : {INT32_MIN, INT32_MAX}) EXPECT_STREQ(st_status_name(number), "ST_E_UNKNOWN");
+}
+
+TEST(CapiStatus, EveryOneHasTheActionOfItsComment) {
+  const std::string header = bytes_of(ST_HEADER);
+  const std::regex status("#define (ST_E_[A-Z0-9_]+) ([0-9]+) +/\\* ([a-z]+):");
+  const std::regex action("#define ST_ACTION_([A-Z]+) ([0-9]+)u");
+  std::map<std::string, uint32_t> actions;
+  for (std::sregex_iterator it(header.begin(), header.end(), action), end; it != end; ++it) {
+    std::string word = (*it)[1];
+    for (char &c : word) c = static_cast<char>(std::tolower(c));
+    actions[word] = static_cast<uint32_t>(std::stoul((*it)[2]));
+  }
+  EXPECT_EQ(actions.size(), 8u);
+  size_t statuses = 0;
+  for (std::sregex_iterator it(header.begin(), header.end(), status), end; it != end; ++it, ++statuses)
+    EXPECT_EQ(st_status_action(std::stoi((*it)[2])), actions.at((*it)[3])) << (*it)[1];
+  EXPECT_GE(statuses, 44u);
+  EXPECT_EQ(st_status_action(ST_E_BUSY), ST_ACTION_RETRY);
+  for (int number : {ST_OK, -1, 99, 150, INT32_MIN, INT32_MAX}) EXPECT_EQ(st_status_action(number), ST_ACTION_NONE);
 }
 
 TEST(CapiDtype, EveryOneInTheHeaderIsParsedAndNamed) {

@@ -184,7 +184,7 @@ TEST_F(CapiLifetime, ExceptionsFromCallbacksDoNotCross) {
   st_file *file = nullptr;
   ASSERT_ST(ST_OK, st_open(path.c_str(), &options, &file));
   std::string room(4000, '?');
-  const st_read_request request = {"a", ST_NTS, 0, room.data(), room.size(), nullptr, 0};
+  const st_read_request request = {"a", ST_NTS, 0, room.data(), room.size(), nullptr, 0, 0};
   EXPECT_ST(ST_E_INTERNAL, st_read_many(file, &request, 1, nullptr));
   const st_tensor a = value(0, new_a);
   EXPECT_ST(ST_E_INTERNAL, st_update(file, "a", ST_NTS, &a));
@@ -205,6 +205,7 @@ TEST_F(CapiLifetime, ReportsSayTheirSizeAndCanStop) {
   verify.report = [](void *user, const st_report *r) {
     EXPECT_EQ(r->struct_size, sizeof(st_report));
     EXPECT_EQ(r->reserved0, 0u);
+    EXPECT_EQ(r->reserved1, 0u);
     EXPECT_NE(r->message[0], '\0');
     auto *s = static_cast<Seen *>(user);
     s->statuses.push_back(r->status);

@@ -239,9 +239,9 @@ TEST_F(OutOfMemory, BulkReads) {
   put_bytes(where, testing::file_of(large));
   std::string x(5 << 20, '?'), part(2000, '?'), columns(2000, '?');
   const st_range some[] = {{100, 2100, 1}}, odd[] = {{0, 4000, 2}};
-  const st_read_request requests[] = {{"x", 1, 0, x.data(), x.size(), nullptr, 0},
-                                      {nullptr, 0, 1, part.data(), part.size(), some, 1},
-                                      {nullptr, 0, 1, columns.data(), columns.size(), odd, 1}};
+  const st_read_request requests[] = {{"x", 1, 0, x.data(), x.size(), nullptr, 0, 0},
+                                      {nullptr, 0, 1, part.data(), part.size(), some, 1, 0},
+                                      {nullptr, 0, 1, columns.data(), columns.size(), odd, 1, 0}};
   const size_t both[] = {0, 1};
   for (uint32_t direct : {ST_DIRECT_OFF, ST_DIRECT_ON})
     for (uint32_t map : {ST_MAP_AUTO, ST_MAP_NONE}) {

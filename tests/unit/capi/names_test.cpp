@@ -131,7 +131,7 @@ TEST_P(CapiNames, AreRead) {
     EXPECT_TRUE(same_bytes(room.substr(0, nbytes), wanted().bytes.substr(2)));
   }
   std::string many(100, '?');
-  const st_read_request request = {given.bytes, given.length, 77, many.data(), many.size(), nullptr, 0};
+  const st_read_request request = {given.bytes, given.length, 77, many.data(), many.size(), nullptr, 0, 0};
   expect(st_read_many(file, &request, 1, nullptr), "st_read_many");
   if (is_there()) {
     EXPECT_TRUE(same_bytes(many.substr(0, nbytes + 2), wanted().bytes));
@@ -163,7 +163,7 @@ TEST_P(CapiNames, AreDeleted) {
   st_txn *txn = nullptr;
   ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
   expect(st_txn_delete(txn, given.bytes, given.length), "st_txn_delete");
-  expect(st_txn_set_metadata(txn, given.bytes, given.length, nullptr, 0), "st_txn_set_metadata");
+  expect(st_txn_set_metadata(txn, given.bytes, given.length, nullptr, ST_NTS), "st_txn_set_metadata");
   ASSERT_ST(ST_OK, commit(txn));
   std::vector<std::string> left = {"n", with_nul};
   std::erase(left, given.name);
@@ -261,14 +261,19 @@ TEST_F(CapiValues, MayBeMissingWhereTheyHaveNoLength) {
   ASSERT_ST(ST_OK, st_metadata_get(file, "k", ST_NTS, &text, &length));
   EXPECT_EQ(length, 0u);
   st_close(file);
-  // NULL removes, whatever is said of its length.
+  // NULL removes if it has no length. With 0 it is the empty value, as an empty string of C++ is.
   file = open();
   st_txn *txn = nullptr;
   ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
   EXPECT_ST(ST_OK, st_txn_set_metadata(txn, "format", ST_NTS, nullptr, ST_NTS));
-  EXPECT_ST(ST_E_NOT_FOUND, st_txn_set_metadata(txn, "format", ST_NTS, nullptr, 3));
+  EXPECT_ST(ST_E_NOT_FOUND, st_txn_set_metadata(txn, "format", ST_NTS, nullptr, ST_NTS));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_set_metadata(txn, "format", ST_NTS, nullptr, 3));
+  EXPECT_ST(ST_OK, st_txn_set_metadata(txn, "empty", ST_NTS, std::string_view().data(), std::string_view().size()));
   ASSERT_ST(ST_OK, commit(txn));
-  EXPECT_EQ(st_metadata_count(file), 1u);
+  EXPECT_EQ(st_metadata_count(file), 2u);
+  EXPECT_ST(ST_E_NOT_FOUND, st_metadata_get(file, "format", ST_NTS, nullptr, nullptr));
+  ASSERT_ST(ST_OK, st_metadata_get(file, "empty", ST_NTS, &text, &length));
+  EXPECT_EQ(std::string_view(text, length), "");
   st_close(file);
 }
 

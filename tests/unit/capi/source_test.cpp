@@ -101,7 +101,7 @@ TEST_F(CapiSource, IsReadAsAFileIs) {
     const st_range every_third = {10, 3010, 3};
     ASSERT_ST(ST_OK, st_read_slice(file, "b", ST_NTS, &every_third, 1, part.data(), part.size(), nullptr));
     for (size_t i = 0; i < part.size(); ++i) ASSERT_EQ(part[i], tensors[1].bytes[10 + 3 * i]);
-    const st_read_request request = {"b", 1, 0, many.data(), many.size(), nullptr, 0};
+    const st_read_request request = {"b", 1, 0, many.data(), many.size(), nullptr, 0, 0};
     ASSERT_ST(ST_OK, st_read_many(file, &request, 1, nullptr));
     EXPECT_TRUE(same_bytes(many, tensors[1].bytes));
     ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
@@ -152,7 +152,7 @@ TEST_F(CapiSource, TakesAsManyReadsAtOnceAsItSays) {
     for (int i = 0; i < 3; ++i)
       callers.emplace_back([&] {
         std::string room(size_t{4} << 20, '?');
-        const st_read_request request = {"large", 5, 0, room.data(), room.size(), nullptr, 0};
+        const st_read_request request = {"large", 5, 0, room.data(), room.size(), nullptr, 0, 0};
         EXPECT_ST(ST_OK, st_read_many(file, &request, 1, nullptr));
         EXPECT_TRUE(same_bytes(room, pattern(size_t{4} << 20, 7)));
       });
@@ -249,6 +249,9 @@ TEST_F(CapiSource, ItsStructMayGrow) {
   EXPECT_EQ(store.closed.exchange(0), 1);
   newer.later[1] = 1;
   refused("ST_E_UNSUPPORTED", newer.known);
+  auto reserved = store.source();
+  reserved.reserved0 = 1;
+  refused("ST_E_UNSUPPORTED", reserved);
   auto older = store.source();
   older.struct_size = offsetof(st_source, user);  // which is set, but beyond what the caller has
   older.read = [](void *user, const st_source_range *, size_t) { return user ? 0 : EACCES; };

@@ -117,6 +117,9 @@ TEST_F(WaitsTest, NothingIsThrownWhereItIsAsked) {
   EXPECT_TRUE(InterruptCheck::stops());
   EXPECT_EQ(asked_here, 1u);
   EXPECT_EQ(InterruptCheck::stopped()->status, Status::internal);
+  const InterruptScope of_no_class([]() -> Result<void> { throw "not even an exception of std"; });
+  EXPECT_TRUE(InterruptCheck::stops());
+  EXPECT_EQ(InterruptCheck::stopped()->status, Status::internal);
 }
 
 }  // namespace

@@ -177,6 +177,7 @@ pub struct st_source {
     pub read: st_source_read_fn,
     pub close: st_source_close_fn,
     pub user: *mut c_void,
+    pub reserved0: usize,
 }
 
 #[repr(C)]
@@ -198,6 +199,7 @@ pub struct st_read_request {
     pub dst_size: usize,
     pub ranges: *const st_range,
     pub range_count: usize,
+    pub reserved: u64,
 }
 
 #[repr(C)]
@@ -247,6 +249,7 @@ pub struct st_report {
     pub reserved0: u32,
     pub offset: u64,
     pub message: *const c_char,
+    pub reserved1: usize,
 }
 
 #[repr(C)]
@@ -371,6 +374,14 @@ pub const ST_E_JOURNAL: st_status = 74;
 pub const ST_E_TXN_FAILED: st_status = 75;
 pub const ST_E_HARD_LINKS: st_status = 80;
 pub const ST_E_INCOMPLETE: st_status = 81;
+pub const ST_ACTION_NONE: u32 = 0;
+pub const ST_ACTION_FIX: u32 = 1;
+pub const ST_ACTION_RETRY: u32 = 2;
+pub const ST_ACTION_REOPEN: u32 = 3;
+pub const ST_ACTION_SPACE: u32 = 4;
+pub const ST_ACTION_MOVE: u32 = 5;
+pub const ST_ACTION_END: u32 = 6;
+pub const ST_ACTION_REPORT: u32 = 7;
 pub const ST_LOG_INFO: u32 = 1;
 pub const ST_LOG_WARNING: u32 = 2;
 pub const ST_LOG_ERROR: u32 = 3;
@@ -441,6 +452,7 @@ extern "C" {
     pub fn st_version() -> *const c_char;
     pub fn st_build_info() -> *const c_char;
     pub fn st_status_name(status: st_status) -> *const c_char;
+    pub fn st_status_action(status: st_status) -> u32;
     pub fn st_last_error() -> *const c_char;
     pub fn st_last_error_info(out: *mut st_error_info) -> st_status;
     pub fn st_open(path: *const c_char, opts: *const st_open_options, out: *mut *mut st_file) -> st_status;

@@ -38,6 +38,7 @@ impl<'a> ReadRequest<'a> {
             dst_size: self.dst.len(),
             ranges: if self.ranges.is_empty() { null() } else { self.ranges.as_ptr() },
             range_count: self.ranges.len(),
+            reserved: 0,
         }
     }
 }

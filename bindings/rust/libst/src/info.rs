@@ -82,6 +82,28 @@ numbered! {
 }
 
 numbered! {
+    /// What a caller can do about a status; see [`Status::action`](crate::Status::action).
+    Action {
+        /// The status is newer than the library.
+        None = ST_ACTION_NONE,
+        /// Mend the argument or the file; the same call fails again.
+        Fix = ST_ACTION_FIX,
+        /// Call again, later.
+        Retry = ST_ACTION_RETRY,
+        /// Drop the file, open it anew, and look at what it holds.
+        Reopen = ST_ACTION_REOPEN,
+        /// Free space on the disk or in memory, then call again.
+        Space = ST_ACTION_SPACE,
+        /// Use another filesystem, machine or library.
+        Move = ST_ACTION_MOVE,
+        /// This call, or this transaction, was stopped; begin it anew.
+        End = ST_ACTION_END,
+        /// A bug in libst; please report it.
+        Report = ST_ACTION_REPORT,
+    }
+}
+
+numbered! {
     /// What kind of storage lies behind a path.
     Storage {
         /// Not known.

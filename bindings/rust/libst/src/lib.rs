@@ -54,7 +54,7 @@ pub use delta::{diff, patch, DeltaInfo, Diff, Patch};
 pub use dtype::Dtype;
 pub use error::{Error, Result};
 pub use file::{File, Interrupt};
-pub use info::{Direct, IoInfo, Map, Prefetch, Stats, Storage};
+pub use info::{Action, Direct, IoInfo, Map, Prefetch, Stats, Storage};
 pub use memory::SafeTensors;
 pub use options::{Layout, OpenOptions};
 pub use owned::{KeptView, OwnedView};

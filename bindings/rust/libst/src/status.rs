@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::sys;
+use crate::{sys, Action};
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $variant:ident = $constant:ident,)*) => {
@@ -163,6 +163,16 @@ impl Status {
         // SAFETY: takes any number, answers a static string.
         let name = unsafe { std::ffi::CStr::from_ptr(sys::st_status_name(self.code())) };
         name.to_str().expect("names of statuses are ASCII")
+    }
+
+    /// What a caller can do, also about a status that is newer than this crate.
+    ///
+    /// ```
+    /// assert_eq!(libst::Status::Busy.action(), libst::Action::Retry);
+    /// ```
+    pub fn action(self) -> Action {
+        // SAFETY: takes any number.
+        Action::from_code(unsafe { sys::st_status_action(self.code()) })
     }
 }
 

@@ -250,7 +250,7 @@ impl<'f> Transaction<'f> {
     }
 
     fn metadata(&mut self, key: &str, value: Option<&str>) -> Result<()> {
-        let (data, len) = value.map_or((null(), 0), |value| (value.as_ptr().cast(), value.len()));
+        let (data, len) = value.map_or((null(), sys::ST_NTS), |value| (value.as_ptr().cast(), value.len()));
         callback::call(|| {
             // SAFETY: a live transaction, a key with its length, and a value with its, or NULL.
             check(unsafe { sys::st_txn_set_metadata(self.raw, key.as_ptr().cast(), key.len(), data, len) })

@@ -6,7 +6,7 @@ mod st_h;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use libst::{Direct, Dtype, Layout, Map, PlanKind, Prefetch, Status, Storage};
+use libst::{Action, Direct, Dtype, Layout, Map, PlanKind, Prefetch, Status, Storage};
 use libst_sys as sys;
 
 /// The words of this crate's sources, without comments and unit tests.
@@ -29,7 +29,6 @@ const EXCUSED: &[(&str, &str)] = &[
     ("ST_VERSION_MAJOR", "of the header; libst::version is of the library that runs"),
     ("ST_VERSION_MINOR", "of the header; libst::version is of the library that runs"),
     ("ST_VERSION_PATCH", "of the header; libst::version is of the library that runs"),
-    ("ST_NTS", "names have a length here"),
     ("ST_LOG_ERROR", "Level::Error is what is neither information nor warning"),
     ("ST_RANGE_ALL", "Range::default(), or `..`"),
 ];
@@ -141,6 +140,7 @@ macro_rules! every_number_has_its_variant {
 }
 
 every_number_has_its_variant! {
+    every_action_has_its_variant: Action, "ST_ACTION_";
     every_mapping_has_its_variant: Map, "ST_MAP_";
     every_storage_has_its_variant: Storage, "ST_STORAGE_";
     every_prefetch_has_its_variant: Prefetch, "ST_PREFETCH_";

@@ -7,6 +7,7 @@ pub const FUNCTIONS: &[&str] = &[
     "st_version",
     "st_build_info",
     "st_status_name",
+    "st_status_action",
     "st_last_error",
     "st_last_error_info",
     "st_open",
@@ -136,6 +137,14 @@ pub const CONSTANTS: &[(&str, i64)] = &[
     ("ST_E_TXN_FAILED", libst_sys::ST_E_TXN_FAILED as i64),
     ("ST_E_HARD_LINKS", libst_sys::ST_E_HARD_LINKS as i64),
     ("ST_E_INCOMPLETE", libst_sys::ST_E_INCOMPLETE as i64),
+    ("ST_ACTION_NONE", libst_sys::ST_ACTION_NONE as i64),
+    ("ST_ACTION_FIX", libst_sys::ST_ACTION_FIX as i64),
+    ("ST_ACTION_RETRY", libst_sys::ST_ACTION_RETRY as i64),
+    ("ST_ACTION_REOPEN", libst_sys::ST_ACTION_REOPEN as i64),
+    ("ST_ACTION_SPACE", libst_sys::ST_ACTION_SPACE as i64),
+    ("ST_ACTION_MOVE", libst_sys::ST_ACTION_MOVE as i64),
+    ("ST_ACTION_END", libst_sys::ST_ACTION_END as i64),
+    ("ST_ACTION_REPORT", libst_sys::ST_ACTION_REPORT as i64),
     ("ST_LOG_INFO", libst_sys::ST_LOG_INFO as i64),
     ("ST_LOG_WARNING", libst_sys::ST_LOG_WARNING as i64),
     ("ST_LOG_ERROR", libst_sys::ST_LOG_ERROR as i64),
@@ -223,16 +232,16 @@ macro_rules! structs {
             st_save_options { struct_size, flags, layout, alignment, header_reserve, lock_timeout_ms,
                 reserved0, progress, progress_user }
             st_source_range { offset, nbytes, dst }
-            st_source { struct_size, most_reads, size, name, identity, read, close, user }
+            st_source { struct_size, most_reads, size, name, identity, read, close, user, reserved0 }
             st_bulk_options { struct_size, flags, progress, progress_user }
-            st_read_request { name, name_len, index, dst, dst_size, ranges, range_count }
+            st_read_request { name, name_len, index, dst, dst_size, ranges, range_count, reserved }
             st_delta_create_options { struct_size, alignment, lock_timeout_ms, reserved0, progress,
                 progress_user }
             st_delta_apply_options { struct_size, flags, reverse, lock_timeout_ms, reserved0, progress,
                 progress_user }
             st_delta_info { struct_size, reserved0, changed, added, deleted, metadata_set, metadata_removed,
                 data_bytes, base, result }
-            st_report { struct_size, level, status, reserved0, offset, message }
+            st_report { struct_size, level, status, reserved0, offset, message, reserved1 }
             st_verify_options { struct_size, reserved0, report, report_user, progress, progress_user, deltas,
                 delta_count }
             st_recover_options { struct_size, lock_timeout_ms, report, report_user, progress, progress_user }
