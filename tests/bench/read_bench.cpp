@@ -81,7 +81,7 @@ void read_all(const char *path, unsigned char *to) {
   for (size_t i = 0; i < requests.size(); ++i) {
     st_tensor tensor;
     REQUIRE_OK(st_at(file, i, 1, &tensor));
-    requests[i] = {nullptr, 0, i, to + tensor.file_offset, tensor.nbytes, nullptr, 0};
+    requests[i] = {nullptr, 0, i, to + tensor.file_offset, tensor.nbytes, nullptr, 0, 0};
   }
   REQUIRE_OK(st_read_many(file, requests.data(), requests.size(), nullptr));
   st_close(file);
