@@ -183,6 +183,7 @@ def test_cancelling_leaves_the_old_file(tmp_path):
 def test_what_nobody_could_read_is_refused(tmp_path):
     for value, kind in [
         (libst.Packed("F4", (3,), np.zeros(2, np.uint8)), libst.FormatError),
+        (libst.Packed("I64", (1,), np.array([object()])), TypeError),
         (libst.Packed("F32", (3,), np.zeros(8, np.uint8)), libst.FormatError),
         (libst.Packed("F99", (3,), np.zeros(8, np.uint8)), TypeError),
     ]:

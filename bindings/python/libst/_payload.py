@@ -44,6 +44,8 @@ def form_of(value: Any) -> Form:
             raise refusal(Status.DTYPE_MISMATCH, f"the format has no element type named {value.dtype!r}")
         data = np.asanyarray(value.data)
         _refuse_mask(data)
+        if data.dtype.hasobject:
+            raise refusal(Status.DTYPE_MISMATCH, f"the bytes of an array of {data.dtype} are addresses, not values")
         ready = isinstance(value.data, np.ndarray) and data.flags.c_contiguous
         return _BY_NAME[value.dtype], tuple(value.shape), data.nbytes, ready
     if _is_torch(value):

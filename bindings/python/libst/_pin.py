@@ -48,7 +48,7 @@ _Tensor = _abi.Tensor
 
 class Pin:
     __slots__ = (
-        "handle", "callbacks", "options", "map", "file_size", "forms", "_get", "_mapping", "_writable", "_copies",
+        "handle", "callbacks", "options", "map", "file_size", "forms", "_get", "_mapping", "may_write",
         "alone", "_asked", "_ends", "_quiet", "_header_size", "_keeps", "_names",
     )  # fmt: skip
 
@@ -60,8 +60,7 @@ class Pin:
     forms: dict[str, Form]  #: of all tensors, once some were asked for
     alone: bool  #: no callback of the user's, nor a file that is yet to be opened: a brief call runs no Python
     _get: Any
-    _writable: bool  # whether views may be written
-    _copies: "list[Pin]"  # one of the same state whose views may be written: once that was asked for
+    may_write: bool  #: whether its views were asked for as such that may be written
     _mapping: tuple[int, int, Any]  # what views lie in; see _NOT_YET
     _asked: int
     _ends: list[int]  # of several files that are all open: how far the tensors of each reach
@@ -86,8 +85,7 @@ class Pin:
         one = _abi.st_shard_count(self.handle) == 1
         self._header_size = info.header_size if one else 0
         self._keeps = one
-        self._writable = options is not None and options["mapping"] == "copy-on-write"
-        self._copies = []
+        self.may_write = options is not None and options["mapping"] == "copy-on-write"
         self._quiet = not guarded
         self._settle(self._quiet and one)
         self._mapping = _NOT_YET
@@ -117,7 +115,7 @@ class Pin:
             address = tensor.data
             if not address:  # of no bytes
                 empty = np.empty(shape, dtype)
-                empty.flags.writeable = self._writable
+                empty.flags.writeable = self.may_write
                 return empty
             start, end, buffer = self._mapping
             if not start <= address < end:
@@ -148,9 +146,9 @@ class Pin:
         the one that was looked at last."""
         size = self._reach(tensor.shard)
         if tensor.file_offset + tensor.nbytes > size:
-            return tensor.data, memory(self.handle, tensor.data, tensor.nbytes, self._writable)
+            return tensor.data, memory(self.handle, tensor.data, tensor.nbytes, self.may_write)
         start = tensor.data - tensor.file_offset
-        buffer = memory(self._keeper(start), start, size, self._writable)
+        buffer = memory(self._keeper(start), start, size, self.may_write)
         self._mapping = (start, start + size, buffer)
         return start, buffer
 
@@ -172,9 +170,9 @@ class Pin:
         if self.map not in _MAPPED:
             return 0
         if shard:
-            return 0 if self._writable or not self._ends else self._ends[shard]
+            return 0 if self.may_write or not self._ends else self._ends[shard]
         # What the file itself patched is shown from elsewhere, if its views may be written.
-        moves = self._writable and self.options is not None and self.options["mode"] != "r"
+        moves = self.may_write and self.options is not None and self.options["mode"] != "r"
         return 0 if moves else self.file_size
 
     def torch(self, name: str) -> Any:
@@ -214,21 +212,30 @@ class Pin:
         finally:
             del self
 
-    def writable(self) -> "Optional[Pin]":
-        """A pin of the same state whose views may be written. None where there cannot be one: of memory, of several
-        files, of one that was replaced, and where storage is read and not mapped."""
+    def copy_on_write(self) -> "list[Pin]":
+        """One of the same state whose views may be written, if they can be mapped so. None of memory, of several files,
+        and of a file that was replaced."""
         try:
-            if self._writable:
-                return self if self.shows_writable else None
-            if not self._copies and self.options is not None and _abi.st_shard_count(self.handle) == 1:
-                options = {**self.options, "mapping": "copy-on-write", "mode": "r"}
-                try:
-                    self._copies.append(Pin(_again(self.handle, self.callbacks), self.callbacks, False, options))
-                except StorageError as problem:
-                    if problem.status != Status.FILE_CHANGED:
-                        raise
-                    return None
-            return self._copies[0].writable() if self._copies else None
+            if self.options is None or _abi.st_shard_count(self.handle) != 1:
+                return []
+            options = {**self.options, "mapping": "copy-on-write", "mode": "r"}
+            return [Pin(_again(self.handle, self.callbacks), self.callbacks, False, options)]
+        except StorageError as problem:
+            if problem.status != Status.FILE_CHANGED:
+                raise
+            return []
+        finally:
+            del self
+
+    def is_at_path(self) -> bool:
+        """Whether the path leads to this file."""
+        try:
+            _again(self.handle, self.callbacks)
+            return True
+        except StorageError as problem:
+            if problem.status != Status.FILE_CHANGED:
+                raise
+            return False
         finally:
             del self
 

@@ -82,17 +82,18 @@ def load(
         raise ValueError(f"arrays of numpy are on the CPU; for device={device!r} give framework='torch' or 'jax'")
     if not isinstance(progress, bool):
         function("progress", progress)
+    wanted = None if names is None else several(names)
     if isinstance(path, (str, bytes, os.PathLike)):
         opened = open(path, **{"mapping": "none", **options})  # nothing is to be viewed
     else:
         opened = open_source(path, **options)
     with opened as file, _watched(progress, file) as watch:
         if file._pin().shows_writable:
-            wanted = list(file) if names is None else several(names)
-            prefetch(file._pin(), None if names is None else wanted, watch)
-            arrays: dict[str, Any] = {name: file.torch(name) if framework == "torch" else file[name] for name in wanted}
+            prefetch(file._pin(), wanted, watch)
+            each = file if wanted is None else wanted
+            arrays: dict[str, Any] = {name: file.torch(name) if framework == "torch" else file[name] for name in each}
         else:
-            arrays = read_many(file._pin(), names, watch, as_torch=framework == "torch")
+            arrays = read_many(file._pin(), wanted, watch, as_torch=framework == "torch")
         if framework == "torch" and device is not None:
             arrays = {name: tensor.to(device=device) for name, tensor in arrays.items()}
     if framework == "jax":

@@ -22,6 +22,7 @@ from ._sized import sized
 from ._torch import torch_tensor
 from ._url import absolute, shown
 from ._waiting import timeout_ms
+from ._writable import Writable
 from .dtypes import BYTES, NAMES
 from .errors import ClosedError, Error, check
 from .info import (
@@ -221,11 +222,13 @@ class File(Mapping[str, Array]):
     """
 
     __slots__ = (
-        "_handle", "_pins", "_callbacks", "_guarded", "_path", "_mode", "_lock_timeout", "_options", "__weakref__",
+        "_handle", "_pins", "_writable", "_callbacks", "_guarded", "_path", "_mode", "_lock_timeout", "_options",
+        "__weakref__",
     )  # fmt: skip
 
     _handle: Optional[Handle]  # None: closed
     _pins: list[Pin]  # the first is of the present state; none: not taken yet
+    _writable: Writable
     _callbacks: Callbacks
     _guarded: bool  # whether a callback may run when a view is taken
     _path: Optional[str]
@@ -249,6 +252,7 @@ class File(Mapping[str, Array]):
         self = cls.__new__(cls)
         self._handle = handle
         self._pins = []
+        self._writable = Writable()
         self._callbacks = callbacks
         self._guarded = guarded
         self._path = path
@@ -286,7 +290,7 @@ class File(Mapping[str, Array]):
 
     def _let_go(self) -> int:
         self._handle = None
-        self._pins = []
+        self._moved()
         return Status.OK
 
     def __enter__(self) -> "File":
@@ -350,9 +354,10 @@ class File(Mapping[str, Array]):
         """A tensor as torch has it, bf16 and float8 included; of a packed F4 its pairs.
 
         On the CPU it is a view like `f[name]`, but one that may be written, as by an optimiser: what is written
-        stays in this process, in a copy of the page that is made then, and further views of this name show it. It is
-        of a copy-on-write mapping (see `mapping` of `open`), which the first call makes. Where there can be none it is
-        a copy: of several files that were not opened with `mapping="copy-on-write"`, of a file that was replaced
+        stays in this process, in a copy of the page that is made then, and further views of this name show it, until a
+        commit of this file patches this tensor, or does more than patch, and until `refresh`: then they show the file.
+        It is of a copy-on-write mapping (see `mapping` of `open`), which the first call makes. Where there can be none
+        it is a copy: of several files that were not opened with `mapping="copy-on-write"`, of a file that was replaced
         meanwhile or lies in memory, on storage where mappings are slow, and where the tensor does not begin at a
         multiple of its element size, as files that were padded by nobody have it.
 
@@ -363,7 +368,9 @@ class File(Mapping[str, Array]):
         Raises what `f[name]` raises, ImportError without torch, NotImplementedError for an element type that
         this torch has not.
         """
-        tensor = _torch(self._pin(), name, copy)
+        tensor = None if copy else self._writable.tensor(name, self._pin(), _torch_copy)
+        if tensor is None:
+            tensor = _torch_copy(self._pin(), name)
         return tensor if device is None else tensor.to(device=device)
 
     def jax(self, name: str, *, device: Any = None) -> Any:
@@ -670,8 +677,10 @@ class File(Mapping[str, Array]):
         del pins[1:]
         return pins
 
-    def _moved(self) -> None:
-        """The handle may show another state by now: the next call pins it."""
+    def _moved(self, patched: Optional[frozenset[str]] = None) -> None:
+        """The handle may show another state by now: the next call pins it. patched: all that a commit through it did;
+        None: it may be anything."""
+        self._writable = Writable() if patched is None else self._writable.after(patched)
         self._pins = []
 
 
@@ -752,13 +761,9 @@ def _shards(pin: Handle) -> tuple[str, ...]:
         del pin
 
 
-def _torch(pin: Pin, name: str, copy: bool) -> Any:
-    viewed = None
+def _torch_copy(pin: Pin, name: str) -> Any:
     try:
-        viewed = None if copy else pin.writable()
-        if viewed is not None:
-            return viewed.torch(name)
         tensor = pin.describe(name)
         return torch_tensor(bulk.read(pin, name, None), NAMES[tensor.dtype], tensor.shape)
     finally:
-        del pin, viewed
+        del pin

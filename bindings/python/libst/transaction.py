@@ -59,7 +59,7 @@ class Transaction(EndsWithBlock):
     copied, pickled or used in a forked child.
     """
 
-    __slots__ = ("_file", "_callbacks", "_handle", "_borrowed", "_forms", "__weakref__")
+    __slots__ = ("_file", "_callbacks", "_handle", "_borrowed", "_forms", "_patched", "__weakref__")
 
     _file: "Optional[File]"  # None: finished. Kept until then, as the transaction ends when it is closed
     _callbacks: Callbacks
@@ -67,6 +67,7 @@ class Transaction(EndsWithBlock):
     _borrowed: Optional[list[Any]]  # arrays that the library points into, until the handle is freed; None: it copies
     #: What was put here: dtype and shape. What got its name here: the name that it has in the file.
     _forms: dict[str, Union[tuple[int, tuple[int, ...]], str]]
+    _patched: Optional[set[str]]  # of what tensors bytes were staged; None: something else was, too
 
     def __init__(self) -> None:
         raise TypeError("use File.transaction()")
@@ -78,6 +79,7 @@ class Transaction(EndsWithBlock):
         self._callbacks = callbacks
         self._borrowed = None if copy else []
         self._forms = {}
+        self._patched = set()
         options = sized(
             _abi.TxnOptions,
             flags=layout.flags | (_abi.ST_TXN_COPY if copy else 0),
@@ -113,10 +115,12 @@ class Transaction(EndsWithBlock):
         tensor, kept = payload(name, array)
         if at is not None:
             self._update_part(name, raw, array, tensor, at)
-            return
-        if may_be_packed(array, tensor):
-            self._take_form(name, tensor)
-        self._stage(_abi.st_txn_update, raw, tensor, kept)
+        else:
+            if may_be_packed(array, tensor):
+                self._take_form(name, tensor)
+            self._stage(_abi.st_txn_update, raw, tensor, kept)
+        if self._patched is not None:
+            self._patched.add(name)
 
     def _update_part(self, name: str, raw: bytes, array: Any, tensor: _abi.Tensor, at: Any) -> None:
         wanted = self._form(name)
@@ -159,17 +163,20 @@ class Transaction(EndsWithBlock):
         tensor, kept = payload(name, array)
         self._stage(_abi.st_txn_put, raw, tensor, kept)
         self._forms[name] = tensor.dtype, tuple(tensor.shape[: tensor.rank])
+        self._patched = None
 
     def delete(self, name: str) -> None:
         """Remove a tensor. Raises NotFoundError."""
         raw = encoded(name)
         self._call(_abi.st_txn_delete, raw, len(raw))
+        self._patched = None
 
     def rename(self, name: str, new_name: str) -> None:
         """Raises NotFoundError, and FormatError if the new name is taken."""
         raw, new = encoded(name), to_write(new_name)
         self._call(_abi.st_txn_rename, raw, len(raw), new, len(new))
         self._forms[new_name] = self._forms.get(name, name)
+        self._patched = None
 
     def metadata(self, key: str, value: Optional[str]) -> None:
         """Set a key of the metadata, or with None remove it (NotFoundError)."""
@@ -181,6 +188,7 @@ class Transaction(EndsWithBlock):
         else:
             text = to_write(value)
             self._call(_abi.st_txn_set_metadata, raw, len(raw), text, len(text))
+        self._patched = None
 
     def plan(self) -> Plan:
         """What the commit would do, as far as can be told beforehand. Touches nothing."""
@@ -197,15 +205,21 @@ class Transaction(EndsWithBlock):
         NeedsRecoveryError: it failed after, or at, the point of no return, and recovery decides; close the file and
         open it anew.
         """
-        status = int(Status.BUSY)
+        status: Optional[int] = None
         try:
             status = self._answer(_abi.st_txn_commit)
             check(status)
         finally:
-            if self._file is not None:
-                self._file._moved()  # also where it failed: it may have followed a file that was replaced
-            if status != Status.BUSY:
+            if self._file is not None:  # also where it failed: it may have followed a file that was replaced
+                self._file._moved(self._changed(status))
+            if status is not None and status != Status.BUSY:
                 self.abort()
+
+    def _changed(self, status: Optional[int]) -> Optional[frozenset[str]]:
+        """What a commit may have patched that answered so, or was interrupted before; None: it may be anything."""
+        if status not in (None, Status.OK, Status.NEEDS_RECOVERY):
+            return frozenset()
+        return None if self._patched is None else frozenset(self._patched)
 
     def abort(self) -> None:
         """Drop all staged changes. May be repeated, and called after a commit."""

@@ -261,6 +261,50 @@ def test_views_of_a_file_are_of_the_state_that_is_shown(path):
         assert f.torch("torch.float32").tolist() == [0]
 
 
+def test_what_is_written_into_views_shows_until_that_tensor_is_patched(path):
+    with libst.open(path, "r+") as f:
+        names = [name for name, tensor in TENSORS.items() if tensor.numel() > 1 and tensor.dtype != torch.bool]
+        held = {name: f.torch(name) for name in names}
+        for tensor in held.values():
+            tensor += 1
+        for name in names:  # each is a commit
+            f.update(name, f.torch(name))
+            assert torch.equal(f.torch(name), TENSORS[name] + 1)
+        same(held, {name: TENSORS[name] + 1 for name in names})
+
+        first, second = names[:2]
+        f.torch(second).fill_(7)
+        f.update(first, torch.full_like(TENSORS[first], 5))
+        assert (held[first] == TENSORS[first] + 1).all() and (f.torch(first) == 5).all()
+        f.torch(first).fill_(6)  # a view like the others
+        with pytest.raises(ValueError, match="shape"):
+            f.update(first, torch.zeros(1, dtype=TENSORS[first].dtype))
+        with f.transaction():
+            pass
+        assert (f.torch(first) == 6).all() and (f.torch(second) == 7).all()
+        f.update(first, f.torch(first))
+        assert (f.torch(first) == 6).all() and (f.torch(second) == 7).all()
+
+        with libst.open(path, "r+") as other, other.transaction(publish=True) as t:
+            t.update("scalar", torch.tensor(1.0))
+        f.update("scalar", torch.tensor(2.0))  # in another file
+        assert torch.equal(f.torch(second), TENSORS[second] + 1) and f.torch("scalar") == 2
+        f.torch(second).fill_(7)
+        with f.transaction() as t:
+            t.delete("scalar")
+        assert torch.equal(f.torch(second), TENSORS[second] + 1)
+        f.torch(second).fill_(7)
+        f.refresh()
+        assert torch.equal(f.torch(second), TENSORS[second] + 1)
+
+
+def test_names_to_load_may_be_a_dict(path):
+    values = {"scalar": np.zeros((), np.float32)}
+    for how in ("none", "copy-on-write"):
+        same(libst.load(path, names=values, framework="torch", mapping=how), {"scalar": torch.tensor(2.5)})
+    assert values["scalar"] == 0
+
+
 def test_shards_are_views_only_if_they_were_opened_so(path, tmp_path):
     libst.reshard(path, tmp_path / "shards", max_shard_size=100)
     for how in ("auto", "copy-on-write"):
