@@ -39,7 +39,8 @@ def open_source(
     Args:
         source: a binary file object that can seek (with `readinto`, else `read`), or a function
             `read(offset, buffer)` that fills the whole buffer, a memoryview. It is kept while the file or a view of it
-            lives. A file object is not closed, and nobody else may seek in it meanwhile.
+            lives: an object that has the file and whose method this is must close the file, as the cycle collector
+            frees neither. A file object is not closed, and nobody else may seek in it meanwhile.
         size: bytes; None: a file object is asked.
         name: a str or a path, for messages; None: the file object's own.
         identity: the version of the bytes, as an ETag, for messages.
