@@ -1,4 +1,6 @@
 // Saving: a file at once, or tensor by tensor.
+#include <algorithm>
+
 #include "boundary.h"
 
 using namespace st;
@@ -35,9 +37,9 @@ static_assert(static_cast<uint32_t>(write::Layout::keep) == ST_LAYOUT_KEEP &&
               static_cast<uint32_t>(write::Layout::stock) == ST_LAYOUT_STOCK);
 
 Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
-  ST_TRY(check_reserved(t));
   if (!t.name) return fail(Status::invalid_argument, "a tensor to be saved has no name");
   const std::string_view name = name_of(t.name, t.name_len);
+  if (auto fits = check_reserved(t); !fits) return Failure(std::move(fits.error()).about_tensor(name));
   auto refuse = [&](Status status, const auto &...parts) {
     return Failure(error(status, "tensor ", in_quotes(name), " ", parts...).about_tensor(name));
   };
@@ -71,6 +73,7 @@ Result<Input> translate(const char *call, const st_tensor *tensors, size_t n, co
   ST_TRY(check_count<st_tensor>(call, "tensors", n));
   ST_TRY(check_count<st_metadata>(call, "pairs of metadata", m));
   Input input;
+  input.tensors.reserve(std::min(n, size_t{1} << 16));
   for (size_t i = 0; i < n; ++i) {
     ST_TRY(auto t, translate(tensors[i], with_data));
     input.tensors.push_back(std::move(t));

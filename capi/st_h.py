@@ -85,6 +85,7 @@ class Reader:
         comment, comment_ends = "", 0
         defined = 0  # the line on which the last constant ends
         since, since_ends, begins = 0, 0, 0  # the version that a comment ends with, and on which lines
+        has_date = False  # whether the last comment before a declaration tells a version
         while position < len(text):
             token = TOKEN.match(text, position)
             if not token:
@@ -98,6 +99,7 @@ class Reader:
                 if not statement:
                     dated = re.search(r"(?:^|\n)[ *]*Since 2\.(\d+)\.\s*$", word[2:-2])
                     since, since_ends = int(dated[1]) if dated else 0, self.line + word.count("\n")
+                    has_date = re.search(r"Since 2\.\d", plain) is not None
                 if defined == self.line:
                     header.constants[-1].comment = plain
                 else:
@@ -122,6 +124,9 @@ class Reader:
                     statement = []
                     if len(header.functions) > known and since_ends + 1 == begins:
                         header.functions[-1].since = since
+                    if len(header.functions) > known and has_date and not header.functions[-1].since:
+                        self.fail("'Since 2.N.' must be the last line of the comment that ends above its function")
+                    has_date = False
             self.line += word.count("\n")
         if statement or self.conditions:
             self.fail("the header ends too early")

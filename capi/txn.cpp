@@ -104,6 +104,7 @@ st_status st_txn_update_slice(st_txn *txn, const char *name, size_t name_len, co
     ST_TRY(require("st_txn_update_slice", name, value));
     if (n > 0) ST_TRY(require("st_txn_update_slice", ranges));
     if (index_count > 0) ST_TRY(require("st_txn_update_slice", indices));
+    ST_TRY(check_count<int64_t>("st_txn_update_slice", "indices", index_count));
     ST_TRY(auto transaction, going_on("st_txn_update_slice", txn));
     ST_TRY(auto bytes, translate(value));
     TensorPart part{ranges_of(ranges, n)};

@@ -121,9 +121,9 @@ def test_a_function_is_dated_by_the_last_line_of_its_own_comment(tmp_path):
     header = understood(
         tmp_path,
         "/* A flag of it came later, since 2.3. */\nint st_a(void);\n\n"
-        "/* It takes URLs.\n * Since 2.4.\n * And files. */\nint st_b(void);\n\n"
+        "/* It takes URLs,\n * since 2.4.\n * And files. */\nint st_b(void);\n\n"
         "/* Two.\n * Since 2.1. */\nint st_c(void);\nint st_d(void);\n\n"
-        "/* A heading. Since 2.2. */\n\nint st_e(int i /* Since 2.5. */);\n\n"
+        "/* A heading, since 2.2. */\n\nint st_e(int i /* Since 2.5. */);\n\n"
         "/* Since 2.2. */\nint\nst_f(void);\n",
     )
     assert {f.name: f.since for f in header.functions if f.since} == {"st_c": 1, "st_f": 2}
@@ -171,3 +171,9 @@ def test_the_reader_stops_at_what_it_does_not_understand(text, tmp_path):
 def test_the_library_and_the_table_have_the_same_functions():
     assert [*_st_h.FUNCTIONS] == [f.name for f in HEADER.functions]
     assert all(hasattr(_abi, name) for name in _st_h.FUNCTIONS)
+
+
+@pytest.mark.parametrize("comment", ["/* Any thread. Since 2.1. */\n", "/* Since 2.1 */\n", "/* Since 2.1. */\n\n"])
+def test_a_date_that_would_not_count_is_refused(tmp_path, comment):
+    with pytest.raises(SystemExit, match="Since 2.N."):
+        understood(tmp_path, comment + "int st_a(void);\n")

@@ -66,6 +66,7 @@ pub(crate) fn guard<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
     // What the closure may have left half done is seen by nobody before the panic goes on.
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result,
+        Err(_) if !is_calling() => otherwise, // a call of libst-sys: nobody here would take it
         Err(payload) => {
             let _ = PANIC.try_with(|p| *p.borrow_mut() = Some(payload)); // fails only while the thread ends
             otherwise

@@ -197,7 +197,7 @@ impl File {
     }
 
     /// For calls of `libst-sys` beside those here. They keep to what `st.h` says, and this `File` alone closes, refreshes and
-    /// releases it.
+    /// releases it. A closure of the file's that panics in such a call ends it, and the panic goes no further.
     pub fn as_raw(&self) -> *mut sys::st_file {
         self.handle.raw()
     }
@@ -352,12 +352,13 @@ impl File {
     /// Whoever reads or writes through the pointer sees to all of this:
     ///
     /// * the file is neither dropped nor [released](File::release);
-    /// * no other thread uses these bytes, and while they are written there is no reference to them, as
-    ///   [`File::view`] and [`File::view_owned`] give;
+    /// * no other thread uses these bytes, and while they are written there is no reference to them, as the views give of
+    ///   this file, of its snapshots and tensors, and [`KeptView`]s;
     /// * nobody changes or truncates the file meanwhile. A patch by another process shows in pages that were not written
     ///   yet, and a truncation makes these a signal.
     ///
-    /// After an update through this file, or a [`File::refresh`], new views are of the file's new bytes, at another address.
+    /// After an update through this file, a [`File::refresh`] or a [`File::load`], new views are of the file's bytes, at
+    /// another address. So they are of a tensor of which [`File::view_owned`] was asked for.
     ///
     /// # Errors
     /// [`Status::Unsupported`] for a file that was opened otherwise, whose views nobody may write; as [`File::view`].
