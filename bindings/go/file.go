@@ -179,7 +179,7 @@ func (f *File) end(ctx context.Context) {
 	f.plain = ctx.Done() == nil && !f.hooks.any()
 }
 
-// WithContext is the same open file under a context: what is called on it, and answers an error, ends when the context
+// WithContext is the same open file under a context: what is called on it ends when the context
 // does. The error is ErrCancelled, and the context's error and cause. It costs next to nothing, so it may be made for one call:
 //
 //	err := f.WithContext(ctx).Update("w", value)
@@ -189,14 +189,6 @@ func (f *File) WithContext(ctx context.Context) *File {
 	under := *f
 	under.end(ctx)
 	return &under
-}
-
-// withoutContext is for calls that answer no error.
-func (f *File) withoutContext() *File {
-	if f.ctx.Done() == nil {
-		return f
-	}
-	return f.WithContext(context.Background())
 }
 
 // Reopen opens the same file a second time with the same options: its own descriptor, mapping and locks, for a worker.
