@@ -80,18 +80,20 @@ func (w *Writer) Write(name string, data []byte) error {
 // Finish makes the file durable, gives it its name, and ends the writer. Only after ErrBusy and ErrIncomplete (bytes of a
 // declared tensor are missing) does it live on, to be gone on with or aborted.
 func (w *Writer) Finish() error {
-	if w.ctx.Err() != nil {
-		if abort := w.Abort(); abort != nil {
-			return abort
-		}
-		return cancelledError("finish", w.ctx)
-	}
-	return w.call("finish", func() C.st_status {
-		status := C.st_writer_finish(w.c)
-		if status != C.ST_E_BUSY && status != C.ST_E_INCOMPLETE {
+	return w.alone("finish", func() error {
+		ran := false
+		err := run(w.ctx, "finish", &w.hooks, func() C.st_status {
+			ran = true
+			status := C.st_writer_finish(w.c)
+			if status != C.ST_E_BUSY && status != C.ST_E_INCOMPLETE {
+				w.free()
+			}
+			return status
+		})
+		if !ran { // the context had ended
 			w.free()
 		}
-		return status
+		return err
 	})
 }
 
