@@ -202,6 +202,37 @@ func TestViewsOutliveForgottenFiles(t *testing.T) {
 	}
 }
 
+// Where there is no view, there is nothing that a forgotten file would have to stay for.
+func TestAViewThatFailsKeepsNoForgottenFile(t *testing.T) {
+	_, path := small(t)
+	before := openDescriptors(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 5 {
+		f, err := st.Open(path, nil)
+		must(t, err)
+		_, err = f.View("none")
+		refused(t, err, st.ErrNotFound)
+		_, err = f.WithContext(ctx).View("a")
+		refused(t, err, st.ErrCancelled)
+	}
+	collect(t, func() bool { return openDescriptors(t) == before })
+}
+
+func TestNoViewIsAnsweredOfAFileThatIsClosedMeanwhile(t *testing.T) {
+	f, _, _ := pages(t)
+	for range 100 { // until the look-ups are known to Go
+		_, err := f.View("t1")
+		must(t, err)
+	}
+	f.SeemClosed(func() {
+		if view, err := f.View("t1"); !errors.Is(err, fs.ErrClosed) || view.Data != nil {
+			t.Errorf("%d bytes, %v", len(view.Data), err)
+		}
+	})
+	must(t, f.Close())
+}
+
 func TestBytesThatAreAFileStay(t *testing.T) {
 	tensor := st.TensorOf(make([]uint8, 100_000))
 	for i := range tensor.Data {

@@ -36,17 +36,20 @@ func (f *File) View(name string) (view Tensor, err error) {
 		if info := known.find(name); info != nil {
 			f.keep() // first: from here on nothing closes the file but Close
 			view.Name, view.DType, view.Shape, view.Data = name, info.DType, info.Shape, known.data(info)
+			if f.h.closed() { // nothing here held it: what was a view may be one no longer
+				return Tensor{}, closedError("view")
+			}
 			return
 		}
 	}
 	if !f.h.acquire() {
 		return Tensor{}, closedError("view")
 	}
-	f.keep()
 	p, n := chars(name)
 	var t C.st_tensor
 	C.stgo_view(f.h.c, p, n, C.stgo_tensor(unsafe.Pointer(&t)))
 	if t.name != nil {
+		f.keep()
 		view.show(name, &t, f.h) // where it is answered: to copy it would be a quarter of the call
 		known.noteLent(f.h, &t)
 	}
@@ -62,12 +65,12 @@ func (f *File) viewHooked(name string) (Tensor, error) {
 		return Tensor{}, closedError("view")
 	}
 	defer f.release()
-	f.keep()
 	p, n := chars(name)
 	var t C.st_tensor
 	if err := f.run("view", func() C.st_status { return C.st_get(f.h.c, p, n, &t) }); err != nil {
 		return Tensor{}, err
 	}
+	f.keep()
 	var view Tensor
 	view.show(name, &t, f.h)
 	return view, nil
