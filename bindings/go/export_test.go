@@ -6,3 +6,10 @@ func (f *File) SeemClosed(during func()) {
 	during()
 	f.h.users.And(^closedBit)
 }
+
+// Hold keeps what frees a transaction of the file waiting.
+func (f *File) Hold(during func()) {
+	f.h.mutex.Lock()
+	defer f.h.mutex.Unlock()
+	during()
+}

@@ -171,7 +171,7 @@ func newFile(h *handle, ctx context.Context, hooks hooks, path string) *File {
 }
 
 func newCleanup(n *net, h *handle) runtime.Cleanup {
-	return runtime.AddCleanup(n, func(h *handle) { h.close() }, h)
+	return runtime.AddCleanup(n, func(h *handle) { go h.close() }, h) // to unmap takes long, and all cleanups wait for one
 }
 
 func (f *File) end(ctx context.Context) {
@@ -195,9 +195,16 @@ func (f *File) WithContext(ctx context.Context) *File {
 // ErrFileChanged if the path now names no file, or another one, which no commit of f put there.
 func (f *File) Reopen() (*File, error) {
 	h := &handle{steady: f.h.steady}
+	opened := false
+	defer func() {
+		if !opened && h.c != nil { // a callback panicked
+			C.st_close(h.c)
+		}
+	}()
 	if err := f.call("reopen", func() C.st_status { return C.st_reopen(f.h.c, 0, &h.c) }); err != nil {
 		return nil, err
 	}
+	opened = true
 	return newFile(h, f.ctx, f.hooks, f.path), nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,6 +232,22 @@ func TestNoViewIsAnsweredOfAFileThatIsClosedMeanwhile(t *testing.T) {
 		}
 	})
 	must(t, f.Close())
+}
+
+// All cleanups of a program run one behind the other, also those that are not the library's.
+func TestASafetyNetThatWaitsKeepsNoOtherCleanupWaiting(t *testing.T) {
+	f, _ := small(t, writable)
+	for range 5 {
+		_, err := f.Begin(nil)
+		must(t, err)
+	}
+	f.Hold(func() {
+		for range 5 {
+			var cleaned atomic.Bool
+			runtime.AddCleanup(new([64]byte), func(b *atomic.Bool) { b.Store(true) }, &cleaned)
+			collect(t, cleaned.Load)
+		}
+	})
 }
 
 func TestBytesThatAreAFileStay(t *testing.T) {

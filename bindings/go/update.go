@@ -80,10 +80,17 @@ func (f *File) Begin(opts *TxOptions) (*Tx, error) {
 	c := o.c()
 	c.flags |= C.ST_TXN_COPY // the library borrows nothing of Go's; it copies into its journal, not into memory
 	tx := &Tx{file: f.watchedBy(o.Progress)}
+	begun := false
+	defer func() {
+		if !begun && tx.c != nil { // a callback panicked
+			txOf{f.h, tx.c}.free()
+		}
+	}()
 	if err := tx.file.call("begin", func() C.st_status { return C.st_txn_begin(f.h.c, &c, &tx.c) }); err != nil {
 		return nil, err
 	}
-	tx.cleanup = runtime.AddCleanup(tx, txOf.free, txOf{f.h, tx.c})
+	begun = true
+	tx.cleanup = runtime.AddCleanup(tx, func(o txOf) { go o.free() }, txOf{f.h, tx.c}) // it removes a journal
 	return tx, nil
 }
 

@@ -56,7 +56,7 @@ func NewWriter(path string, declared []Info, opts *SaveOptions) (*Writer, error)
 		return nil, err
 	}
 	opened = true
-	w.cleanup = runtime.AddCleanup(w, func(c *C.st_writer) { C.st_writer_free(c) }, w.c)
+	w.cleanup = runtime.AddCleanup(w, func(c *C.st_writer) { go C.st_writer_free(c) }, w.c)
 	return w, nil
 }
 
