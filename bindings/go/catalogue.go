@@ -294,6 +294,10 @@ func (f *File) infoNow(name string, info *Info) bool {
 	if C.stgo_info(f.h.c, p, n, &shape[0], C.uint32_t(len(shape)), &pin, &t) != C.ST_OK {
 		return false
 	}
+	if pin == nil { // t.shape lay in what is closed
+		info.show(name, append(make([]uint64, 0, t.rank), unsafe.Slice((*uint64)(&shape[0]), int(t.rank))...), &t)
+		return true
+	}
 	info.show(name, shapeOf(&t), &t)
 	C.st_close(pin)
 	return true

@@ -13,3 +13,15 @@ func (f *File) Hold(during func()) {
 	defer f.h.mutex.Unlock()
 	during()
 }
+
+// Leftover is what a call of a Source takes for its own of what was answered to a thread of the library's before it
+// began, beside as many other calls.
+func Leftover(answered error, others int) error {
+	s := &sourceReader{}
+	for range others {
+		s.begin()
+	}
+	s.other = readFailure{err: answered}
+	s.begin()
+	return s.failed(readFailure{})
+}

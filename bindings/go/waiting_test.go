@@ -245,3 +245,15 @@ func TestWhatIsCancelledBeforeItBeginsHasEndedWhenTheContextEndsMeanwhile(t *tes
 		}
 	}
 }
+
+func TestProgressEndsTheWaitOfARecovery(t *testing.T) {
+	_, path := small(t)
+	holder := holdElsewhere(t, path)
+	defer holder.kill()
+	stop := errors.New("enough")
+	err := st.Recover(path, &st.RecoverOptions{LockTimeout: st.Forever, Progress: func(uint64, uint64) error { return stop }})
+	refused(t, err, st.ErrCancelled)
+	if !errors.Is(err, stop) {
+		t.Error(err)
+	}
+}
