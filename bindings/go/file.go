@@ -209,7 +209,9 @@ func (f *File) Reopen() (*File, error) {
 }
 
 // Close ends the file. Views of it are no longer valid, but views of its Snapshots are. Transactions on it end and drop
-// what they staged. Calls of other goroutines give up. Its one error is fs.ErrClosed: the file was closed before.
+// what they staged. Calls of other goroutines give up; the last of them to end frees the file, maybe after Close has
+// answered. Its one error is fs.ErrClosed: the file was closed before. For what a JournalOnly commit has left to do, and its
+// error, call Sync first.
 func (f *File) Close() error {
 	if !f.h.close() {
 		return closedError("close")

@@ -21,7 +21,8 @@ import (
 )
 
 // View gives a tensor without a copy: Data is the file's mapping (or, where there is none, memory that the file owns
-// and fills on first use), Shape lies in its catalogue. Neither may be written to, or used after Close or Release of the
+// and fills on first use), Shape lies in its catalogue. Neither may be written to (but Data with MapCopyOnWrite: later Views
+// of the File show what was written, and the file never does), or used after Close or Release of the
 // File that View was called on; and Data shows what others write meanwhile. If somebody truncates the file, touching it
 // is a fatal SIGBUS. Where that is too much to watch, use Get.
 //

@@ -354,3 +354,17 @@ func TestIOInfoAndStatsTellWhatHappened(t *testing.T) {
 		t.Errorf("version %s, path %s", st.Version(), f.Path())
 	}
 }
+
+func TestWritesToCopyOnWriteViewsAreSeenByLaterViewsAlone(t *testing.T) {
+	_, path := small(t)
+	f := open(t, path, st.Options{Map: st.MapCopyOnWrite})
+	view, err := f.View("c")
+	must(t, err)
+	view.Data[0] = 99
+	again, err := f.View("c")
+	must(t, err)
+	if again.Data[0] != 99 {
+		t.Errorf("a later view has %d", again.Data[0])
+	}
+	holds(t, path, smallTensors(), nil)
+}
