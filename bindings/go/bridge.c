@@ -97,10 +97,7 @@ st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *
   if (status != ST_OK) return status;
   status = st_describe(*pin, name, name_len, out);
   if (status == ST_OK && out->rank > capacity) return ST_OK;
-  if (status == ST_OK) {
-    if (out->rank > 0) memcpy(shape, out->shape, out->rank * sizeof *shape);
-    out->shape = shape;
-  }
+  if (status == ST_OK && out->rank > 0) memcpy(shape, out->shape, out->rank * sizeof *shape);
   st_close(*pin);
   *pin = NULL;
   return status;

@@ -54,6 +54,8 @@ func runHooked(ctx context.Context, op string, h *hooks, call func() C.st_status
 	stop := context.AfterFunc(ctx, func() { atomic.StoreInt32(cancelled, 1) })
 	defer stop()
 
+	h.source.begin()
+	defer h.source.end()
 	err := enter(c, op, call)
 	if r.panicked {
 		panic(r.value)

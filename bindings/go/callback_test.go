@@ -217,3 +217,27 @@ func TestLogsTellOfRecovery(t *testing.T) {
 		t.Errorf("%d descriptors are open, %d were", after, before)
 	}
 }
+
+func TestAPanicOfALogInReopenLeavesNothingOpen(t *testing.T) {
+	_, path := small(t)
+	var boom any
+	f := open(t, path, st.Options{ReadWrite: true, Log: func(st.LogLevel, string) {
+		if boom != nil {
+			panic(boom)
+		}
+	}})
+	holdElsewhere(t, path).kill()
+	boom = "boom"
+	before := openDescriptors(t)
+	func() {
+		defer func() {
+			if value := recover(); value != "boom" {
+				t.Errorf("the panic became %v", value)
+			}
+		}()
+		_, _ = f.Reopen()
+	}()
+	if after := openDescriptors(t); after != before {
+		t.Errorf("%d descriptors are open, %d were", after, before)
+	}
+}

@@ -100,53 +100,65 @@ func (f *File) Len() int {
 	return int(C.st_count(f.h.c))
 }
 
-// Names lists the tensors in the order of their data; none when the file is closed.
-func (f *File) Names() []string {
-	f = f.withoutContext()
-	var names []string
+// Names lists the tensors in the order of their data, all of them or an error.
+func (f *File) Names() (names []string, err error) {
+	if f.ctx.Err() != nil { // names that are known take no call, which would find out
+		return nil, cancelledError("names", f.ctx)
+	}
 	if state := f.h.shown(); state != nil {
 		defer state.release()
-		count := int(C.st_count(state.c))
 		if known := state.names.Load(); known != nil {
-			return cut(*known, count)
+			return cut(*known, int(C.st_count(state.c))), nil
 		}
-		all := f.plainNames(state.c)
-		if names = cut(all, count); names == nil {
-			return f.namesOneByOne(state.c)
+		names, all, err := f.namesOf(state.c)
+		if all != nil {
+			state.names.Store(&all)
 		}
-		state.names.Store(&all)
-		return names
+		return names, err
 	}
-	_ = f.pinned("names", func(pin *C.st_file) error {
-		if names = cut(f.plainNames(pin), int(C.st_count(pin))); names == nil {
-			names = f.namesOneByOne(pin)
-		}
-		return nil
+	err = f.pinned("names", func(pin *C.st_file) (err error) {
+		names, _, err = f.namesOf(pin)
+		return err
 	})
-	return names
+	return names, err
+}
+
+// namesOf are the names of a pin, and the text that they were cut of; nil in its place if no text can be cut.
+func (f *File) namesOf(pin *C.st_file) ([]string, []byte, error) {
+	all, err := f.plainNames(pin)
+	if err != nil {
+		return nil, nil, err
+	}
+	if names := cut(all, int(C.st_count(pin))); names != nil {
+		return names, all, nil
+	}
+	names, err := f.namesOneByOne(pin)
+	return names, nil, err
 }
 
 // plainNames are all names of a pin, each with its NUL.
-func (f *File) plainNames(pin *C.st_file) []byte {
+func (f *File) plainNames(pin *C.st_file) ([]byte, error) {
 	var size C.size_t
-	if f.run("names", func() C.st_status { return C.st_names(pin, nil, &size) }) != nil || size == 0 {
-		return nil
+	if err := f.run("names", func() C.st_status { return C.st_names(pin, nil, &size) }); err != nil || size == 0 {
+		return nil, err
 	}
 	all := uncleared(int(size))
-	if f.run("names", func() C.st_status { return C.st_names(pin, (*C.char)(first(all)), &size) }) != nil {
-		return nil
-	}
-	return all
+	err := f.run("names", func() C.st_status { return C.st_names(pin, (*C.char)(first(all)), &size) })
+	return all, err
 }
 
-func (f *File) namesOneByOne(pin *C.st_file) []string {
+func (f *File) namesOneByOne(pin *C.st_file) ([]string, error) {
 	names := make([]string, 0, int(C.st_count(pin)))
-	for infos := range f.batches(pin) {
+	err := f.batches("names", pin, func(infos []Info) error {
 		for _, info := range infos {
 			names = append(names, info.Name)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return names
+	return names, nil
 }
 
 // cut makes `count` strings of names that each end with a NUL; nil if there are not as many, since one holds NUL. The
@@ -174,43 +186,48 @@ func cut(all []byte, count int) []string {
 }
 
 // All goes through the tensors in the order of their data, as they are when it begins, whatever is committed meanwhile.
-// It ends early when the file is closed.
-func (f *File) All() iter.Seq[Info] {
-	f = f.withoutContext()
-	return func(yield func(Info) bool) {
-		_ = f.pinned("list", func(pin *C.st_file) error {
-			for infos := range f.batches(pin) {
+// An error ends it, also where the file is closed or its context ends: it comes last, and its Info is empty. A loop that
+// meets none has seen every tensor.
+func (f *File) All() iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		left := false
+		err := f.pinned("list", func(pin *C.st_file) error {
+			return f.batches("list", pin, func(infos []Info) error {
+				if f.h.closed() {
+					return closedError("list")
+				}
 				for _, info := range infos {
-					if !yield(info) {
-						return nil
+					if left = !yield(info, nil); left {
+						return errLeft
 					}
 				}
-				if f.h.closed() {
-					return nil
-				}
-			}
-			return nil
+				return nil
+			})
 		})
+		if err != nil && !left {
+			yield(Info{}, err)
+		}
 	}
 }
 
+var errLeft = errors.New("the loop was left")
+
 const batch = 256 // tensors that are described at once
 
-// batches are the tensors of a pin, many at a time.
-func (f *File) batches(pin *C.st_file) iter.Seq[[]Info] {
-	return func(yield func([]Info) bool) {
-		found := make([]C.st_tensor, min(int(C.st_count(pin)), batch))
-		for left, at := int(C.st_count(pin)), 0; left > 0; {
-			n := min(left, batch)
-			if f.run("list", func() C.st_status { return C.st_at(pin, C.size_t(at), C.size_t(n), &found[0]) }) != nil {
-				return
-			}
-			if !yield(appendInfos(make([]Info, 0, n), found[:n])) {
-				return
-			}
-			left, at = left-n, at+n
+// batches shows the tensors of a pin, many at a time, until there are no more or `use` answers an error.
+func (f *File) batches(op string, pin *C.st_file, use func([]Info) error) error {
+	found := make([]C.st_tensor, min(int(C.st_count(pin)), batch))
+	for left, at := int(C.st_count(pin)), 0; left > 0; {
+		n := min(left, batch)
+		if err := f.run(op, func() C.st_status { return C.st_at(pin, C.size_t(at), C.size_t(n), &found[0]) }); err != nil {
+			return err
 		}
+		if err := use(appendInfos(make([]Info, 0, n), found[:n])); err != nil {
+			return err
+		}
+		left, at = left-n, at+n
 	}
+	return nil
 }
 
 // Info describes the tensor of that name.
@@ -277,6 +294,10 @@ func (f *File) infoNow(name string, info *Info) bool {
 	if C.stgo_info(f.h.c, p, n, &shape[0], C.uint32_t(len(shape)), &pin, &t) != C.ST_OK {
 		return false
 	}
+	if pin == nil { // t.shape lay in what is closed
+		info.show(name, append(make([]uint64, 0, t.rank), unsafe.Slice((*uint64)(&shape[0]), int(t.rank))...), &t)
+		return true
+	}
 	info.show(name, shapeOf(&t), &t)
 	C.st_close(pin)
 	return true
@@ -293,11 +314,10 @@ func (f *File) Has(name string) (bool, error) {
 	return err == nil, err
 }
 
-// Metadata is the file's own map from string to string; empty if it has none.
-func (f *File) Metadata() map[string]string {
-	f = f.withoutContext()
+// Metadata is the file's own map from string to string, all of it or an error; empty if the file has none.
+func (f *File) Metadata() (map[string]string, error) {
 	all := map[string]string{}
-	_ = f.pinned("metadata", func(pin *C.st_file) error {
+	err := f.pinned("metadata", func(pin *C.st_file) error {
 		return f.run("metadata", func() C.st_status {
 			for i := range C.st_metadata_count(pin) {
 				var key, value *C.char
@@ -310,7 +330,10 @@ func (f *File) Metadata() map[string]string {
 			return C.ST_OK
 		})
 	})
-	return all
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // MetadataValue looks one key up. ErrNotFound if there is none.

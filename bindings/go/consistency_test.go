@@ -200,19 +200,31 @@ func (h *history) lists() []error {
 	right := func(step int64) string { return fmt.Sprint(namesAfter(step)) }
 	return []error{
 		h.check(func() string {
-			names := h.file.Names()
+			names, err := h.file.Names()
+			if err != nil {
+				return err.Error()
+			}
 			slices.Sort(names)
 			return fmt.Sprint(names)
 		}, right),
 		h.check(func() string {
 			var names []string
-			for info := range h.file.All() {
+			for info, err := range h.file.All() {
+				if err != nil {
+					return err.Error()
+				}
 				names = append(names, info.Name)
 			}
 			slices.Sort(names)
 			return fmt.Sprint(names)
 		}, right),
-		h.check(func() string { return h.file.Metadata()["step"] }, func(step int64) string { return strconv.FormatInt(step, 10) }),
+		h.check(func() string {
+			metadata, err := h.file.Metadata()
+			if err != nil {
+				return err.Error()
+			}
+			return metadata["step"]
+		}, func(step int64) string { return strconv.FormatInt(step, 10) }),
 	}
 }
 

@@ -36,10 +36,10 @@ func delta(t *testing.T, base, other string) string {
 
 func sameTensors(t *testing.T, got, want *st.File) {
 	t.Helper()
-	if g, w := got.Names(), want.Names(); len(g) != len(w) {
+	if g, w := namesOf(t, got), namesOf(t, want); len(g) != len(w) {
 		t.Fatalf("tensors %v, wanted %v", g, w)
 	}
-	for _, name := range want.Names() {
+	for _, name := range namesOf(t, want) {
 		g, err := got.Get(name)
 		must(t, err)
 		w, err := want.Get(name)

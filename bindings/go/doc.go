@@ -19,7 +19,8 @@
 // Functions take a pointer to a struct of options, or nil. The zero value of every field is its default.
 //
 // A context ends calls: [File.WithContext] gives one to the calls of a File and of its transactions. Functions that are not
-// about an open file take it in their options. A call that it ends answers [ErrCancelled], and the context's error and cause. It
+// about an open file take it in their options. [DescribeDelta] and [OpenBytes]
+// take none. A call that it ends answers [ErrCancelled], and the context's error and cause. It
 // stops at its next progress step, or within a tenth of a second of waiting for a lock or a server; other calls on the
 // file go on.
 //
@@ -37,8 +38,9 @@
 //
 // # Memory
 //
-// Get, ReadInto and Slice copy. View does not: its Data is the file's own mapping. It must not be written to, is valid
-// until Close or Release of the File, and shows what others change meanwhile.
+// Get, ReadInto and Slice copy. View does not: its Data is the file's own mapping. It must not be written to
+// (but with [MapCopyOnWrite], where later Views show what was written and the file never does), is valid until Close or
+// Release of the File, and shows what others change meanwhile.
 //
 // Each call shows one state of the file, also beside commits in other goroutines. A [File.Snapshot] shows one state to many
 // calls. A File that publishes or refreshes keeps nothing of the file that it replaces, but what views lie in: views of

@@ -78,14 +78,18 @@ func ExampleFile_All() {
 	}
 	defer f.Close()
 
-	for tensor := range f.All() {
+	for tensor, err := range f.All() {
+		if err != nil {
+			log.Fatal(err)
+		}
 		fmt.Println(tensor.Name, tensor.DType, tensor.Shape, tensor.Size)
 	}
-	fmt.Println(f.Metadata()["format"])
+	format, err := f.MetadataValue("format")
+	fmt.Println(format, err)
 	// Output:
 	// weight F32 [2 3] 24
 	// bias F32 [2] 8
-	// pt
+	// pt <nil>
 }
 
 func ExampleFile_Slice() {
@@ -195,8 +199,11 @@ func ExampleFile_Transact() {
 		}
 		return tx.Rename("weight", "w")
 	})
-	fmt.Println(err, f.Names())
-	// Output: <nil> [w bias]
+	fmt.Println(err)
+	fmt.Println(f.Names())
+	// Output:
+	// <nil>
+	// [w bias] <nil>
 }
 
 func ExampleTx_Put() {
@@ -223,8 +230,11 @@ func ExampleTx_Put() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(plan.Kind, tx.Commit(), f.Names())
-	// Output: publish <nil> [weight scale]
+	fmt.Println(plan.Kind, tx.Commit())
+	fmt.Println(f.Names())
+	// Output:
+	// publish <nil>
+	// [weight scale] <nil>
 }
 
 func ExampleNewWriter() {

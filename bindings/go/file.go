@@ -171,7 +171,7 @@ func newFile(h *handle, ctx context.Context, hooks hooks, path string) *File {
 }
 
 func newCleanup(n *net, h *handle) runtime.Cleanup {
-	return runtime.AddCleanup(n, func(h *handle) { h.close() }, h)
+	return runtime.AddCleanup(n, func(h *handle) { go h.close() }, h) // to unmap takes long, and all cleanups wait for one
 }
 
 func (f *File) end(ctx context.Context) {
@@ -179,7 +179,7 @@ func (f *File) end(ctx context.Context) {
 	f.plain = ctx.Done() == nil && !f.hooks.any()
 }
 
-// WithContext is the same open file under a context: what is called on it, and answers an error, ends when the context
+// WithContext is the same open file under a context: what is called on it ends when the context
 // does. The error is ErrCancelled, and the context's error and cause. It costs next to nothing, so it may be made for one call:
 //
 //	err := f.WithContext(ctx).Update("w", value)
@@ -191,26 +191,27 @@ func (f *File) WithContext(ctx context.Context) *File {
 	return &under
 }
 
-// withoutContext is for calls that answer no error.
-func (f *File) withoutContext() *File {
-	if f.ctx.Done() == nil {
-		return f
-	}
-	return f.WithContext(context.Background())
-}
-
 // Reopen opens the same file a second time with the same options: its own descriptor, mapping and locks, for a worker.
 // ErrFileChanged if the path now names no file, or another one, which no commit of f put there.
 func (f *File) Reopen() (*File, error) {
 	h := &handle{steady: f.h.steady}
+	opened := false
+	defer func() {
+		if !opened && h.c != nil { // a callback panicked
+			C.st_close(h.c)
+		}
+	}()
 	if err := f.call("reopen", func() C.st_status { return C.st_reopen(f.h.c, 0, &h.c) }); err != nil {
 		return nil, err
 	}
+	opened = true
 	return newFile(h, f.ctx, f.hooks, f.path), nil
 }
 
 // Close ends the file. Views of it are no longer valid, but views of its Snapshots are. Transactions on it end and drop
-// what they staged. Calls of other goroutines give up. Its one error is fs.ErrClosed: the file was closed before.
+// what they staged. Calls of other goroutines give up; the last of them to end frees the file, maybe after Close has
+// answered. Its one error is fs.ErrClosed: the file was closed before. For what a JournalOnly commit has left to do, and its
+// error, call Sync first.
 func (f *File) Close() error {
 	if !f.h.close() {
 		return closedError("close")

@@ -148,6 +148,20 @@ func has(t *testing.T, f *st.File, name string) bool {
 	return there
 }
 
+// namesOf, metadataOf and shardsOf are what no error may cut short.
+func namesOf(t testing.TB, f *st.File) []string { return all(t, f.Names) }
+
+func metadataOf(t testing.TB, f *st.File) map[string]string { return all(t, f.Metadata) }
+
+func shardsOf(t testing.TB, f *st.File) []string { return all(t, f.Shards) }
+
+func all[T any](t testing.TB, of func() (T, error)) T {
+	t.Helper()
+	found, err := of()
+	must(t, err)
+	return found
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -253,7 +253,8 @@ func TestFlagsOfTheHeaderAreUsed(t *testing.T) {
 
 // A constant of a kind that this test does not know is one that the binding does not have.
 func TestKindsOfConstantsAreKnown(t *testing.T) {
-	// ST_REOPEN_COPY_ON_WRITE is for views that are written, of a file that is. Go's views are read-only.
+	// ST_REOPEN_COPY_ON_WRITE is for views that may be written, of a file that is open otherwise. In Go such a file is opened
+	// a second time, with MapCopyOnWrite.
 	known := regexp.MustCompile(`^ST_(OK|NTS|VERSION_\w+|REOPEN_COPY_ON_WRITE|` +
 		`(E|ACTION|DTYPE|MAP|PREFETCH|DIRECT|STORAGE|LOG|OPEN|TXN|BULK|LAYOUT|PLAN|TIMEOUT|GRACE)_\w+)$`)
 	for name := range headerConstants {

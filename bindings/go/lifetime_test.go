@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,17 +29,23 @@ func TestNothingWorksAfterClose(t *testing.T) {
 	_, fail["reopen"] = f.Reopen()
 	_, fail["has"] = f.Has("a")
 	_, fail["begin"] = f.Begin(nil)
+	_, fail["names"] = f.Names()
+	_, fail["metadata map"] = f.Metadata()
+	_, fail["shards"] = f.Shards()
+	for _, err := range f.All() {
+		fail["all"] = err
+	}
+	if fail["all"] == nil {
+		t.Error("All of a closed file says nothing")
+	}
 	for what, err := range fail {
 		if !errors.Is(err, fs.ErrClosed) {
 			t.Errorf("%s after Close: %v", what, err)
 		}
 	}
 	f.Interrupt()
-	if f.Len() != 0 || f.Names() != nil || len(f.Metadata()) != 0 {
+	if f.Len() != 0 {
 		t.Error("a closed file has content")
-	}
-	for info := range f.All() {
-		t.Errorf("a closed file has %v", info)
 	}
 }
 
@@ -152,7 +159,17 @@ func TestAFileUnderAContextIsTheFile(t *testing.T) {
 		refused(t, err, st.ErrCancelled)
 		_, err = file.ReadInto("a", make([]byte, 24))
 		refused(t, err, st.ErrCancelled)
-		if file.Len() != 3 || len(file.Names()) != 3 || len(file.Shards()) != 1 || len(file.Metadata()) != 0 {
+		_, err = file.Names()
+		refused(t, err, st.ErrCancelled)
+		_, err = file.Metadata()
+		refused(t, err, st.ErrCancelled)
+		_, err = file.Shards()
+		refused(t, err, st.ErrCancelled)
+		for _, err = range file.All() {
+			refused(t, err, st.ErrCancelled)
+		}
+		refused(t, err, st.ErrCancelled)
+		if file.Len() != 3 {
 			t.Error("what answers no error is lost with the context")
 		}
 		got, err := file.WithContext(context.Background()).Get("a")
@@ -184,6 +201,53 @@ func TestViewsOutliveForgottenFiles(t *testing.T) {
 	for _, view := range views {
 		same(t, "a view", view, st.TensorOf([]float32{1, 2, 3, 4, 5, 6}, 2, 3))
 	}
+}
+
+// Where there is no view, there is nothing that a forgotten file would have to stay for.
+func TestAViewThatFailsKeepsNoForgottenFile(t *testing.T) {
+	_, path := small(t)
+	before := openDescriptors(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 5 {
+		f, err := st.Open(path, nil)
+		must(t, err)
+		_, err = f.View("none")
+		refused(t, err, st.ErrNotFound)
+		_, err = f.WithContext(ctx).View("a")
+		refused(t, err, st.ErrCancelled)
+	}
+	collect(t, func() bool { return openDescriptors(t) == before })
+}
+
+func TestNoViewIsAnsweredOfAFileThatIsClosedMeanwhile(t *testing.T) {
+	f, _, _ := pages(t)
+	for range 100 { // until the look-ups are known to Go
+		_, err := f.View("t1")
+		must(t, err)
+	}
+	f.SeemClosed(func() {
+		if view, err := f.View("t1"); !errors.Is(err, fs.ErrClosed) || view.Data != nil {
+			t.Errorf("%d bytes, %v", len(view.Data), err)
+		}
+	})
+	must(t, f.Close())
+}
+
+// All cleanups of a program run one behind the other, also those that are not the library's.
+func TestASafetyNetThatWaitsKeepsNoOtherCleanupWaiting(t *testing.T) {
+	f, _ := small(t, writable)
+	for range 5 {
+		_, err := f.Begin(nil)
+		must(t, err)
+	}
+	f.Hold(func() {
+		for range 5 {
+			var cleaned atomic.Bool
+			runtime.AddCleanup(new([64]byte), func(b *atomic.Bool) { b.Store(true) }, &cleaned)
+			collect(t, cleaned.Load)
+		}
+	})
 }
 
 func TestBytesThatAreAFileStay(t *testing.T) {
@@ -239,7 +303,10 @@ func TestTheCollectorMayRunAtAnyTime(t *testing.T) {
 					return
 				}
 				infos := []st.Info{}
-				for info := range f.All() {
+				for info, err := range f.All() {
+					if err != nil {
+						t.Error(err)
+					}
 					infos = append(infos, info)
 				}
 				view, err := f.View("a")

@@ -21,7 +21,7 @@ func Verify(path string, opts *VerifyOptions) error {
 func Recover(path string, opts *RecoverOptions) error {
 	o := given(opts)
 	c := o.c()
-	return withPath(o.Context, "recover", path, &hooks{report: o.Report}, func(p *C.char) C.st_status {
+	return withPath(o.Context, "recover", path, &hooks{progress: o.Progress, report: o.Report}, func(p *C.char) C.st_status {
 		return C.st_recover(p, &c)
 	})
 }

@@ -56,7 +56,8 @@ func sameAsStock(t *testing.T, f *st.File, path string) {
 	if len(want) != f.Len() {
 		t.Fatalf("%d tensors, but stock has %d", f.Len(), len(want))
 	}
-	for info := range f.All() {
+	for info, err := range f.All() {
+		must(t, err)
 		got, err := f.Get(info.Name)
 		must(t, err)
 		sum := sha256.Sum256(got.Data)

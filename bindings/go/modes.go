@@ -11,7 +11,7 @@ const (
 	MapShared      MapMode = 1 // MAP_SHARED; falls back to private, then to none
 	MapPrivate     MapMode = 2 // MAP_PRIVATE; falls back to none
 	MapNone        MapMode = 3 // no mapping: tensors are read into memory of the file's when first viewed
-	MapCopyOnWrite MapMode = 4 // views may be written, and never reach the file; falls back to none
+	MapCopyOnWrite MapMode = 4 // views may be written: later Views see it, the file never does; falls back to none
 )
 
 func (m MapMode) String() string {

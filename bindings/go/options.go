@@ -131,6 +131,7 @@ type VerifyOptions struct {
 type RecoverOptions struct {
 	Report      func(Report) error // is told each journal, old shard, and what else went; an error stops the work
 	LockTimeout time.Duration
+	Progress    Progress        // while it waits for a lock
 	Context     context.Context // ends the wait for a lock
 }
 

@@ -46,7 +46,7 @@ func (tx *Tx) DeleteMetadata(key string) error {
 }
 
 // Sync makes durable in the file what was committed with JournalOnly. Close does so, too, and the next commit of the same
-// bytes. ErrNeedsRecovery says that a sync failed: nothing is lost, and the next Open finishes it.
+// bytes. Where the bytes are needed in the file, or the error, call it before Close, which tells neither. ErrNeedsRecovery says that a sync failed: nothing is lost, and the next Open finishes it.
 func (f *File) Sync() error {
 	return f.call("sync", func() C.st_status { return C.st_sync(f.h.c) })
 }

@@ -21,7 +21,8 @@ import (
 )
 
 // View gives a tensor without a copy: Data is the file's mapping (or, where there is none, memory that the file owns
-// and fills on first use), Shape lies in its catalogue. Neither may be written to, or used after Close or Release of the
+// and fills on first use), Shape lies in its catalogue. Neither may be written to (but Data with MapCopyOnWrite: later Views
+// of the File show what was written, and the file never does), or used after Close or Release of the
 // File that View was called on; and Data shows what others write meanwhile. If somebody truncates the file, touching it
 // is a fatal SIGBUS. Where that is too much to watch, use Get.
 //
@@ -36,17 +37,20 @@ func (f *File) View(name string) (view Tensor, err error) {
 		if info := known.find(name); info != nil {
 			f.keep() // first: from here on nothing closes the file but Close
 			view.Name, view.DType, view.Shape, view.Data = name, info.DType, info.Shape, known.data(info)
+			if f.h.closed() { // nothing here held it: what was a view may be one no longer
+				return Tensor{}, closedError("view")
+			}
 			return
 		}
 	}
 	if !f.h.acquire() {
 		return Tensor{}, closedError("view")
 	}
-	f.keep()
 	p, n := chars(name)
 	var t C.st_tensor
 	C.stgo_view(f.h.c, p, n, C.stgo_tensor(unsafe.Pointer(&t)))
 	if t.name != nil {
+		f.keep()
 		view.show(name, &t, f.h) // where it is answered: to copy it would be a quarter of the call
 		known.noteLent(f.h, &t)
 	}
@@ -62,12 +66,12 @@ func (f *File) viewHooked(name string) (Tensor, error) {
 		return Tensor{}, closedError("view")
 	}
 	defer f.release()
-	f.keep()
 	p, n := chars(name)
 	var t C.st_tensor
 	if err := f.run("view", func() C.st_status { return C.st_get(f.h.c, p, n, &t) }); err != nil {
 		return Tensor{}, err
 	}
+	f.keep()
 	var view Tensor
 	view.show(name, &t, f.h)
 	return view, nil

@@ -83,9 +83,10 @@ func TestTheCatalogueIsInTheOrderOfTheData(t *testing.T) {
 		tensors = append(tensors, named{fmt.Sprintf("t%d", (i*7919)%1000), st.TensorOf([]uint8{byte(i)})})
 	}
 	f := open(t, newFile(t, tensors, nil))
-	names := f.Names()
+	names := namesOf(t, f)
 	i := 0
-	for info := range f.All() {
+	for info, err := range f.All() {
+		must(t, err)
 		if info.Name != tensors[i].name || names[i] != info.Name {
 			t.Fatalf("tensor %d is %s, or %s, not %s", i, info.Name, names[i], tensors[i].name)
 		}
@@ -107,8 +108,8 @@ func TestNamesAndMetadataMayHoldNUL(t *testing.T) {
 	metadata := map[string]string{"k\x00": "v\x00w", "": "", "format": "pt"}
 	f := open(t, newFile(t, tensors, metadata), writable)
 	for i, want := range tensors {
-		if f.Names()[i] != want.name {
-			t.Errorf("name %d is %q, not %q", i, f.Names()[i], want.name)
+		if namesOf(t, f)[i] != want.name {
+			t.Errorf("name %d is %q, not %q", i, namesOf(t, f)[i], want.name)
 		}
 		got, err := f.Get(want.name)
 		must(t, err)
@@ -122,7 +123,7 @@ func TestNamesAndMetadataMayHoldNUL(t *testing.T) {
 			t.Errorf("%q was not updated", want.name)
 		}
 	}
-	if got := f.Metadata(); !maps.Equal(got, metadata) {
+	if got := metadataOf(t, f); !maps.Equal(got, metadata) {
 		t.Errorf("the metadata is %q", got)
 	}
 	for key, want := range metadata {
@@ -140,10 +141,11 @@ func TestNamesAndMetadataMayHoldNUL(t *testing.T) {
 
 func TestAFileWithoutTensors(t *testing.T) {
 	f := open(t, newFile(t, nil, nil))
-	if f.Len() != 0 || len(f.Names()) != 0 || len(f.Metadata()) != 0 {
+	if f.Len() != 0 || len(namesOf(t, f)) != 0 || len(metadataOf(t, f)) != 0 {
 		t.Error("there is something in an empty file")
 	}
-	for info := range f.All() {
+	for info, err := range f.All() {
+		must(t, err)
 		t.Errorf("All gave %v", info)
 	}
 }
@@ -351,4 +353,18 @@ func TestIOInfoAndStatsTellWhatHappened(t *testing.T) {
 	if !strings.HasPrefix(st.Version(), "2.") || f.Path() != path {
 		t.Errorf("version %s, path %s", st.Version(), f.Path())
 	}
+}
+
+func TestWritesToCopyOnWriteViewsAreSeenByLaterViewsAlone(t *testing.T) {
+	_, path := small(t)
+	f := open(t, path, st.Options{Map: st.MapCopyOnWrite})
+	view, err := f.View("c")
+	must(t, err)
+	view.Data[0] = 99
+	again, err := f.View("c")
+	must(t, err)
+	if again.Data[0] != 99 {
+		t.Errorf("a later view has %d", again.Data[0])
+	}
+	holds(t, path, smallTensors(), nil)
 }

@@ -6,16 +6,15 @@ package st
 import "C"
 
 // Shards are the absolute paths of the files that this File stands for: one, or those that an index of shards names, in
-// the order of Info's Shard. nil for a file in memory, and after Close.
-func (f *File) Shards() []string {
-	var paths []string
-	f = f.withoutContext()
-	_ = f.pinned("shards", func(pin *C.st_file) error {
+// the order of Info's Shard. nil for a file in memory and for a Source.
+func (f *File) Shards() (paths []string, err error) {
+	err = f.pinned("shards", func(pin *C.st_file) error {
 		return f.run("shards", func() C.st_status {
 			for i := range C.st_shard_count(pin) {
 				var path *C.char
-				if status := C.st_shard_path(pin, i, &path); status != C.ST_OK {
-					paths = nil
+				if status := C.st_shard_path(pin, i, &path); status == C.ST_E_UNSUPPORTED {
+					return C.ST_OK // it has no paths
+				} else if status != C.ST_OK {
 					return status
 				}
 				paths = append(paths, C.GoString(path))
@@ -23,7 +22,10 @@ func (f *File) Shards() []string {
 			return C.ST_OK
 		})
 	})
-	return paths
+	if err != nil {
+		return nil, err
+	}
+	return paths, nil
 }
 
 // Reshard writes a checkpoint into a folder as shards of at most maxShardSize bytes of tensors, with their index, named as

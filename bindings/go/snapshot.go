@@ -25,9 +25,16 @@ func (f *File) Snapshot() (*File, error) {
 	}
 	defer f.release() // after the snapshot has its share of what C borrows, which a Close would let go
 	h := &handle{snapshot: true, steady: true, loaded: f.h.loaded}
+	opened := false
+	defer func() {
+		if !opened && h.c != nil { // a callback panicked
+			C.st_close(h.c)
+		}
+	}()
 	if err := f.run("snapshot", func() C.st_status { return C.st_snapshot(f.h.c, &h.c) }); err != nil {
 		return nil, err
 	}
+	opened = true
 	h.held = f.h.held.share()
 	return newFile(h, f.ctx, f.hooks, f.path), nil
 }
@@ -100,10 +107,14 @@ func (f *File) pinned(op string, use func(pin *C.st_file) error) error {
 	}
 	defer f.release()
 	var pin *C.st_file
+	defer func() {
+		if pin != nil { // also if a callback panicked
+			C.st_close(pin)
+		}
+	}()
 	if err := f.run(op, func() C.st_status { return C.st_snapshot(f.h.c, &pin) }); err != nil {
 		return err
 	}
-	defer C.st_close(pin)
 	return use(pin)
 }
 

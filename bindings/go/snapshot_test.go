@@ -45,8 +45,8 @@ func TestASnapshotShowsOneState(t *testing.T) {
 		must(t, err)
 		same(t, "a", got, firstA)
 		same(t, "a view of a", view, firstA)
-		if s.Len() != 3 || has(t, s, "d") || len(s.Names()) != 3 || s.Path() != path {
-			t.Errorf("the snapshot has %v", s.Names())
+		if s.Len() != 3 || has(t, s, "d") || len(namesOf(t, s)) != 3 || s.Path() != path {
+			t.Errorf("the snapshot has %v", namesOf(t, s))
 		}
 		of, err := s.Snapshot()
 		must(t, err)
@@ -169,7 +169,8 @@ func TestPublishesLeaveNothingOpen(t *testing.T) {
 	looks := map[string]func(t *testing.T, f *st.File){
 		"and nobody looks": func(*testing.T, *st.File) {},
 		"and copies are read": func(t *testing.T, f *st.File) {
-			for info := range f.All() {
+			for info, err := range f.All() {
+				must(t, err)
 				_, err := f.Get(info.Name)
 				must(t, err)
 				_, err = f.Slice(info.Name)
@@ -181,7 +182,7 @@ func TestPublishesLeaveNothingOpen(t *testing.T) {
 				_, err = f.ReadInto(info.Name, make([]byte, info.Size))
 				must(t, err)
 			}
-			if len(f.Names()) != 3 || len(f.Metadata()) != 0 || f.Shards() == nil {
+			if len(namesOf(t, f)) != 3 || len(metadataOf(t, f)) != 0 || shardsOf(t, f) == nil {
 				t.Error("the file has changed")
 			}
 		},

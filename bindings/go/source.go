@@ -32,7 +32,8 @@ type Source struct {
 // file, which is read when it is first looked at; Load and ReadMany read in the order of the file. These options count:
 // Map (only MapCopyOnWrite), IOThreads, BlockSize, Progress, Log and Context. ReadWrite and Deltas are ErrUnsupported.
 //
-// What ReadAt answers is in the chain of the call's error; its panic goes on in the call.
+// What ReadAt answers is in the chain of the call's error; its panic goes on in the call. Of several calls at once that read
+// by threads of the library's own (Load, ReadMany), one may get what was answered to another.
 func OpenSource(source Source, opts *Options) (*File, error) {
 	if source.Reader == nil || source.Size < 0 {
 		return nil, argumentError("open", "a Source has a Reader, and a Size of 0 or more bytes")
@@ -84,6 +85,7 @@ type sourceReader struct {
 	of io.ReaderAt
 
 	mutex sync.Mutex
+	calls int         // that run
 	other readFailure // what it last answered in a thread of the library's own, until a call takes that
 }
 
@@ -92,6 +94,27 @@ type readFailure struct {
 	err      error
 	panicked bool
 	value    any // of the panic
+}
+
+// begin is told of each call, and forgets what no call has taken if no other one runs that might.
+func (s *sourceReader) begin() {
+	if s == nil {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.calls++; s.calls == 1 {
+		s.other = readFailure{}
+	}
+}
+
+func (s *sourceReader) end() {
+	if s == nil {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.calls--
 }
 
 // failed takes what the reader answered to a call that failed: in the call's own thread, else in one of the library's.

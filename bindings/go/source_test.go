@@ -226,6 +226,16 @@ func TestGoroutinesGetTheErrorsOfTheirOwnReads(t *testing.T) {
 	group.Wait()
 }
 
+func TestNoCallGetsWhatWasAnsweredToOneThatIsOver(t *testing.T) {
+	lost := errors.New("the connection was lost")
+	if err := st.Leftover(lost, 0); err != nil {
+		t.Errorf("a call has the error of one before: %v", err)
+	}
+	if err := st.Leftover(lost, 1); !errors.Is(err, lost) {
+		t.Errorf("what may be a running call's is gone: %v", err)
+	}
+}
+
 func TestAnErrorNamesTheSourceAndItsVersionAlsoWhereTheyAreAlike(t *testing.T) {
 	broken := &counting{err: io.ErrUnexpectedEOF}
 	_, err := st.OpenSource(st.Source{Reader: broken, Size: 100, Name: "same", Identity: "same"}, nil)

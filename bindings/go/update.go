@@ -6,6 +6,7 @@ package st
 import "C"
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -79,10 +80,17 @@ func (f *File) Begin(opts *TxOptions) (*Tx, error) {
 	c := o.c()
 	c.flags |= C.ST_TXN_COPY // the library borrows nothing of Go's; it copies into its journal, not into memory
 	tx := &Tx{file: f.watchedBy(o.Progress)}
+	begun := false
+	defer func() {
+		if !begun && tx.c != nil { // a callback panicked
+			txOf{f.h, tx.c}.free()
+		}
+	}()
 	if err := tx.file.call("begin", func() C.st_status { return C.st_txn_begin(f.h.c, &c, &tx.c) }); err != nil {
 		return nil, err
 	}
-	tx.cleanup = runtime.AddCleanup(tx, txOf.free, txOf{f.h, tx.c})
+	begun = true
+	tx.cleanup = runtime.AddCleanup(tx, func(o txOf) { go o.free() }, txOf{f.h, tx.c}) // it removes a journal
 	return tx, nil
 }
 
@@ -124,20 +132,22 @@ func (tx *Tx) updatePart(name string, value Tensor, rows *int64, count int, rang
 }
 
 // Commit makes all changes durable, or none, and ends the transaction. Only after ErrBusy does it live on, to be
-// committed again or rolled back.
+// committed again or rolled back; and after fs.ErrClosed, since the file was closed before, to be rolled back.
 func (tx *Tx) Commit() error {
-	if ctx := tx.file.ctx; ctx.Err() != nil {
-		if rollback := tx.Rollback(); rollback != nil {
-			return rollback
-		}
-		return cancelledError("commit", ctx)
-	}
-	return tx.call("commit", func() C.st_status {
-		status := C.st_txn_commit(tx.c)
-		if status != C.ST_E_BUSY {
+	return tx.alone("commit", func() error {
+		ran := false
+		err := tx.file.call("commit", func() C.st_status {
+			ran = true
+			status := C.st_txn_commit(tx.c)
+			if status != C.ST_E_BUSY {
+				tx.free()
+			}
+			return status
+		})
+		if !ran && errors.Is(err, ErrCancelled) { // the context had ended before
 			tx.free()
 		}
-		return status
+		return err
 	})
 }
 

@@ -205,3 +205,55 @@ func TestAContextThatHasEndedBeginsNothing(t *testing.T) {
 	must(t, err)
 	same(t, "b", now["b"], st.TensorOf([]int16{7, 8, 9}))
 }
+
+// late is a context that ends after Err was asked some times.
+type late struct {
+	context.Context
+	left int
+}
+
+func (c *late) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (c *late) Err() error {
+	if c.left--; c.left >= 0 {
+		return nil
+	}
+	return context.Canceled
+}
+
+func TestWhatIsCancelledBeforeItBeginsHasEndedWhenTheContextEndsMeanwhile(t *testing.T) {
+	f, path := small(t, writable)
+	for times := range 3 {
+		ctx := &late{context.Background(), 10}
+		tx, err := f.WithContext(ctx).Begin(nil)
+		must(t, err)
+		w, err := st.NewWriter(path+".new", nil, &st.SaveOptions{Context: ctx})
+		must(t, err)
+		ctx.left = times
+		if err := tx.Commit(); err != nil {
+			refused(t, err, st.ErrCancelled)
+		}
+		if err := tx.Rollback(); !errors.Is(err, st.ErrTxDone) {
+			t.Errorf("after %d times: %v", times, err)
+		}
+		ctx.left = times
+		if err := w.Finish(); err != nil {
+			refused(t, err, st.ErrCancelled)
+		}
+		if err := w.Abort(); !errors.Is(err, st.ErrWriterDone) {
+			t.Errorf("after %d times: %v", times, err)
+		}
+	}
+}
+
+func TestProgressEndsTheWaitOfARecovery(t *testing.T) {
+	_, path := small(t)
+	holder := holdElsewhere(t, path)
+	defer holder.kill()
+	stop := errors.New("enough")
+	err := st.Recover(path, &st.RecoverOptions{LockTimeout: st.Forever, Progress: func(uint64, uint64) error { return stop }})
+	refused(t, err, st.ErrCancelled)
+	if !errors.Is(err, stop) {
+		t.Error(err)
+	}
+}

@@ -56,7 +56,7 @@ func NewWriter(path string, declared []Info, opts *SaveOptions) (*Writer, error)
 		return nil, err
 	}
 	opened = true
-	w.cleanup = runtime.AddCleanup(w, func(c *C.st_writer) { C.st_writer_free(c) }, w.c)
+	w.cleanup = runtime.AddCleanup(w, func(c *C.st_writer) { go C.st_writer_free(c) }, w.c)
 	return w, nil
 }
 
@@ -80,18 +80,20 @@ func (w *Writer) Write(name string, data []byte) error {
 // Finish makes the file durable, gives it its name, and ends the writer. Only after ErrBusy and ErrIncomplete (bytes of a
 // declared tensor are missing) does it live on, to be gone on with or aborted.
 func (w *Writer) Finish() error {
-	if w.ctx.Err() != nil {
-		if abort := w.Abort(); abort != nil {
-			return abort
-		}
-		return cancelledError("finish", w.ctx)
-	}
-	return w.call("finish", func() C.st_status {
-		status := C.st_writer_finish(w.c)
-		if status != C.ST_E_BUSY && status != C.ST_E_INCOMPLETE {
+	return w.alone("finish", func() error {
+		ran := false
+		err := run(w.ctx, "finish", &w.hooks, func() C.st_status {
+			ran = true
+			status := C.st_writer_finish(w.c)
+			if status != C.ST_E_BUSY && status != C.ST_E_INCOMPLETE {
+				w.free()
+			}
+			return status
+		})
+		if !ran { // the context had ended
 			w.free()
 		}
-		return status
+		return err
 	})
 }
 

@@ -95,7 +95,7 @@ func main() {
 		"names": func(n int) {
 			for range n {
 				f := must(st.Open(large, nil))
-				seen += len(f.Names())
+				seen += len(must(f.Names()))
 				f.Close()
 			}
 		},

@@ -107,7 +107,7 @@ func libstRows(path string, buffer []byte) (rows map[string]func(name string) []
 		"readinto": func(name string) []byte { return buffer[:must(file.ReadInto(name, buffer))] },
 		"copy":     func(name string) []byte { return append([]byte(nil), must(file.View(name)).Data...) },
 		"copyinto": func(name string) []byte { return buffer[:copy(buffer, must(file.View(name)).Data)] },
-		"names":    func(string) []byte { seen += len(file.Names()); return nil },
+		"names":    func(string) []byte { seen += len(must(file.Names())); return nil },
 	}, func(name string) []byte { return must(file.Get(name)).Data }
 }
 

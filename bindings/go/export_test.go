@@ -1,0 +1,27 @@
+package st
+
+// SeemClosed is the moment of a Close in another goroutine, before it has dropped what is known of the file.
+func (f *File) SeemClosed(during func()) {
+	f.h.users.Or(closedBit)
+	during()
+	f.h.users.And(^closedBit)
+}
+
+// Hold keeps what frees a transaction of the file waiting.
+func (f *File) Hold(during func()) {
+	f.h.mutex.Lock()
+	defer f.h.mutex.Unlock()
+	during()
+}
+
+// Leftover is what a call of a Source takes for its own of what was answered to a thread of the library's before it
+// began, beside as many other calls.
+func Leftover(answered error, others int) error {
+	s := &sourceReader{}
+	for range others {
+		s.begin()
+	}
+	s.other = readFailure{err: answered}
+	s.begin()
+	return s.failed(readFailure{})
+}
