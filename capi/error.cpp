@@ -1,4 +1,8 @@
 // Statuses and the thread's last error.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "boundary.h"
 #include "of_thread.h"
 
@@ -52,14 +56,14 @@ const char *st_status_name(st_status status) {
 }
 
 uint32_t st_status_action(st_status status) {
-  switch (status) {
-#define ST_STATUS(in_c, in_core, action) \
-  case in_c:                             \
-    return action;
+  static constexpr std::pair<st_status, uint32_t> actions[] = {
+#define ST_STATUS(in_c, in_core, action) {in_c, action},
 #include "status_list.h"
 #undef ST_STATUS
-    default: return ST_ACTION_NONE;
-  }
+  };
+  const auto found =
+      std::find_if(std::begin(actions), std::end(actions), [&](const auto &of) { return of.first == status; });
+  return found == std::end(actions) ? ST_ACTION_NONE : found->second;
 }
 
 const char *st_last_error(void) {

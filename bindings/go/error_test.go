@@ -34,7 +34,7 @@ func TestErrorsAreThoseOfTheStandardLibraryToo(t *testing.T) {
 	refused(t, err, st.ErrInvalidArgument)
 	refused(t, st.Verify("a\x00b", nil), st.ErrInvalidArgument)
 	_, err = st.Open("x", &st.Options{Map: 9})
-	refused(t, err, st.ErrInvalidArgument)
+	refused(t, err, st.ErrUnsupported)
 	_, err = st.ParseDType("f32")
 	refused(t, err, st.ErrDType)
 	_, err = st.ParseDType("F32\x00")

@@ -42,7 +42,18 @@ func OpenSource(source Source, opts *Options) (*File, error) {
 	reader := &sourceReader{of: source.Reader}
 	self := cgo.NewHandle(reader)
 	calls := hooks{progress: o.Progress, log: o.Log, source: reader}
-	h := &handle{steady: true, held: (&held{letGo: self.Delete}).share()}
+	var name, identity *C.char // C may read both until the last handle is closed
+	if source.Name != "" {
+		name = C.CString(source.Name)
+	}
+	if source.Identity != "" {
+		identity = C.CString(source.Identity)
+	}
+	h := &handle{steady: true, held: (&held{letGo: func() {
+		self.Delete()
+		C.free(unsafe.Pointer(name))
+		C.free(unsafe.Pointer(identity))
+	}}).share()}
 	options := o.c()
 	most := source.MostReads
 	if most == 0 {
@@ -52,14 +63,8 @@ func OpenSource(source Source, opts *Options) (*File, error) {
 		struct_size: C.sizeof_st_source,
 		most_reads:  C.uint32_t(most),
 		size:        C.uint64_t(source.Size),
-	}
-	if source.Name != "" {
-		c.name = C.CString(source.Name)
-		defer C.free(unsafe.Pointer(c.name))
-	}
-	if source.Identity != "" {
-		c.identity = C.CString(source.Identity)
-		defer C.free(unsafe.Pointer(c.identity))
+		name:        name,
+		identity:    identity,
 	}
 	opened := false
 	defer func() {
@@ -96,6 +101,13 @@ type readFailure struct {
 	value    any // of the panic
 }
 
+// note keeps the first error, but any panic.
+func (f *readFailure) note(next readFailure) {
+	if f.err == nil || next.panicked && !f.panicked {
+		*f = next
+	}
+}
+
 // begin is told of each call, and forgets what no call has taken if no other one runs that might.
 func (s *sourceReader) begin() {
 	if s == nil {
@@ -124,11 +136,12 @@ func (s *sourceReader) failed(here readFailure) error {
 		return nil
 	}
 	failure := here
-	if failure.err == nil {
-		s.mutex.Lock()
-		failure, s.other = s.other, readFailure{}
-		s.mutex.Unlock()
+	s.mutex.Lock()
+	if here.err == nil || s.calls == 1 { // else it may be another call's
+		failure.note(s.other)
+		s.other = readFailure{}
 	}
+	s.mutex.Unlock()
 	if failure.panicked {
 		panic(failure.value)
 	}
@@ -166,10 +179,10 @@ func stgoRead(user, call C.uintptr_t, ranges *C.st_source_range, n C.size_t) C.i
 			continue
 		}
 		if call != 0 {
-			find(call).read = failure
+			find(call).read.note(failure)
 		} else {
 			s.mutex.Lock()
-			s.other = failure
+			s.other.note(failure)
 			s.mutex.Unlock()
 		}
 		return C.int(errnoOf(failure.err))

@@ -236,6 +236,46 @@ func TestNoCallGetsWhatWasAnsweredToOneThatIsOver(t *testing.T) {
 	}
 }
 
+// panicsOnce panics in one of its reads, and fails in the others.
+type panicsOnce struct {
+	io.ReaderAt
+	state atomic.Int32 // 0: it reads; 1: the next read panics; 2: all fail
+}
+
+func (s *panicsOnce) ReadAt(p []byte, at int64) (int, error) {
+	if s.state.Load() == 0 {
+		return s.ReaderAt.ReadAt(p, at)
+	}
+	if s.state.CompareAndSwap(1, 2) {
+		panic("no way")
+	}
+	return 0, io.ErrClosedPipe
+}
+
+func TestAPanicOfAReaderIsNotLostBesideErrors(t *testing.T) {
+	content, _ := largeModel(t)
+	source := &panicsOnce{ReaderAt: bytes.NewReader(content)}
+	f, err := st.OpenSource(st.Source{Reader: source, Size: int64(len(content)), MostReads: 8}, &st.Options{BlockSize: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for range 50 {
+		source.state.Store(1)
+		func() {
+			defer func() {
+				if value := recover(); value != "no way" {
+					t.Errorf("the panic became %v", value)
+				}
+			}()
+			_ = f.Load(nil, nil)
+		}()
+		if _, err := f.Get("a"); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+}
+
 func TestAnErrorNamesTheSourceAndItsVersionAlsoWhereTheyAreAlike(t *testing.T) {
 	broken := &counting{err: io.ErrUnexpectedEOF}
 	_, err := st.OpenSource(st.Source{Reader: broken, Size: 100, Name: "same", Identity: "same"}, nil)
