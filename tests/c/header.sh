@@ -15,7 +15,7 @@ result() { # result STATUS NAME
 program() {
   echo '#include <st/st.h>'
   grep -B 1 '^  uint32_t struct_size;' "$include/st/st.h" | sed -n "s/^typedef struct \(st_[a-z_]*\) {\$/\1 \1_zero = $1;/p"
-  echo 'st_read_request q = { NULL, ST_NTS, 1, NULL, 0, NULL, 0 };'
+  echo 'st_read_request q = { NULL, ST_NTS, 1, NULL, 0, NULL, 0, 0 };'
   echo 'st_range g = ST_RANGE_ALL;'
 }
 program '{ .struct_size = sizeof(\1) }' >"$work/c.c"
