@@ -29,6 +29,7 @@ struct Get {
   std::vector<std::string> deltas;
   std::string tensor;
   std::string slice;
+  Option has_slice;
   std::string output;  // "": standard output, as text; "-": the same, as raw bytes
   std::string format, dtype;
   uint64_t limit = 1000;
@@ -137,6 +138,7 @@ bool is_read(const std::string &path, const std::string &model, const File &file
 }
 
 int run(Session &session, const Get &options) {
+  refuse_empty_slice(options.has_slice, options.slice);
   const Format format = format_of(options);
   std::optional<MadeFile> made;
   if (format == Format::safetensors) {
@@ -203,9 +205,9 @@ void add_get(CommandLine &line, Session &session) {
                    "  stctl get --json model.safetensors step | jq .values\n");
   command.argument("FILE", options->file, "A safetensors file").required();
   command.argument("TENSOR", options->tensor, "A tensor's name").required();
-  command.option("--slice", options->slice, "SLICE",
-                 "What to take of each dimension, as NumPy: start:stop:step,\n"
-                 "an index, or ... for all dimensions between");
+  options->has_slice = command.option("--slice", options->slice, "SLICE",
+                                      "What to take of each dimension, as NumPy: start:stop:step,\n"
+                                      "an index, or ... for all dimensions between");
   command.option("-o,--output", options->output, "FILE", "Write to a file; - is standard output");
   command
       .option("--format", options->format, "FORMAT",
