@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -40,9 +41,9 @@ class Steps {
   // All that is put so far, as elements of another dtype.
   void cast_puts(st_dtype dtype);
   // Names, or else patterns that match some. Removes come before renames.
-  void remove(const File &file, const std::vector<std::string> &names);
+  void remove(const Session &session, const File &file, const std::vector<std::string> &names);
   // As what was removed and renamed before leaves them.
-  void rename(const File &file, const std::string &from, const std::string &to);
+  void rename(const Session &session, const File &file, const std::string &from, const std::string &to);
   void set_metadata(const std::string &pair);  // KEY=VALUE
   void remove_metadata(const std::string &key);
 
@@ -71,6 +72,7 @@ class Steps {
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<Put> puts_;
   std::vector<std::string> removed_;
+  std::unordered_set<std::string> is_removed_;  // the same
   std::vector<std::pair<std::string, std::string>> renamed_;
   std::optional<std::vector<std::string>> names_;  // once one is renamed: those of the file by now, in its order
   std::vector<std::pair<std::string, std::optional<std::string>>> metadata_;

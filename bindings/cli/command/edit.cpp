@@ -17,8 +17,10 @@ int run(Session &session, const Edit &options, const char *label, bool dry_run) 
   if (options.moved.size() % 2 != 0) throw UsageFailure("--mv takes a name and a new name");
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
   Steps steps;
-  steps.remove(file, options.removed);
-  for (size_t i = 0; i + 1 < options.moved.size(); i += 2) steps.rename(file, options.moved[i], options.moved[i + 1]);
+  steps.remove(session, file, options.removed);
+  for (size_t i = 0; i + 1 < options.moved.size(); i += 2) {
+    steps.rename(session, file, options.moved[i], options.moved[i + 1]);
+  }
   for (const std::string &path : options.from) steps.put_from(session, path, {});
   for (const std::string &pair : options.pairs) steps.set_metadata(pair);
   for (const std::string &key : options.keys) steps.remove_metadata(key);
