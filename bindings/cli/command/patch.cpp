@@ -32,6 +32,7 @@ int run(Session &session, const Patch &options) {
                     "the name of a file",
                     escape(options.reverse)));
   }
+  const std::string reverse = options.reverse.empty() ? "" : target_of(options.reverse);
   const st_delta_info info = delta_info(options.delta);
   auto plan = sized<st_plan>();
   throw_if_interrupted();
@@ -40,7 +41,7 @@ int run(Session &session, const Patch &options) {
     Progress progress(session.quiet, "patching", 0);
     auto opts = sized<st_delta_apply_options>();
     opts.flags = (options.publish ? ST_TXN_PUBLISH : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0);
-    opts.reverse = options.reverse.empty() ? nullptr : options.reverse.c_str();
+    opts.reverse = reverse.empty() ? nullptr : reverse.c_str();
     opts.lock_timeout_ms = options.lock_timeout_ms;
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
