@@ -81,6 +81,10 @@ void add_layout_options(const Command &command, LayoutOptions &options) {
   add_new_names_options(command, options.new_names);
 }
 
+bool are_given(const LayoutOptions &options) {
+  return options.alignment || options.reserve || options.canonical || options.break_links || options.new_names.wanted;
+}
+
 st_txn_options txn_options(const LayoutOptions &options) {
   auto opts = sized<st_txn_options>();
   opts.flags = (options.break_links ? ST_TXN_BREAK_LINKS : 0) | (options.new_names.wanted ? ST_TXN_NEW_NAMES : 0);
@@ -103,7 +107,12 @@ void Steps::put_from(Session &session, const std::string &path, const std::vecto
   }
   for (const size_t i : chosen) {
     const st_tensor t = from.view(i);
-    puts_.push_back({std::string(name_of(t)), t, &from});
+    const auto [earlier, is_new] = put_from_.emplace(name_of(t), &from);
+    if (!is_new && earlier->second != &from) {
+      throw Failure(exit_failed, fmt::format("'{}' is in '{}' and in '{}', and can be put from one only",
+                                             escape(name_of(t)), escape(earlier->second->path()), escape(from.path())));
+    }
+    if (is_new) puts_.push_back({std::string(name_of(t)), t, &from});
   }
 }
 
@@ -212,7 +221,12 @@ void Steps::set_metadata(const std::string &pair) {
 }
 
 void Steps::remove_metadata(const std::string &key) {
-  metadata_.emplace_back(plain_name(key), std::nullopt);
+  const std::string plain = plain_name(key);
+  if (std::any_of(metadata_.begin(), metadata_.end(),
+                  [&](const auto &set) { return set.second && set.first == plain; })) {
+    throw UsageFailure(fmt::format("metadata '{}' can be set or removed, not both", escape(plain)));
+  }
+  metadata_.emplace_back(plain, std::nullopt);
 }
 
 // What is cast is in memory no longer than this takes, as the transaction has ST_TXN_COPY.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -27,11 +28,14 @@ struct LayoutOptions {
   NewNamesOptions new_names;
 };
 void add_layout_options(const Command &command, LayoutOptions &options);
+// Is one given that only a new file can have?
+bool are_given(const LayoutOptions &options);
 st_txn_options txn_options(const LayoutOptions &options);
 
 class Steps {
  public:
-  // All or some tensors of another file; one tensor of a .npy file; one of raw bytes.
+  // All or some tensors of another file. Failure if an earlier one gave the same name. One tensor of a .npy file; one
+  // of raw bytes.
   void put_from(Session &session, const std::string &path, const std::vector<std::string> &names);
   // `dtype` is that of elements which the .npy file may not name, or "". Failure if it names another.
   // `will_cast`: cast_puts() comes, with another dtype.
@@ -44,8 +48,8 @@ class Steps {
   void remove(const Session &session, const File &file, const std::vector<std::string> &names);
   // As what was removed and renamed before leaves them.
   void rename(const Session &session, const File &file, const std::string &from, const std::string &to);
-  void set_metadata(const std::string &pair);  // KEY=VALUE
-  void remove_metadata(const std::string &key);
+  void set_metadata(const std::string &pair);    // KEY=VALUE
+  void remove_metadata(const std::string &key);  // UsageFailure if it is set, too
 
   // Stages them, tells the plan, and unless it is a dry run commits. Answers an exit code.
   int run(Session &session, const File &file, const LayoutOptions &options, const char *label, bool dry_run) const;
@@ -71,6 +75,7 @@ class Steps {
 
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<Put> puts_;
+  std::unordered_map<std::string, const File *> put_from_;  // the names that files gave
   std::vector<std::string> removed_;
   std::unordered_set<std::string> is_removed_;  // the same
   std::vector<std::pair<std::string, std::string>> renamed_;
