@@ -111,13 +111,29 @@ st_stats File::stats() const {
 }
 
 size_t File::find(const std::string &name) const {
+  const std::optional<size_t> found = find_if_there(name);
+  return found ? *found : find_exactly(name);  // which says that there is none
+}
+
+std::optional<size_t> File::find_if_there(const std::string &name) const {
+  size_t i = 0;
   // Escapes first, so that what `ls` prints names the tensor it was printed for.
-  if (name.find('\\') != std::string::npos) {
-    size_t i = 0;
-    const std::optional<std::string> plain = unescape(name);
-    if (plain && st_find(file_, plain->data(), plain->size(), &i) == ST_OK) return i;
+  const std::string plain = plain_name(name);
+  if (st_find(file_, plain.data(), plain.size(), &i) == ST_OK) return i;
+  if (st_find(file_, name.data(), name.size(), &i) == ST_OK) return i;
+  return std::nullopt;
+}
+
+std::vector<size_t> File::find_all(const Session &session, const std::string &word) const {
+  if (const std::optional<size_t> found = find_if_there(word)) return {*found};
+  std::vector<size_t> matches;
+  if (!is_pattern(word)) return matches;
+  for (size_t i = 0; i < count(); ++i) {
+    throw_if_interrupted();
+    if (glob_matches(word, name_of(at(i)))) matches.push_back(i);
   }
-  return find_exactly(name);
+  if (!matches.empty()) note_pattern(session, word);
+  return matches;
 }
 
 size_t File::find_exactly(std::string_view name) const {
@@ -144,6 +160,14 @@ void write_description(Json &json, const File &file, const st_tensor &tensor) {
   json.field("nbytes", tensor.nbytes);
   json.field("shard", file.file_path(tensor.shard));
   json.field("offset", tensor.file_offset);
+}
+
+void note_pattern(const Session &session, const std::string &word) {
+  const bool looks_like_a_name = word.find('[') != word.npos && word.find_first_of("*?") == word.npos;
+  if (looks_like_a_name && !session.quiet) {
+    say(fmt::format("note: no tensor is named '{}', so it is taken as a pattern; \\[ is the bracket itself",
+                    escape(word)));
+  }
 }
 
 const char *map_name(uint32_t map) {

@@ -3,6 +3,7 @@
 
 #include <st/st.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,9 @@ class File {
 
   // The tensor of that name: as `ls` prints it, with escapes, or else literally.
   size_t find(const std::string &name) const;
+  std::optional<size_t> find_if_there(const std::string &name) const;
+  // The tensor of that name, or else those that match the pattern, in the order of the file; none if none do.
+  std::vector<size_t> find_all(const Session &session, const std::string &word) const;
   size_t find_exactly(std::string_view name) const;
 
  private:
@@ -83,6 +87,9 @@ class Transaction {
 inline std::string_view name_of(const st_tensor &tensor) {
   return {tensor.name, tensor.name_len};
 }
+
+// Says that a word with brackets, which may well be meant as a name, is taken as a pattern.
+void note_pattern(const Session &session, const std::string &word);
 
 // "BF16" as the dtype; 0 for "". UsageFailure.
 st_dtype parse_dtype(const std::string &name);

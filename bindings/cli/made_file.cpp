@@ -64,7 +64,10 @@ void TemporaryFile::copy_to(const std::function<Output &()> &opened) const {
 
 MadeFile::MadeFile(Session &session, const std::string &output, const char *what) : session_(session), path_(output) {
   const bool standard = output == "-";
-  if (!stctl::is_stream(output)) return;
+  if (!stctl::is_stream(output)) {
+    path_ = target_of(output);
+    return;
+  }
   if (!standard && !is_named_pipe(output)) stream_.emplace(output);
   is_standard_output_ = standard || (stream_ && stream_->goes_to(STDOUT_FILENO));
   if (is_standard_output_ && session.json) {

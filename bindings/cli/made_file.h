@@ -43,7 +43,7 @@ class MadeFile {
 
  private:
   Session &session_;
-  const std::string path_;
+  std::string path_;  // of a new file: as target_of() has it
   bool is_standard_output_ = false;
   std::optional<TemporaryFile> temporary_;
   std::optional<OutputFile> stream_;  // none: standard output itself, or a pipe that is opened when all is made

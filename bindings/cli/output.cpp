@@ -102,8 +102,17 @@ OutputFile::~OutputFile() {
   if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
+// Else a crash of the system could leave an empty file under the name.
+void OutputFile::sync() {
+  while (sync_file(fd_) != 0) {
+    if (errno != EINTR) fail(errno);
+    throw_if_interrupted();
+  }
+}
+
 void OutputFile::commit() {
   flush();
+  if (is_new_) sync();
   if (is_new_ && temporary_.empty()) {  // which no name was given yet
     std::string name = target_;         // if nothing has it: then a kill leaves no other
     if (name_file(fd_, name) != 0) {
@@ -154,6 +163,13 @@ bool is_stream(const std::string &path) {
   }
   struct stat st = {};
   return stat(path.c_str(), &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode));
+}
+
+std::string target_of(const std::string &path) {
+  Target target;
+  if (!find_target(path, &target)) throw Failure::of_errno(errno, "write", path);
+  if (target.fd >= 0) ::close(target.fd);
+  return target.fd >= 0 ? path : target.path;
 }
 
 bool same_file(const std::string &a, const std::string &b) {

@@ -59,6 +59,7 @@ class OutputFile : public Output {
   bool goes_to(int fd) const;  // to the same file, pipe or device
 
  private:
+  void sync();
   [[noreturn]] void fail(int err) override;
   ssize_t write_some(const char *bytes, size_t n) override;
   std::string path_;       // as given
@@ -73,6 +74,9 @@ void say(std::string_view sentence);
 // Does what is written to `path` go to an open descriptor, a pipe or a device, and not to a new file of that name? "-"
 // is standard output. Failure if it goes to what can't be written, as a descriptor of another process has it.
 bool is_stream(const std::string &path);
+
+// Where a file of that name is written: links at its end are followed, also one that leads to nothing yet.
+std::string target_of(const std::string &path);
 
 // True if both paths name the same existing file.
 bool same_file(const std::string &a, const std::string &b);

@@ -106,6 +106,13 @@ FileState state_of(const std::string &path) {
   return {true, s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
 }
 
+int sync_file(int fd) {
+#ifdef F_FULLFSYNC
+  if (fcntl(fd, F_FULLFSYNC) == 0) return 0;  // fsync leaves bytes in the cache of the disk
+#endif
+  return fsync(fd);
+}
+
 int set_mode(int fd, unsigned mode) {
   return fchmod(fd, mode);
 }

@@ -48,6 +48,12 @@ st_range parse_range(const std::string &text, const std::string &slice) {
 
 }  // namespace
 
+void refuse_empty_slice(const Option &option, const std::string &text) {
+  if (option.given() && text.find_first_not_of(' ') == text.npos) {
+    throw UsageFailure("--slice is empty; without it, the whole tensor is taken");
+  }
+}
+
 Slice::Slice(const File &file, size_t index, const std::string &text, st_dtype dtype)
     : file_(file), tensor_(file.at(index)), dtype_(dtype ? dtype : tensor_.dtype) {
   const size_t rank = tensor_.rank;

@@ -10,13 +10,17 @@
 #include <string_view>
 #include <vector>
 
+#include "command_line.h"
 #include "handle.h"
 
 namespace stctl {
 
+// An empty --slice is a shell's variable that is not set, and never means the whole tensor. UsageFailure.
+void refuse_empty_slice(const Option &option, const std::string &text);
+
 class Slice {
  public:
-  // `text` is --slice; "" is the whole tensor. UsageFailure if it can't be read, Failure if it does not fit.
+  // `text` is --slice, or "" for the whole tensor. UsageFailure if it can't be read, Failure if it does not fit.
   // Its elements are cast to `dtype` (cast.h); 0: left as they are.
   Slice(const File &file, size_t index, const std::string &text, st_dtype dtype = 0);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <unordered_set>
 
 #include "cast.h"
 #include "interrupt.h"
@@ -27,6 +26,13 @@ std::vector<uint64_t> parse_shape(const std::string &text) {
   return shape;
 }
 
+// A new name, or a part of one. What is misspelled must not become a name.
+std::string known_escapes(const std::string &part, std::string_view name) {
+  if (const std::optional<std::string> plain = unescape(part)) return *plain;
+  throw UsageFailure(fmt::format("'{}' has a backslash that begins no escape, as \\n and \\x00 are; it is written \\\\",
+                                 escape(name)));
+}
+
 // What stands before, between and behind the stars of a new name; \\* is no star.
 std::vector<std::string> between_stars(std::string_view name) {
   std::vector<std::string> parts(1);
@@ -40,8 +46,20 @@ std::vector<std::string> between_stars(std::string_view name) {
       if (name[at] == '\\' && at + 1 < name.size()) parts.back() += name[++at];
     }
   }
-  for (std::string &part : parts) part = plain_name(part);
+  for (std::string &part : parts) part = known_escapes(part, name);
   return parts;
+}
+
+// Where there is no pattern, a star is one.
+std::string name_with_stars(const std::string &name) {
+  return fmt::format("{}", fmt::join(between_stars(name), "*"));
+}
+
+// The new name of a tensor that was named exactly.
+const std::string &one_name(const std::vector<std::string> &parts, const std::string &from, const std::string &to) {
+  if (parts.size() == 1) return parts[0];
+  throw UsageFailure(fmt::format("'{}' is a tensor's name, so no * of '{}' stands for anything; \\* is the star itself",
+                                 escape(from), escape(to)));
 }
 
 const char *kind_name(uint32_t kind) {
@@ -61,6 +79,10 @@ void add_layout_options(const Command &command, LayoutOptions &options) {
                "Change a file that has other hard links, which keep the\n"
                "old bytes");
   add_new_names_options(command, options.new_names);
+}
+
+bool are_given(const LayoutOptions &options) {
+  return options.alignment || options.reserve || options.canonical || options.break_links || options.new_names.wanted;
 }
 
 st_txn_options txn_options(const LayoutOptions &options) {
@@ -85,7 +107,12 @@ void Steps::put_from(Session &session, const std::string &path, const std::vecto
   }
   for (const size_t i : chosen) {
     const st_tensor t = from.view(i);
-    puts_.push_back({std::string(name_of(t)), t, &from});
+    const auto [earlier, is_new] = put_from_.emplace(name_of(t), &from);
+    if (!is_new && earlier->second != &from) {
+      throw Failure(exit_failed, fmt::format("'{}' is in '{}' and in '{}', and can be put from one only",
+                                             escape(name_of(t)), escape(earlier->second->path()), escape(from.path())));
+    }
+    if (is_new) puts_.push_back({std::string(name_of(t)), t, &from});
   }
 }
 
@@ -105,7 +132,7 @@ void Steps::put_npy(const std::string &name, const std::string &path, const std:
   t.shape = source.npy->shape.data();
   t.data = source.npy->data.data();
   t.nbytes = source.npy->data.size();
-  puts_.push_back({plain_name(name), t});
+  puts_.push_back({name_with_stars(name), t});
 }
 
 void Steps::put_raw(const std::string &name, const std::string &path, const std::string &dtype,
@@ -124,7 +151,7 @@ void Steps::put_raw(const std::string &name, const std::string &path, const std:
   t.shape = source.shape.data();
   t.data = source.input->bytes().data();
   t.nbytes = source.input->bytes().size();
-  puts_.push_back({plain_name(name), t});
+  puts_.push_back({name_with_stars(name), t});
 }
 
 void Steps::cast_puts(st_dtype dtype) {
@@ -133,48 +160,42 @@ void Steps::cast_puts(st_dtype dtype) {
   }
 }
 
-void Steps::remove(const File &file, const std::vector<std::string> &names) {
+void Steps::remove(const Session &session, const File &file, const std::vector<std::string> &names) {
   for (const std::string &name : names) {
-    size_t i = 0;
-    const std::string exact = plain_name(name);
-    if (st_find(file.get(), exact.data(), exact.size(), &i) == ST_OK) {
-      if (std::find(removed_.begin(), removed_.end(), exact) == removed_.end()) removed_.push_back(exact);
-      continue;
+    throw_if_interrupted();
+    const std::vector<size_t> found = file.find_all(session, name);
+    if (found.empty()) file.find_exactly(name);  // says that there is none
+    for (const size_t i : found) {
+      const std::string plain(name_of(file.at(i)));
+      if (is_removed_.insert(plain).second) removed_.push_back(plain);
     }
-    bool matched = false;
-    for (i = 0; i < file.count(); ++i) {
-      const std::string found(name_of(file.at(i)));
-      if (!glob_matches(name, found)) continue;
-      matched = true;
-      if (std::find(removed_.begin(), removed_.end(), found) == removed_.end()) removed_.push_back(found);
-    }
-    if (!matched) file.find_exactly(name);  // says that there is none
   }
 }
 
 std::vector<std::string> &Steps::names_left(const File &file) {
   if (names_) return *names_;
-  const std::unordered_set<std::string> removed(removed_.begin(), removed_.end());
   names_.emplace();
   for (size_t i = 0; i < file.count(); ++i) {
     std::string name(name_of(file.at(i)));
-    if (!removed.contains(name)) names_->push_back(std::move(name));
+    if (!is_removed_.contains(name)) names_->push_back(std::move(name));
   }
   return *names_;
 }
 
-void Steps::rename(const File &file, const std::string &from, const std::string &to) {
+void Steps::rename(const Session &session, const File &file, const std::string &from, const std::string &to) {
   std::vector<std::string> &names = names_left(file);
-  const std::string exact = plain_name(from);
-  if (const auto found = std::find(names.begin(), names.end(), exact); found != names.end()) {
-    *found = plain_name(to);
+  const std::vector<std::string> parts = between_stars(to);
+  for (const std::string &exact : {plain_name(from), from}) {
+    const auto found = std::find(names.begin(), names.end(), exact);
+    if (found == names.end()) continue;
+    *found = one_name(parts, from, to);
     renamed_.emplace_back(exact, *found);
     return;
   }
-  const std::vector<std::string> parts = between_stars(to);
   const size_t before = renamed_.size();
   for (std::string &found : names) {
-    const std::optional<std::vector<std::string>> stars = glob_stars(from, found);
+    throw_if_interrupted();
+    const auto stars = is_pattern(from) ? glob_stars(from, found) : std::nullopt;
     if (!stars) continue;
     if (stars->size() + 1 != parts.size()) {
       throw UsageFailure(fmt::format("'{}' has {}, and '{}' {}: they must have as many", escape(from),
@@ -185,9 +206,10 @@ void Steps::rename(const File &file, const std::string &from, const std::string 
     renamed_.emplace_back(found, name);
     found = std::move(name);
   }
-  if (renamed_.size() > before) return;
-  file.find_exactly(from);                       // says that there is none
-  renamed_.emplace_back(exact, plain_name(to));  // or else the transaction says that there is none any more
+  if (renamed_.size() > before) return note_pattern(session, from);
+  // This says that there is none, or else the transaction says that there is none any more.
+  const size_t gone = file.find(from);
+  renamed_.emplace_back(name_of(file.at(gone)), one_name(parts, from, to));
 }
 
 void Steps::set_metadata(const std::string &pair) {
@@ -199,7 +221,12 @@ void Steps::set_metadata(const std::string &pair) {
 }
 
 void Steps::remove_metadata(const std::string &key) {
-  metadata_.emplace_back(plain_name(key), std::nullopt);
+  const std::string plain = plain_name(key);
+  if (std::any_of(metadata_.begin(), metadata_.end(),
+                  [&](const auto &set) { return set.second && set.first == plain; })) {
+    throw UsageFailure(fmt::format("metadata '{}' can be set or removed, not both", escape(plain)));
+  }
+  metadata_.emplace_back(plain, std::nullopt);
 }
 
 // What is cast is in memory no longer than this takes, as the transaction has ST_TXN_COPY.

@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -26,11 +28,14 @@ struct LayoutOptions {
   NewNamesOptions new_names;
 };
 void add_layout_options(const Command &command, LayoutOptions &options);
+// Is one given that only a new file can have?
+bool are_given(const LayoutOptions &options);
 st_txn_options txn_options(const LayoutOptions &options);
 
 class Steps {
  public:
-  // All or some tensors of another file; one tensor of a .npy file; one of raw bytes.
+  // All or some tensors of another file. Failure if an earlier one gave the same name. One tensor of a .npy file; one
+  // of raw bytes.
   void put_from(Session &session, const std::string &path, const std::vector<std::string> &names);
   // `dtype` is that of elements which the .npy file may not name, or "". Failure if it names another.
   // `will_cast`: cast_puts() comes, with another dtype.
@@ -40,11 +45,11 @@ class Steps {
   // All that is put so far, as elements of another dtype.
   void cast_puts(st_dtype dtype);
   // Names, or else patterns that match some. Removes come before renames.
-  void remove(const File &file, const std::vector<std::string> &names);
+  void remove(const Session &session, const File &file, const std::vector<std::string> &names);
   // As what was removed and renamed before leaves them.
-  void rename(const File &file, const std::string &from, const std::string &to);
-  void set_metadata(const std::string &pair);  // KEY=VALUE
-  void remove_metadata(const std::string &key);
+  void rename(const Session &session, const File &file, const std::string &from, const std::string &to);
+  void set_metadata(const std::string &pair);    // KEY=VALUE
+  void remove_metadata(const std::string &key);  // UsageFailure if it is set, too
 
   // Stages them, tells the plan, and unless it is a dry run commits. Answers an exit code.
   int run(Session &session, const File &file, const LayoutOptions &options, const char *label, bool dry_run) const;
@@ -70,7 +75,9 @@ class Steps {
 
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<Put> puts_;
+  std::unordered_map<std::string, const File *> put_from_;  // the names that files gave
   std::vector<std::string> removed_;
+  std::unordered_set<std::string> is_removed_;  // the same
   std::vector<std::pair<std::string, std::string>> renamed_;
   std::optional<std::vector<std::string>> names_;  // once one is renamed: those of the file by now, in its order
   std::vector<std::pair<std::string, std::optional<std::string>>> metadata_;

@@ -42,6 +42,7 @@ struct FileState {
 };
 FileState state_of(const std::string &path);
 
+int sync_file(int fd);
 int set_mode(int fd, unsigned mode);
 int rename_over(const std::string &from, const std::string &to);
 // What is written to that goes to `path`.

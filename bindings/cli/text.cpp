@@ -68,6 +68,17 @@ std::optional<uint32_t> take_hex(std::string_view &s, size_t max) {
   return value;
 }
 
+// One character off the front of a pattern: an escape as ls prints it, or \\c for any other c itself.
+uint32_t take_literal(std::string_view &pattern) {
+  std::string escaped;
+  if (take_escape(pattern, escaped)) {
+    std::string_view s = escaped;
+    return take_code_point(s);
+  }
+  if (pattern[0] == '\\' && pattern.size() > 1) pattern.remove_prefix(1);
+  return take_code_point(pattern);
+}
+
 // One "[…]" off the front of `pattern`; does it hold c? Nothing if it has no end.
 std::optional<bool> take_class(std::string_view &pattern, uint32_t c) {
   std::string_view p = pattern.substr(1);
@@ -79,13 +90,11 @@ std::optional<bool> take_class(std::string_view &pattern, uint32_t c) {
       pattern = p.substr(1);
       return found != negated;
     }
-    if (p[0] == '\\' && p.size() > 1) p.remove_prefix(1);
-    const uint32_t low = take_code_point(p);
+    const uint32_t low = take_literal(p);
     uint32_t high = low;
     if (p.size() > 1 && p[0] == '-' && p[1] != ']') {
       p.remove_prefix(1);
-      if (p[0] == '\\' && p.size() > 1) p.remove_prefix(1);
-      high = take_code_point(p);
+      high = take_literal(p);
     }
     found = found || (low <= c && c <= high);
   }
@@ -138,39 +147,44 @@ std::string escape(std::string_view name) {
   return out;
 }
 
+bool take_escape(std::string_view &text, std::string &out) {
+  if (text.size() < 2 || text[0] != '\\') return false;
+  const char kind = text[1];
+  std::string_view rest = text.substr(2);
+  if (kind == '\\') {
+    out += '\\';
+  } else if (kind == 'n') {
+    out += '\n';
+  } else if (kind == 'r') {
+    out += '\r';
+  } else if (kind == 't') {
+    out += '\t';
+  } else if (kind == 'x') {
+    const size_t before = rest.size();
+    const std::optional<uint32_t> value = take_hex(rest, 2);
+    if (!value || before - rest.size() != 2) return false;
+    out += static_cast<char>(*value);
+  } else if (kind == 'u' && rest.starts_with('{')) {
+    rest.remove_prefix(1);
+    const std::optional<uint32_t> value = take_hex(rest, 6);
+    if (!value || *value > 0x10ffff || !rest.starts_with('}')) return false;
+    rest.remove_prefix(1);
+    append_utf8(out, *value);
+  } else {
+    return false;
+  }
+  text = rest;
+  return true;
+}
+
 std::optional<std::string> unescape(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const char c = text[0];
-    text.remove_prefix(1);
-    if (c != '\\') {
-      out += c;
-      continue;
-    }
-    if (text.empty()) return std::nullopt;
-    const char kind = text[0];
-    text.remove_prefix(1);
-    if (kind == '\\') {
-      out += '\\';
-    } else if (kind == 'n') {
-      out += '\n';
-    } else if (kind == 'r') {
-      out += '\r';
-    } else if (kind == 't') {
-      out += '\t';
-    } else if (kind == 'x') {
-      const size_t before = text.size();
-      const std::optional<uint32_t> value = take_hex(text, 2);
-      if (!value || before - text.size() != 2) return std::nullopt;
-      out += static_cast<char>(*value);
-    } else if (kind == 'u' && !text.empty() && text[0] == '{') {
-      text.remove_prefix(1);
-      const std::optional<uint32_t> value = take_hex(text, 6);
-      if (!value || *value > 0x10ffff || text.empty() || text[0] != '}') return std::nullopt;
-      text.remove_prefix(1);
-      append_utf8(out, *value);
+    if (text[0] == '\\') {
+      if (!take_escape(text, out)) return std::nullopt;
     } else {
-      return std::nullopt;
+      out += text[0];
+      text.remove_prefix(1);
     }
   }
   return out;
@@ -244,6 +258,10 @@ std::string shape_text(const uint64_t *shape, size_t rank) {
   return fmt::format("[{}]", fmt::join(shape, shape + rank, ", "));
 }
 
+bool is_pattern(std::string_view word) {
+  return word.find_first_of("*?[") != word.npos;
+}
+
 bool glob_matches(std::string_view pattern, std::string_view name) {
   return glob_stars(pattern, name).has_value();
 }
@@ -274,8 +292,7 @@ std::optional<std::vector<std::string>> glob_stars(std::string_view pattern, std
       } else if (p[0] == '[' && (in_class = take_class(p, c))) {
         match = *in_class;
       } else {
-        if (p[0] == '\\' && p.size() > 1) p.remove_prefix(1);
-        match = take_code_point(p) == c;
+        match = take_literal(p) == c;
       }
       if (match) {
         pattern = p;

@@ -23,6 +23,9 @@ std::string escape(std::string_view name);
 // The reverse; nothing if `text` is not what escape() could write.
 std::optional<std::string> unescape(std::string_view text);
 
+// Takes one escape off the front of `text`; false, and nothing taken, if there is none that escape() could write.
+bool take_escape(std::string_view &text, std::string &out);
+
 // A name that was given: as escape() prints it, or else literally.
 std::string plain_name(const std::string &name);
 
@@ -40,8 +43,11 @@ std::string grouped(uint64_t n);                             // "13,476,831,232"
 std::string counted(uint64_t n, const char *thing);          // "1 tensor", "2 tensors"
 std::string shape_text(const uint64_t *shape, size_t rank);  // "[2, 3]"
 
-// Does the shell pattern match all of `name`? * ? [abc] [a-z] [!abc] and \x for
-// x itself. Unlike fnmatch(3): takes names with NUL, knows UTF-8 in every locale.
+// Can a word that is no tensor's name be meant as a pattern? A backslash alone makes none.
+bool is_pattern(std::string_view word);
+
+// Does the shell pattern match all of `name`? * ? [abc] [a-z] [!abc], escapes as escape() writes them, and \c for any
+// other c itself. Unlike fnmatch(3): takes names with NUL, knows UTF-8 in every locale.
 bool glob_matches(std::string_view pattern, std::string_view name);
 
 // The same; what each * matched, the first ones as little as possible. Nothing if it does not match.

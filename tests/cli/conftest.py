@@ -108,6 +108,11 @@ def unlister(tmp_path_factory):
     return preload(tmp_path_factory, "unlister")
 
 
+@pytest.fixture(scope="session")
+def syncless(tmp_path_factory):
+    return preload(tmp_path_factory, "syncless")
+
+
 @pytest.fixture
 def crashed(stctl, model, killer):
     """A model whose writer died after its commit, before the new bytes were in the file."""

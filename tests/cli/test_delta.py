@@ -97,6 +97,16 @@ def test_diff_is_not_written_to_a_terminal(stctl, model, other):
     assert result.returncode == 2 and b"not for a terminal" in result.stderr
 
 
+def test_a_reverse_delta_through_a_link_that_leads_to_nothing_yet(stctl, model, other, tmp_path):
+    before = bytes_of(model)
+    stctl("diff", model, other, "-o", tmp_path / "d")
+    (tmp_path / "link").symlink_to("back")
+    stctl("patch", model, tmp_path / "d", "--reverse", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    stctl("patch", model, tmp_path / "back")
+    assert bytes_of(model) == before
+
+
 def test_merge_folds_deltas(stctl, model, other, tmp_path):
     delta, merged = tmp_path / "d", tmp_path / "m.safetensors"
     stctl("diff", model, other, "-o", delta)

@@ -380,6 +380,17 @@ def test_output_through_links_that_lead_to_nothing_yet(stctl, model, tmp_path):
     assert "symbolic links" in stctl("get", model, "scalar", "-o", tmp_path / "round", code=1)[1]
 
 
+@MAKES_A_FILE
+def test_a_safetensors_file_through_links_that_lead_to_nothing_yet(stctl, made, tmp_path, command):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder/second")
+    (tmp_path / "folder/second").symlink_to("out")
+    for _ in range(2):  # also when it leads to something
+        stctl(*made[command][0], tmp_path / "link")
+        assert (tmp_path / "folder/out").read_bytes() == made[command][1]
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "folder/second").is_symlink()
+
+
 def test_output_follows_the_umask(stctl, model, tmp_path):
     stctl("get", model, "half", "-o", tmp_path / "out.bin", preexec_fn=lambda: os.umask(0o027))
     assert (tmp_path / "out.bin").stat().st_mode & 0o777 == 0o640
@@ -441,6 +452,39 @@ def test_json_of_a_written_file_is_a_summary(stctl, model, tmp_path):
 
 def test_json_and_raw_bytes_do_not_mix(stctl, model):
     assert stctl.json("get", model, "half", "-o", "-", code=2)["error"]["exit_code"] == 2
+
+
+@pytest.mark.parametrize("form", ["raw", "npy", "text"])
+@pytest.mark.parametrize("to", ["/dev/stdout", "/dev/fd/1", "log"])
+def test_json_and_values_do_not_mix_by_another_name(stctl, model, tmp_path, form, to):
+    with open(tmp_path / "log", "w+b") as log:
+        args = ["get", "--json", model, "half", "--format", form, "-o", to]
+        with stctl.popen(*args, stdout=log, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+            assert b"both be standard output" in process.stderr.read() and process.wait(60) == 2
+    assert json.loads((tmp_path / "log").read_bytes())["error"]["exit_code"] == 2
+
+
+def test_raw_bytes_are_not_for_a_terminal_by_another_name(stctl, model):
+    master, terminal = pty.openpty()
+    for to in ["/dev/stdout", "/dev/fd/1", os.ttyname(terminal)]:
+        args = ["get", model, "half", "--format", "raw", "-o", to]
+        with stctl.popen(*args, stdout=terminal, stderr=subprocess.PIPE) as process:
+            assert b"not for a terminal" in process.stderr.read() and process.wait(60) == 2
+    os.close(master)
+    os.close(terminal)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("form", ["raw", "npy", "text"])
+def test_values_are_on_the_disk_before_they_have_their_name(stctl, model, tmp_path, syncless, form, exists):
+    if exists:
+        (tmp_path / "out").write_text("old")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    environment = {**os.environ, "LD_PRELOAD": str(syncless)}
+    err = stctl("get", model, "half", "--format", form, "-o", tmp_path / "out", env=environment, code=1)[1]
+    assert os.strerror(errno.EIO) in err
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert stctl.raw("get", model, "half", "-o", "/dev/stdout", env=environment).returncode == 0  # a pipe has none
 
 
 def test_text_to_a_file(stctl, model, tmp_path):

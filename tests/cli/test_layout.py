@@ -195,6 +195,35 @@ def test_meta_shows_sets_and_removes(stctl, model, arrays):
     assert stctl.json("meta", model, "--remove", "note", code=1)["error"]["status"] == "ST_E_NOT_FOUND"
 
 
+@pytest.mark.parametrize(
+    "option", [["--canonical"], ["--align", "128"], ["--reserve", "100"], ["--break-links"], ["--new-names"]]
+)
+def test_meta_takes_no_layout_where_it_changes_nothing(stctl, model, option):
+    out, err = stctl("meta", model, *option, code=2)
+    assert out == "" and "KEY=VALUE" in err
+    if option != ["--new-names"]:  # of which one file has none
+        stctl("meta", model, "k=v", *option)
+
+
+def test_a_key_is_not_set_and_removed_at_once(stctl, model):
+    before = model.read_bytes()
+    for key in ["note", r"n\x6fte", "new"]:
+        assert "not both" in stctl("edit", model, "--meta", f"{key}=1", "--remove-meta", key, code=2)[1]
+        assert "not both" in stctl("meta", model, f"{key}=1", "--remove", key, code=2)[1]
+    assert model.read_bytes() == before
+
+
+def test_a_name_is_put_from_one_file_only(stctl, model, tmp_path):
+    save_file({"x": np.ones(1), "y": np.ones(2)}, tmp_path / "a")
+    save_file({"x": np.zeros(1)}, tmp_path / "b")
+    before = model.read_bytes()
+    for command in ["edit", "plan"]:
+        err = stctl(command, model, "--put-from", tmp_path / "a", "--put-from", tmp_path / "b", code=1)[1]
+        assert "'x'" in err and str(tmp_path / "a") in err and str(tmp_path / "b") in err
+    assert model.read_bytes() == before
+    assert stctl.json("put", model, "--from", tmp_path / "a", "x", "x")["put"] == ["x"]
+
+
 def test_plan_touches_nothing_and_tells_the_truth(stctl, model, tmp_path):
     more = tmp_path / "more.safetensors"
     save_file({"x": np.ones(5000)}, more)

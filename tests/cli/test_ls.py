@@ -69,7 +69,7 @@ def test_bytes_are_exact(stctl, tmp_path):
         (["h[]a]lf"], ["half"]),
         (["*a*a*"], ["scalar", "layer.0.bias"]),
         (["half"], ["half"]),
-        ([r"hal\f"], ["half"]),
+        ([r"hal\f*"], ["half"]),
     ],
 )
 def test_patterns_choose(stctl, model, patterns, expected):

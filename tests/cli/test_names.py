@@ -108,6 +108,84 @@ def test_ls_finds_a_name_as_it_prints_it(stctl, odd, name):
     assert name in [t["name"] for t in stctl.json("ls", odd, "--", NAMES[name])["tensors"]]
 
 
+def words(stctl, path, word):
+    """What ls, rm and mv take that word for."""
+    found = [t["name"] for t in stctl.json("ls", path, "--", word)["tensors"]]
+    assert stctl.json("plan", path, f"--rm={word}")["removed"] == found
+    return found
+
+
+def of_names(tmp_path, *names):
+    return write(tmp_path / "m.safetensors", {name: ("U8", [1], b"x") for name in names})
+
+
+def test_an_escape_is_never_another_name(stctl, tmp_path):
+    path = of_names(tmp_path, "anb", "half", "x")
+    before = path.read_bytes()
+    for word in [r"a\nb", r"a\nb*", r"hal\f"]:
+        stctl("ls", path, word, code=1)
+        for command in [["rm", path, word], ["mv", path, word, "y"], ["plan", path, "--rm", word]]:
+            assert stctl.json(*command, code=1)["error"]["status"] == "ST_E_NOT_FOUND"
+    assert path.read_bytes() == before
+
+
+def test_patterns_hold_names_as_ls_prints_them(stctl, tmp_path):
+    path = of_names(tmp_path, "nl\nx", "nlnx", "\u202e.0", "back\\slash", "tab\t1", "tab\t2", "tab3")
+    assert words(stctl, path, r"nl\n*") == ["nl\nx"]
+    assert words(stctl, path, r"nl\n?") == ["nl\nx"]
+    assert words(stctl, path, r"\u{202e}.[0-9]") == ["\u202e.0"]
+    assert words(stctl, path, r"back\\*") == ["back\\slash"]
+    assert words(stctl, path, r"tab[\t3]*") == ["tab\t1", "tab\t2", "tab3"]
+    assert words(stctl, path, r"tab[\x00-\t]?") == ["tab\t1", "tab\t2"]
+    assert stctl.json("mv", path, r"tab\t*", r"t\n*")["renamed"] == [
+        {"from": "tab\t1", "to": "t\n1"}, {"from": "tab\t2", "to": "t\n2"}
+    ]  # fmt: skip
+
+
+def test_a_word_is_a_name_before_it_is_a_pattern(stctl, tmp_path):
+    path = of_names(tmp_path, "layer[0].w", "layer0.w", "layer[1].w", "layer1.w", r"raw\n")
+    assert words(stctl, path, "layer[0].w") == ["layer[0].w"]
+    assert words(stctl, path, r"layer\[1].w") == ["layer[1].w"]
+    assert words(stctl, path, r"raw\n") == [r"raw\n"]
+    assert words(stctl, path, "layer[01].w") == ["layer0.w", "layer1.w"]
+    assert words(stctl, path, "layer*") == ["layer[0].w", "layer0.w", "layer[1].w", "layer1.w"]
+    assert stctl.json("rm", path, r"raw\n")["removed"] == [r"raw\n"]
+    assert stctl.json("rm", path, "layer[0].w")["removed"] == ["layer[0].w"]
+
+
+def test_brackets_that_are_taken_as_a_pattern_are_told(stctl, tmp_path):
+    path = of_names(tmp_path, "layer0.w", "a[0]", "layer1.b")
+    for command in [["ls", path, "layer[0].w"], ["plan", path, "--rm", "layer[0].w"],
+                    ["plan", path, "--mv", "layer[0].w", "x"]]:  # fmt: skip
+        err = stctl(*command)[1]
+        assert "'layer[0].w'" in err and "pattern" in err and err.count("\n") == 1
+        assert stctl(*command, "-q")[1] == ""
+    assert stctl("ls", path, "a[0]", "layer[01].*")[1] == ""
+    assert "pattern" in stctl("rm", path, "layer[0].w")[1]
+
+
+def test_a_new_name_is_spelled_as_ls_prints_it(stctl, tmp_path):
+    path = of_names(tmp_path, "w", "v")
+    before = path.read_bytes()
+    np.save(tmp_path / "n.npy", np.zeros(1, np.uint8))
+    for name in [r"enc\dec", r"\x4", r"\u{110000}", "end\\"]:
+        assert "escape" in stctl("mv", path, "w", name, code=2)[1]
+        assert "escape" in stctl("put", path, name, "--npy", tmp_path / "n.npy", code=2)[1]
+    assert "star" in stctl("mv", path, "w", "model.*", code=2)[1]
+    assert path.read_bytes() == before
+    stctl("mv", path, "w", r"star\*\\\n")
+    stctl("mv", path, "v", r"\*")
+    stctl("put", path, r"put\*", "--npy", tmp_path / "n.npy")
+    stctl("put", path, "*", "--npy", tmp_path / "n.npy")
+    assert [t["name"] for t in stctl.json("ls", path)["tensors"]] == ["star*\\\n", "*", "put*"]
+
+
+def test_a_tensor_is_removed_once_however_many_patterns_match(stctl, tmp_path):
+    path = of_names(tmp_path, *(f"t{i}" for i in range(100)))
+    plan = stctl.json("plan", path, "--rm", "t7", "--rm", "t*", "--rm", "t?*", "--rm", "t8")
+    assert sorted(plan["removed"]) == sorted(f"t{i}" for i in range(100))
+
+
 def test_a_very_long_name_does_not_widen_the_other_rows(stctl, tmp_path):
     names = ["n" * 20000, *(f"t{i}" for i in range(200))]
     path = write(tmp_path / "m.safetensors", {name: ("U8", [1], b"x") for name in names})

@@ -395,3 +395,10 @@ def test_a_slice_that_does_not_fit_is_refused(stctl, model, unchanged, tmp_path,
     assert result.returncode in (1, 2) and result.stderr
     _, err = stctl("update", model, "layer.0.weight", "--slice=0", "--from", model, code=2)
     assert "--slice" in err
+
+
+@pytest.mark.parametrize("empty", [["--slice", ""], ["--slice", " "], ["--slice", "[]"]])
+def test_an_empty_slice_is_not_the_whole_tensor(stctl, model, unchanged, empty):
+    for command in [["update", model, "layer.0.weight", *empty, "--fill", "7"], ["get", model, "half", *empty]]:
+        assert "slice" in stctl(*command, code=2)[1]
+    stctl("update", model, "layer.0.weight", "--fill", "7", "--slice=", code=2)

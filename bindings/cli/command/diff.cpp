@@ -64,7 +64,8 @@ void add_diff(CommandLine &line, Session &session) {
                    "the tensors of B that A has not, or has with other bytes, dtype or shape; its metadata\n"
                    "says what else is to be done, and to which base. See stctl patch and stctl merge.\n"
                    "Either may be sharded: give its index, or the folder.\n"
-                   "With -o the delta is written whole and durably, or not at all.",
+                   "With -o the delta is written whole and durably, or not at all; a FILE that is there is\n"
+                   "replaced.",
                    "  stctl diff base.safetensors tuned.safetensors > tuned.delta\n"
                    "  stctl diff base.safetensors tuned.safetensors -o tuned.delta --json\n"
                    "  stctl ls tuned.delta           a delta is a safetensors file\n");

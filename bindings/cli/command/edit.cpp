@@ -17,8 +17,10 @@ int run(Session &session, const Edit &options, const char *label, bool dry_run) 
   if (options.moved.size() % 2 != 0) throw UsageFailure("--mv takes a name and a new name");
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
   Steps steps;
-  steps.remove(file, options.removed);
-  for (size_t i = 0; i + 1 < options.moved.size(); i += 2) steps.rename(file, options.moved[i], options.moved[i + 1]);
+  steps.remove(session, file, options.removed);
+  for (size_t i = 0; i + 1 < options.moved.size(); i += 2) {
+    steps.rename(session, file, options.moved[i], options.moved[i + 1]);
+  }
   for (const std::string &path : options.from) steps.put_from(session, path, {});
   for (const std::string &pair : options.pairs) steps.set_metadata(pair);
   for (const std::string &key : options.keys) steps.remove_metadata(key);
@@ -43,8 +45,8 @@ void add_edit(CommandLine &line, Session &session) {
   add(line.command("edit",
                    "Many changes as one transaction\n\n"
                    "Those of put, rm, mv and meta together: all of them, or none. Tensors are removed\n"
-                   "first, then renamed, one --mv after the other, then put. A new file takes the old\n"
-                   "one's place; see stctl put.\n"
+                   "first, then renamed, one --mv after the other, then put; metadata is set and removed\n"
+                   "last, and a key not both. A new file takes the old one's place; see stctl put.\n"
                    "stctl plan takes the same options, and tells the cost first.",
                    "  stctl edit model.safetensors --rm 'layers.31.*' --mv 'model.*' 'transformer.*'\n"
                    "  stctl edit model.safetensors --put-from more.safetensors --meta format=pt\n"),
@@ -55,7 +57,9 @@ void add_plan(CommandLine &line, Session &session) {
   add(line.command("plan",
                    "What a change would cost, without making it\n\n"
                    "A dry run of stctl edit: bytes written, bytes shared with the old file, bytes\n"
-                   "copied, space needed and free, and how it would be done. Nothing is touched.",
+                   "copied, space needed and free, and how it would be done. The file stays as it\n"
+                   "is. It must be one that may be written, as plan opens it like stctl edit: what a\n"
+                   "crashed writer left there is finished or dropped first.",
                    "  stctl plan model.safetensors --rm 'layers.31.*'\n"
                    "  stctl plan model.safetensors --put-from more.safetensors --meta format=pt\n"
                    "  stctl plan model.safetensors --mv old.name new.name --json\n"),

@@ -29,6 +29,7 @@ struct Get {
   std::vector<std::string> deltas;
   std::string tensor;
   std::string slice;
+  Option has_slice;
   std::string output;  // "": standard output, as text; "-": the same, as raw bytes
   std::string format, dtype;
   uint64_t limit = 1000;
@@ -120,6 +121,17 @@ void write_json(Session &session, const Get &options, const Slice &slice) {
   session.out.write("\n");
 }
 
+// Nobody could tell the one from the other in what was written.
+void refuse_mixture(const Session &session, Format format, bool is_standard_output, bool is_shown) {
+  const char *what = format == Format::text ? "text" : "raw bytes";
+  if (session.json && is_standard_output) {
+    throw UsageFailure(fmt::format("--json and {} can't both be standard output: use -o FILE", what));
+  }
+  if (format != Format::text && is_shown) {
+    throw UsageFailure("raw bytes are not for a terminal: use -o FILE, or a pipe");
+  }
+}
+
 // Is it the model, one of its shards, their index, or a delta on it?
 bool is_read(const std::string &path, const std::string &model, const File &file) {
   if (same_file(path, model)) return true;
@@ -137,13 +149,13 @@ bool is_read(const std::string &path, const std::string &model, const File &file
 }
 
 int run(Session &session, const Get &options) {
+  refuse_empty_slice(options.has_slice, options.slice);
   const Format format = format_of(options);
   std::optional<MadeFile> made;
   if (format == Format::safetensors) {
     made.emplace(session, options.to_stdout() ? "-" : options.output, "a safetensors file");
   } else if (options.to_stdout() && format != Format::text) {
-    if (session.json) throw UsageFailure("--json and raw bytes can't both be standard output: use -o FILE");
-    if (is_terminal(STDOUT_FILENO)) throw UsageFailure("raw bytes are not for a terminal: use -o FILE, or a pipe");
+    refuse_mixture(session, format, true, is_terminal(STDOUT_FILENO));
   }
   const File file(session, options.file, {.deltas = options.deltas});
   if (!options.to_stdout() && is_read(options.output, options.file, file)) {
@@ -176,6 +188,7 @@ int run(Session &session, const Get &options) {
     return exit_ok;
   }
   OutputFile out(options.output);
+  refuse_mixture(session, format, out.goes_to(STDOUT_FILENO), out.goes_to_terminal());
   write(out);
   out.commit();
   forget_interrupt();  // it is there
@@ -203,9 +216,9 @@ void add_get(CommandLine &line, Session &session) {
                    "  stctl get --json model.safetensors step | jq .values\n");
   command.argument("FILE", options->file, "A safetensors file").required();
   command.argument("TENSOR", options->tensor, "A tensor's name").required();
-  command.option("--slice", options->slice, "SLICE",
-                 "What to take of each dimension, as NumPy: start:stop:step,\n"
-                 "an index, or ... for all dimensions between");
+  options->has_slice = command.option("--slice", options->slice, "SLICE",
+                                      "What to take of each dimension, as NumPy: start:stop:step,\n"
+                                      "an index, or ... for all dimensions between");
   command.option("-o,--output", options->output, "FILE", "Write to a file; - is standard output");
   command
       .option("--format", options->format, "FORMAT",

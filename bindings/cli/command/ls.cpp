@@ -1,5 +1,4 @@
 // stctl ls: the tensors of a file, one a line.
-#include <algorithm>
 #include <memory>
 
 #include "../commands.h"
@@ -21,18 +20,15 @@ struct Ls {
 
 int run(Session &session, const Ls &options) {
   const File file(session, options.file, {.deltas = options.deltas});
-  std::vector<std::string> names;  // that the patterns are
-  for (const std::string &pattern : options.patterns) names.push_back(plain_name(pattern));
+  std::vector<bool> matches(file.count(), options.patterns.empty());
+  for (const std::string &pattern : options.patterns) {
+    for (const size_t i : file.find_all(session, pattern)) matches[i] = true;
+  }
   std::vector<st_tensor> chosen;
   uint64_t total = 0;
   for (size_t i = 0; i < file.count(); ++i) {
+    if (!matches[i]) continue;
     const st_tensor tensor = file.at(i);
-    const std::string_view name = name_of(tensor);
-    const auto matches = [name](const std::string &pattern) { return glob_matches(pattern, name); };
-    if (!options.patterns.empty() && std::find(names.begin(), names.end(), name) == names.end() &&
-        std::none_of(options.patterns.begin(), options.patterns.end(), matches)) {
-      continue;
-    }
     chosen.push_back(tensor);
     total += tensor.nbytes;
   }
@@ -98,8 +94,9 @@ void add_ls(CommandLine &line, Session &session) {
                    "  stctl ls --json model.safetensors | jq -r '.tensors[].name'\n");
   command.argument("FILE", options->file, "A safetensors file").required();
   command.argument("PATTERN", options->patterns,
-                   "List the tensors that match a shell pattern: * ? [a-z] [!a-z],\n"
-                   "\\x for x itself; or that have this name, as ls prints it");
+                   "List the tensor of this name, as ls prints it; or if there is none,\n"
+                   "those that match a shell pattern: * ? [a-z] [!a-z], \\* for * itself,\n"
+                   "\\n and others as ls prints them");
   command.flag("--names", options->names, "Only the names");
   command.flag("--bytes", options->bytes, "Exact sizes, in bytes");
   command.deltas(options->deltas);

@@ -72,7 +72,7 @@ void add_merge(CommandLine &line, Session &session) {
                    "Each delta must be made for what lies before it. The base is left as it is; where the\n"
                    "filesystem can, the new file shares blocks with it. Shards, too, become one file; see\n"
                    "stctl shard to cut that up again. All are read in one state: whoever changes them\n"
-                   "meanwhile waits.",
+                   "meanwhile waits. A FILE that is there is replaced, but not the base or a delta.",
                    "  stctl merge base.safetensors tuned.delta -o tuned.safetensors\n"
                    "  stctl merge base.safetensors step1.delta step2.delta -o step2.safetensors\n");
   command.argument("BASE", options->base, "A safetensors file, an index of shards, or a folder of one").required();

@@ -43,7 +43,10 @@ int show(Session &session, const std::string &path) {
 }
 
 int run(Session &session, const Meta &options) {
-  if (options.pairs.empty() && options.removed.empty()) return show(session, options.file);
+  if (options.pairs.empty() && options.removed.empty()) {
+    if (!are_given(options.layout)) return show(session, options.file);
+    throw UsageFailure("only a change takes options of the layout: give KEY=VALUE or --remove; or see stctl edit");
+  }
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
   Steps steps;
   for (const std::string &pair : options.pairs) steps.set_metadata(pair);
@@ -59,7 +62,10 @@ void add_meta(CommandLine &line, Session &session) {
       line.command("meta",
                    "Show the metadata, or change it\n\n"
                    "Without pairs and --remove it prints what there is. Changes make a new file that takes\n"
-                   "the old one's place; see stctl put.",
+                   "the old one's place; see stctl put. Pairs are set in the order in which they are given,\n"
+                   "so the last of a key counts; a key that is set can't be removed, too.\n"
+                   "Keys are taken as they are printed, with \\n, \\x00 and other escapes. A VALUE is taken\n"
+                   "letter by letter, but is printed with escapes; --json prints it as it is.",
                    "  stctl meta model.safetensors\n"
                    "  stctl meta model.safetensors format=pt author=me\n"
                    "  stctl meta model.safetensors --remove author\n");

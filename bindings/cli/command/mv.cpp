@@ -15,7 +15,7 @@ struct Move {
 int run(Session &session, const Move &options) {
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
   Steps steps;
-  steps.rename(file, options.from, options.to);
+  steps.rename(session, file, options.from, options.to);
   return steps.run(session, file, options.layout, "renaming", false);
 }
 
@@ -28,6 +28,7 @@ void add_mv(CommandLine &line, Session &session) {
                    "Rename tensors\n\n"
                    "One by its name; or all that match a shell pattern: then each * of the new name\n"
                    "stands for what the same * of the pattern matched, the shortest that will do.\n"
+                   "In the new name \\* is the star itself, and \\\\ a backslash.\n"
                    "A name that is taken is refused. A new file takes the old one's place; see stctl put.",
                    "  stctl mv model.safetensors model.norm.weight norm.weight\n"
                    "  stctl mv model.safetensors 'model.*' 'transformer.*'\n");

@@ -32,6 +32,7 @@ int run(Session &session, const Patch &options) {
                     "the name of a file",
                     escape(options.reverse)));
   }
+  const std::string reverse = options.reverse.empty() ? "" : target_of(options.reverse);
   const st_delta_info info = delta_info(options.delta);
   auto plan = sized<st_plan>();
   throw_if_interrupted();
@@ -40,7 +41,7 @@ int run(Session &session, const Patch &options) {
     Progress progress(session.quiet, "patching", 0);
     auto opts = sized<st_delta_apply_options>();
     opts.flags = (options.publish ? ST_TXN_PUBLISH : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0);
-    opts.reverse = options.reverse.empty() ? nullptr : options.reverse.c_str();
+    opts.reverse = reverse.empty() ? nullptr : reverse.c_str();
     opts.lock_timeout_ms = options.lock_timeout_ms;
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
@@ -76,7 +77,7 @@ void add_patch(CommandLine &line, Session &session) {
                    "As one transaction, whole or not at all: in place if only the bytes of tensors change,\n"
                    "else by a new file that takes the old one's place. A base that the delta was not made\n"
                    "for, or that has it already, is refused. With --reverse the delta that undoes this one\n"
-                   "is on the disk before the base is changed.",
+                   "is on the disk before the base is changed; a FILE that is there is replaced.",
                    "  stctl patch model.safetensors tuned.delta --reverse back.delta\n"
                    "  stctl patch model.safetensors back.delta\n");
   command.argument("BASE", options->base, "The file to change, or the index of shards, or its folder").required();

@@ -52,7 +52,8 @@ void add_put(CommandLine &line, Session &session) {
                    "A new file is made beside the old one and takes its name: every reader sees the\n"
                    "old file or the new one, whole. Where the filesystem can (xfs, btrfs) both share\n"
                    "what stays, so adding costs what is added; elsewhere the kernel copies. A tensor\n"
-                   "that is replaced keeps its place; others come last. stctl plan tells the cost first.",
+                   "that is replaced keeps its place; others come last. What --from would cost, all of its\n"
+                   "tensors, stctl plan --put-from tells first.",
                    "  stctl put model.safetensors lora.weight --npy lora.npy\n"
                    "  stctl put model.safetensors --from more.safetensors            all of its tensors\n"
                    "  generate | stctl put model.safetensors w --from-raw - --dtype BF16 --shape 4096,4096\n");

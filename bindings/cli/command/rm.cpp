@@ -16,7 +16,7 @@ struct Remove {
 int run(Session &session, const Remove &options) {
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
   Steps steps;
-  steps.remove(file, options.names);
+  steps.remove(session, file, options.names);
   return steps.run(session, file, options.layout, "removing", false);
 }
 
@@ -27,8 +27,8 @@ void add_rm(CommandLine &line, Session &session) {
   const Command command =
       line.command("rm",
                    "Remove tensors\n\n"
-                   "By name, or by shell patterns. A new file without them takes the old one's place;\n"
-                   "see stctl put.",
+                   "By name as ls prints it; or if there is none of that name, by shell pattern; see\n"
+                   "stctl ls. A new file without them takes the old one's place; see stctl put.",
                    "  stctl rm model.safetensors lm_head.weight\n"
                    "  stctl rm model.safetensors 'layers.31.*'\n");
   command.argument("FILE", options->file, "The safetensors file to change").required();

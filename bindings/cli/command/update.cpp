@@ -179,6 +179,7 @@ int run(Session &session, const Update &options) {
   if (options.has_slice.given() && options.has_from.given()) {
     throw UsageFailure("--slice goes with --from-raw, --npy and --fill, not with --from");
   }
+  refuse_empty_slice(options.has_slice, options.slice);
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.lock_timeout_ms});
   const Interruptible guard(file.get());
   Payload payload;
