@@ -260,7 +260,7 @@ Result<std::unique_ptr<AnyTransaction>> Patching::begin(const TensorList &result
   options.break_links = options_.break_links;
   options.journal_only = options_.journal_only;
   if (options_.progress) options.progress = [this](uint64_t, uint64_t) { return options_.progress(done_, total_); };
-  ST_TRY(auto begun, base_.begin(std::move(options)));
+  ST_TRY(auto begun, base_.begin_on(whole_.catalogue(), std::move(options)));
   begun->before_change([this](std::span<const Snapshot *const> now) {
     return now.empty() ? check_and_save_old(whole_) : check_and_save_old(whole_.as_in(now));
   });

@@ -116,7 +116,8 @@ class AnyTransaction {
   // All tensors that there are by then, in their order in the file. Shards have the order of their names, and keep it.
   virtual Result<void> arrange(std::vector<std::string> names) = 0;
   // Asked at commit when all locks are held, with the file as it now is. A refusal ends the commit, with nothing
-  // changed. On shards `now` is empty: they and the index are what the handle shows, else the status is file_changed.
+  // changed. On shards `now` is empty: all of them and the index are what the transaction was begun on, else the status
+  // is file_changed.
   using Approve = std::function<Result<void>(std::span<const Snapshot *const> now)>;
   virtual void before_change(Approve approve) = 0;
   // As the handle sees the file now. Changes nothing.

@@ -38,6 +38,10 @@ class Model {
   void interrupt() { account().interrupts.fetch_add(1, std::memory_order_relaxed); }
   virtual Account &account() const = 0;
   virtual Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) = 0;
+  // The same on a state of several members, which it shows or has shown, and which is kept. One file is looked at anew.
+  virtual Result<std::unique_ptr<AnyTransaction>> begin_on(const Catalogue &, TransactionOptions options) {
+    return begin(std::move(options));
+  }
 
   // What it shows now, held.
   virtual Catalogue catalogue() const = 0;

@@ -36,6 +36,7 @@ class ModelView {
   TensorList listing() const;                                              // as layer 0
 
   const std::string &path() const { return path_; }  // of the file, or of the index
+  const Catalogue &catalogue() const { return catalogue_; }
   bool has_index() const { return catalogue_.several(); }
   // Status file_changed if the index was replaced since it was read.
   Result<void> check_unchanged() const {

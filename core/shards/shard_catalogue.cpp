@@ -16,7 +16,11 @@ ShardCatalogue::ShardCatalogue(const Shards &owner, ReadIndex read, Members memb
 }
 
 Result<void> ShardCatalogue::check_unchanged() const {
-  return owner_.check_unchanged(read_, same_as_);
+  return owner_.check_unchanged(read_, same_as_, Shards::Own::may_follow);
+}
+
+Result<void> ShardCatalogue::check_same_index() const {
+  return owner_.check_unchanged(read_, same_as_, Shards::Own::may_not);
 }
 
 bool ShardCatalogue::is_of(const struct stat &index) const {

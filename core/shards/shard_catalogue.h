@@ -58,6 +58,8 @@ class ShardCatalogue final : public Merged {
   // of opening.
   Result<Pinned> pin(uint32_t i) const;
   Result<void> check_unchanged() const override;
+  // The same, but a commit of this handle is a change like any other.
+  Result<void> check_same_index() const;
   // Is this the index file that was read?
   bool is_of(const struct stat &index) const;
   // Does that state of the shard have the tensors that the index has in it, no more and no fewer?

@@ -22,14 +22,15 @@ Result<void> may_change(const Shards &shards) {
 
 }  // namespace
 
-Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards, TransactionOptions options) {
+Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards, Catalogue state,
+                                                                  TransactionOptions options) {
   if (!shards.options().writable)
     return fail(Status::read_only, in_quotes(shards.path()),
                 " was opened for reading only; open it for reading and writing to change it");
   ST_TRY(may_change(shards));
   // A view of one shard may be the payload of another, of which that one knows nothing.
   options.is_view = [&shards](const void *bytes, uint64_t n) { return shards.lends(bytes, n); };
-  return std::unique_ptr<ShardTransaction>(new ShardTransaction(shards, std::move(options)));
+  return std::unique_ptr<ShardTransaction>(new ShardTransaction(shards, std::move(state), std::move(options)));
 }
 
 // Journals that were used wait for the next transaction, as far as there is room for them.
@@ -108,13 +109,13 @@ Result<bool> ShardTransaction::may_remake(std::string_view name) {
   return in->may_remake(name);
 }
 
-// It is made of what the handle shows. So before it reads, it asks whether that is what is locked.
+// It is made of the state that is shown. So before it reads, it asks whether that is what is locked.
 Result<void> ShardTransaction::remake(std::string_view name, const Remake &make, uint64_t in_journal) {
   ST_TRY(auto shard, existing(name));
   ST_TRY(auto in, part(shard));
   const auto make_of_shown = [this, shard, in, make](const os::File &file, uint64_t at,
                                                      TakesRemade &to) -> Result<void> {
-    ST_TRY(shown_.check_unchanged());
+    ST_TRY(shown_.check_same_index());
     ST_TRY(check_shown(shard, *in));
     return of_shard(shard, make(file, at, to));
   };
@@ -241,12 +242,36 @@ Result<void> ShardTransaction::approve() const {
   ST_TRY(shards_.location().check_led_to());
   ST_TRY(check_named());
   if (!approve_) return {};
-  ST_TRY(shown_.check_unchanged());
+  ST_TRY(shown_.check_same_index());
   for (const auto &[shard, transaction] : parts_) ST_TRY(check_shown(shard, *transaction));
+  ST_TRY(check_others());
   return approve_({});
 }
 
-// Is the shard that is locked the one that the handle shows?
+// What is asked before a change is asked of the whole state. So a shard that does not change must be the one that is
+// shown, too. Nobody has locked it: but what changes it after this look counts as a change after this commit.
+Result<void> ShardTransaction::check_others() const {
+  const Parts changed = parts_with_work();
+  for (uint32_t shard = 0; shard < shown_.shards().size(); ++shard) {
+    const auto is_it = [shard](const auto &part) { return part.first == shard; };
+    const Snapshot *const pinned = shown_.pinned(shard);
+    if (!pinned || std::any_of(changed.begin(), changed.end(), is_it)) continue;
+    const os::Location &at = shown_.shards()[shard]->opened()->location();
+    const auto replaced = shards_.with_room([&]() -> Result<bool> {
+      ST_TRY(auto reach, pinned->here());
+      return at.was_replaced(reach.file);
+    });
+    if (replaced && !*replaced) continue;
+    Error e = replaced ? error(Status::file_changed, in_quotes(at.path()),
+                               " was replaced since it was read; refresh the handle and begin again")
+                       : replaced.error();
+    e.shard = shard;
+    return Failure(std::move(e));
+  }
+  return {};
+}
+
+// Is the shard that is locked the one that is shown?
 Result<void> ShardTransaction::check_shown(uint32_t shard, const Transaction &part) const {
   if (&part.before() == shown_.pinned(shard)) return {};
   Error e = error(Status::file_changed, in_quotes(part.data_file().path()), " was replaced meanwhile; try again");

@@ -12,7 +12,8 @@ namespace st::store {
 
 class ShardTransaction final : public AnyTransaction {
  public:
-  static Result<std::unique_ptr<ShardTransaction>> begin(Shards &shards, TransactionOptions options);
+  // On a state that the shards show, or have shown.
+  static Result<std::unique_ptr<ShardTransaction>> begin(Shards &shards, Catalogue state, TransactionOptions options);
   ~ShardTransaction() override;
   ShardTransaction(const ShardTransaction &) = delete;
   ShardTransaction &operator=(const ShardTransaction &) = delete;
@@ -36,8 +37,11 @@ class ShardTransaction final : public AnyTransaction {
  private:
   using Parts = std::vector<std::pair<uint32_t, Transaction *>>;  // each with the number of its shard
 
-  ShardTransaction(Shards &shards, TransactionOptions options)
-      : shards_(shards), options_(of_parts(std::move(options))), held_(shards.hold()), shown_(*held_) {}
+  ShardTransaction(Shards &shards, Catalogue state, TransactionOptions options)
+      : shards_(shards),
+        options_(of_parts(std::move(options))),
+        state_(std::move(state)),
+        shown_(static_cast<const ShardCatalogue &>(*state_.several())) {}
   static TransactionOptions of_parts(TransactionOptions options) {
     options.journal_only = false;  // nobody settles what would wait in a shard
     return options;
@@ -57,6 +61,7 @@ class ShardTransaction final : public AnyTransaction {
 
   Result<void> approve() const;
   Result<void> check_shown(uint32_t shard, const Transaction &part) const;
+  Result<void> check_others() const;
   Result<void> check_named() const;
   ShardCommit::Work work_of(const Parts &parts);
   Result<void> commit_each();
@@ -65,7 +70,7 @@ class ShardTransaction final : public AnyTransaction {
 
   Shards &shards_;
   const TransactionOptions options_;
-  const Versions<ShardCatalogue>::Held held_;  // and with it its shards, which the parts are of
+  const Catalogue state_;  // and with it its shards, which the parts are of
   const ShardCatalogue &shown_;
   std::map<uint32_t, std::unique_ptr<Transaction>> parts_;          // by number of the shard
   std::unordered_map<std::string, std::optional<uint32_t>> moved_;  // names that are no longer where the index has them

@@ -218,9 +218,12 @@ Result<void> Shards::rename_index(const os::File &replaced, write::TemporaryFile
   return {};
 }
 
-Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as) const {
+Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as, Own ours) const {
   if (sources_) return {};
-  uint64_t own = own_index_, before = own_before_;
+  const auto may_be = [ours](const std::atomic<uint64_t> &index) -> uint64_t {
+    return ours == Own::may_follow ? index.load() : 0;
+  };
+  uint64_t own = may_be(own_index_), before = may_be(own_before_);
   for (;;) {
     struct stat by_path;
     const int r = at_.stat(&by_path);
@@ -228,7 +231,8 @@ Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t
     const uint64_t now = r == 0 ? state_of(by_path) : 0;
     if (r == 0 && (now == state_of(read.identity) || now == same_as || now == own || now == before)) return {};
     // Commits of ours may have come in between.
-    const uint64_t own_then = std::exchange(own, own_index_), before_then = std::exchange(before, own_before_);
+    const uint64_t own_then = std::exchange(own, may_be(own_index_)),
+                   before_then = std::exchange(before, may_be(own_before_));
     if (own == own_then && before == before_then) break;
   }
   // MooseFS tells other hosts a second late when a file was written; and anybody may touch one. Then the bytes decide.
@@ -341,7 +345,11 @@ Result<void> Shards::refresh_shards() {
 }
 
 Result<std::unique_ptr<AnyTransaction>> Shards::begin(TransactionOptions options) {
-  ST_TRY(auto begun, ShardTransaction::begin(*this, std::move(options)));
+  return begin_on(catalogue(), std::move(options));
+}
+
+Result<std::unique_ptr<AnyTransaction>> Shards::begin_on(const Catalogue &state, TransactionOptions options) {
+  ST_TRY(auto begun, ShardTransaction::begin(*this, state, std::move(options)));
   return begun;
 }
 

@@ -28,6 +28,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<std::unique_ptr<Model>> reopen(const Catalogue &state, Again as) const override;
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
+  Result<std::unique_ptr<AnyTransaction>> begin_on(const Catalogue &state, TransactionOptions options) override;
   void close() noexcept override;
   std::string index_path() const override { return path_; }
 
@@ -91,9 +92,10 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   bool is_own(uint64_t index) const {
     return (index == own_index_ || index == own_before_) && env().fork_generation() == process_;
   }
-  // Status file_changed if the index is no longer the one that was read. `same_as` is a later state of it that was
-  // found to have the same bytes; 0: none.
-  Result<void> check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as) const;
+  // Status file_changed if the index is no longer the one that was read, nor, if they may, one of ours. `same_as` is a
+  // later state of it that was found to have the same bytes; 0: none.
+  enum class Own { may_follow, may_not };
+  Result<void> check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as, Own ours) const;
   // Waits until no writer changes the checkpoint.
   Result<void> await_writers() const;
   // As the index names it.

@@ -414,6 +414,128 @@ TEST_F(ShardedDeltas, TellThatAShardWasReplacedThatHasOtherBytes) {
     }
 }
 
+// What others commit to the handle's shards while a delta is applied: the delta was checked on the state before.
+class ShardedDeltasBeside : public ShardedDeltas {
+ protected:
+  using Change = std::function<Result<void>(store::AnyTransaction &)>;
+  static void change(store::Model &model, const Change &staged, bool publish = false) {
+    store::TransactionOptions options;
+    options.publish = publish;
+    auto transaction = model.begin(std::move(options)).value();
+    ASSERT_TRUE(is_ok(staged(*transaction)));
+    ASSERT_TRUE(is_ok(transaction->commit()));
+  }
+  static Change updates(const TestTensor &t) {
+    return [t](store::AnyTransaction &in) { return in.update(t.name, bytes_of(t)); };
+  }
+  static Change puts(const TestTensor &t) {
+    return [t](store::AnyTransaction &in) { return in.put(t.name, bytes_of(t)); };
+  }
+  std::unique_ptr<store::Model> open() { return store::open_path(disk, "/m", {.writable = true}).value(); }
+  void make_delta(const Holdings &to) {
+    disk.add_file("/other", to.file());
+    ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  }
+  // `meanwhile` happens when the delta's bytes are checked.
+  Result<store::DeltaPatched> apply(store::Model &model, const std::function<void()> &meanwhile, bool publish = false) {
+    store::DeltaPatchOptions options;
+    options.reverse = "/r";
+    options.publish = publish;
+    bool done = false;
+    options.progress = [&](uint64_t, uint64_t) {
+      if (!std::exchange(done, true) && meanwhile) meanwhile();
+      return true;
+    };
+    return store::patch(disk, model, "/d", std::move(options));
+  }
+  static Holdings with_a_changed() {
+    Holdings to = joined();
+    to.tensors[0] = changed().tensors[0];
+    return to;
+  }
+  static TestTensor of_another_shape() { return {"c", Dtype::U8, {2500, 2}, joined().tensors[2].bytes}; }
+
+ private:
+  static store::NewBytes bytes_of(const TestTensor &t) {
+    return {static_cast<uint32_t>(t.dtype), t.shape, t.bytes.data(), t.bytes.size()};
+  }
+};
+
+TEST_F(ShardedDeltasBeside, LoseNoCommitOfTheSameHandle) {
+  const TestTensor theirs_of[] = {u8_tensor("a", 4000, 77), u8_tensor("c", 5000, 77)};
+  for (const bool publish : {false, true})
+    for (const bool steps : {false, true}) {
+      SCOPED_TRACE(text(publish, steps));
+      const SimDisk before = disk.disk();
+      Holdings to = with_a_changed();
+      if (steps) to.tensors = {joined().tensors[0], joined().tensors[1], changed().tensors[2]};
+      make_delta(to);
+      EXPECT_EQ(held("/d").metadata.at("st.delta.version"), steps ? "2" : "1");
+      const TestTensor &theirs = theirs_of[steps];
+      auto model = open();
+      const auto meanwhile = [&] { change(*model, updates(theirs), true); };
+      EXPECT_TRUE(fails_with(Status::file_changed, apply(*model, meanwhile, publish)));
+      Holdings now = joined();
+      now.tensors[steps ? 2 : 0] = theirs;
+      EXPECT_EQ(in_shards(disk, "/m"), by_name(now));
+      EXPECT_FALSE(disk.exists("/r"));
+      EXPECT_TRUE(fails_with(Status::delta_base, apply(*model, {}, publish)));
+      EXPECT_FALSE(disk.exists("/r"));
+      model.reset();
+      disk = SimEnv(before);
+    }
+}
+
+// In one that the delta leaves alone: it is of the base nevertheless.
+TEST_F(ShardedDeltasBeside, AreNotAppliedToAStateOfWhichAnotherShardHasChanged) {
+  make_delta(with_a_changed());
+  auto model = open(), other = open();
+  ASSERT_TRUE(is_ok(model->catalogue().find("c")));
+  change(*other, puts(of_another_shape()));
+  EXPECT_TRUE(fails_with(Status::file_changed, apply(*model, {})));
+  EXPECT_FALSE(disk.exists("/r"));
+  ASSERT_TRUE(is_ok(model->refresh()));
+  EXPECT_TRUE(fails_with(Status::delta_base, apply(*model, {})));
+  Holdings now = joined();
+  now.tensors[2] = of_another_shape();
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(now));
+  change(*other, puts(joined().tensors[2]));
+  ASSERT_TRUE(is_ok(model->refresh()));
+  ASSERT_TRUE(is_ok(apply(*model, {})));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(with_a_changed()));
+}
+
+TEST_F(ShardedDeltasBeside, AreNotAppliedIfTheHandleChangesTheBaseMeanwhile) {
+  const Change changes[] = {puts(of_another_shape()), [](store::AnyTransaction &in) { return in.rename("c", "d"); },
+                            [](store::AnyTransaction &in) { return in.set_metadata("by", "you"); }};
+  for (const Change &theirs : changes) {
+    SCOPED_TRACE(&theirs - changes);
+    const SimDisk before = disk.disk();
+    make_delta(with_a_changed());
+    auto model = open();
+    EXPECT_TRUE(fails_with(Status::file_changed, apply(*model, [&] { change(*model, theirs); })));
+    EXPECT_EQ(in_shards(disk, "/m").tensors[0], joined().tensors[0]);
+    EXPECT_FALSE(disk.exists("/r"));
+    EXPECT_TRUE(fails_with(Status::delta_base, apply(*model, {})));
+    model.reset();
+    disk = SimEnv(before);
+  }
+}
+
+TEST_F(ShardedDeltasBeside, GoOnWhereOtherTensorsArePatchedMeanwhile) {
+  make_delta(with_a_changed());
+  auto model = open();
+  Holdings now = with_a_changed();
+  now.tensors[1] = u8_tensor("b", 9000, 78);
+  now.tensors[2] = u8_tensor("c", 5000, 79);
+  ASSERT_TRUE(is_ok(apply(*model, [&] {
+    change(*model, updates(now.tensors[1]));
+    change(*model, updates(now.tensors[2]));
+    EXPECT_TRUE(is_ok(model->refresh()));
+  })));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(now));
+}
+
 TEST_F(ShardedDeltas, StopWhenToldTo) {
   ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
   for (int after = 0; after < 40; ++after) {
