@@ -167,12 +167,11 @@ Result<void> ShardTransaction::rename(std::string_view from, std::string_view to
 Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
   ST_TRY(may_go_on());
   if (is_total(key)) return fail(Status::invalid_argument, key, " is kept right by every change; it cannot be set");
-  std::string changed(key);
-  const auto before = has_key_.find(changed);
-  const bool there = before == has_key_.end() ? shown_.metadata_find(key).has_value() : before->second;
+  // Memory may run out up to the change in metadata_. What is noted before that is true without it.
+  bool &there = has_key_.try_emplace(std::string(key), shown_.metadata_find(key).has_value()).first->second;
   if (!value && !there) return fail(Status::not_found, "the metadata of the index has no key ", in_quotes(key));
-  has_key_.insert_or_assign(std::move(changed), value.has_value());
   metadata_.emplace_back(key, value ? std::optional<std::string>(*value) : std::nullopt);
+  there = value.has_value();
   return {};
 }
 

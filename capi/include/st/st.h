@@ -1317,7 +1317,8 @@ typedef struct st_delta_apply_options {
  * delta's; a tensor that is added goes where st_txn_put puts it, so one that
  * was deleted may come back in another shard. Metadata go to the index;
  * total_size and total_parameters, which the index has of its own, to the
- * header of the first shard.
+ * header of the first shard. What changes in the index becomes a string there,
+ * unless a number takes the place of a number; also on the way back.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
  * the base or the delta, or a file of the base, or is named as an index of
  * shards); ST_E_FILE_CHANGED (shards were replaced meanwhile; the delta was

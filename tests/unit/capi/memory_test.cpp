@@ -531,6 +531,30 @@ TEST_F(OutOfMemory, StagingInShardsAndCommitAfterwards) {
     }
 }
 
+TEST_F(OutOfMemory, MetadataOfShardsAreStagedOrNot) {
+  const std::string index = dir / "m.safetensors.index.json";
+  put_bytes(dir / "m-1.safetensors", file_of(tensors));
+  const char *const key = "a new key, which lies in memory of its own", *const text = "and so does its value, by far";
+  int staged = 0, not_staged = 0;
+  for (long n = 0; staged == 0 && n < 5000; ++n) {
+    put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors"}})");
+    auto options = sized<st_open_options>();
+    options.flags = ST_OPEN_READ_WRITE;
+    st_file *file = nullptr;
+    st_txn *txn = nullptr;
+    ASSERT_EQ(st_open(index.c_str(), &options, &file), ST_OK);
+    ASSERT_EQ(st_txn_begin(file, nullptr, &txn), ST_OK);
+    const st_status answer = starve(n, [&] { return st_txn_set_metadata(txn, key, ST_NTS, text, ST_NTS); });
+    ++(answer == ST_OK ? staged : not_staged);
+    EXPECT_TRUE(answer == ST_OK || answer == ST_E_NOMEM) << n << st_last_error();
+    EXPECT_EQ(st_txn_set_metadata(txn, key, ST_NTS, nullptr, ST_NTS), answer == ST_OK ? ST_OK : ST_E_NOT_FOUND) << n;
+    EXPECT_ST(ST_OK, st_txn_commit(txn)) << n;
+    st_txn_free(txn);
+    st_close(file);
+  }
+  EXPECT_GT(not_staged, 1);
+}
+
 // Shards that are committed together: what is answered is what is there, and a handle whose commit came to nothing can
 // make it the next time.
 TEST_F(OutOfMemory, CommitOfSeveralShards) {
