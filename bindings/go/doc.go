@@ -38,9 +38,9 @@
 //
 // # Memory
 //
-// Get, ReadInto and Slice copy. View does not: its Data is the file's own mapping. It must not be written to
-// (but with [MapCopyOnWrite], where later Views show what was written and the file never does), is valid until Close or
-// Release of the File, and shows what others change meanwhile.
+// Get, ReadInto and Slice copy. View does not: its Data is the file's own mapping. It is valid until Close or Release of
+// the File, and shows what others change meanwhile. It must not be written to, but with [MapCopyOnWrite]: later Views
+// show what was written then, and the file never does.
 //
 // Each call shows one state of the file, also beside commits in other goroutines. A [File.Snapshot] shows one state to many
 // calls. A File that publishes or refreshes keeps nothing of the file that it replaces, but what views lie in: views of

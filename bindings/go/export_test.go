@@ -14,8 +14,8 @@ func (f *File) Hold(during func()) {
 	during()
 }
 
-// Leftover is what a call of a Source takes for its own of what was answered to a thread of the library's before it
-// began, beside as many other calls.
+// Leftover is an error that a call of a Source takes for its own. It was answered to a thread of the library's before the
+// call began, while as many others ran.
 func Leftover(answered error, others int) error {
 	s := &sourceReader{}
 	for range others {

@@ -32,8 +32,8 @@ type Source struct {
 // file, which is read when it is first looked at; Load and ReadMany read in the order of the file. These options count:
 // Map (only MapCopyOnWrite), IOThreads, BlockSize, Progress, Log and Context. ReadWrite and Deltas are ErrUnsupported.
 //
-// What ReadAt answers is in the chain of the call's error; its panic goes on in the call. Of several calls at once that read
-// by threads of the library's own (Load, ReadMany), one may get what was answered to another.
+// What ReadAt answers is in the chain of the call's error; its panic goes on in the call. Where several
+// calls at once read by threads of the library's own (Load, ReadMany), one may get what was answered to another.
 func OpenSource(source Source, opts *Options) (*File, error) {
 	if source.Reader == nil || source.Size < 0 {
 		return nil, argumentError("open", "a Source has a Reader, and a Size of 0 or more bytes")

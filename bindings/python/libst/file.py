@@ -354,8 +354,8 @@ class File(Mapping[str, Array]):
         """A tensor as torch has it, bf16 and float8 included; of a packed F4 its pairs.
 
         On the CPU it is a view like `f[name]`, but one that may be written, as by an optimiser: what is written
-        stays in this process, in a copy of the page that is made then, and further views of this name show it, until a
-        commit of this file patches this tensor, or does more than patch, and until `refresh`: then they show the file.
+        stays in this process, in a copy of the page that is made then, and further views of this name show it. They show
+        the file again after `refresh`, and after a commit of this file that patches this tensor or does more than patch.
         It is of a copy-on-write mapping (see `mapping` of `open`), which the first call makes. Where there can be none
         it is a copy: of several files that were not opened with `mapping="copy-on-write"`, of a file that was replaced
         meanwhile or lies in memory, on storage where mappings are slow, and where the tensor does not begin at a

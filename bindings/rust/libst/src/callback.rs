@@ -91,7 +91,7 @@ pub(crate) type Failure = (c_int, io::Error);
 
 thread_local! {
     static CALLS: Cell<usize> = const { Cell::new(0) };
-    /// Of the innermost call that this thread makes.
+    /// That of the innermost call of this thread.
     static FAILURE: Cell<Option<Failure>> = const { Cell::new(None) };
 }
 

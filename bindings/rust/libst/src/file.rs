@@ -349,11 +349,12 @@ impl File {
     /// handles never see it, further views of this one do. Only of a file that was opened with
     /// [`Map::CopyOnWrite`](crate::Map::CopyOnWrite), or by [`File::reopen_copy_on_write`].
     ///
-    /// Whoever reads or writes through the pointer sees to all of this:
+    /// To read or write through the pointer, all of this must hold:
     ///
     /// * the file is neither dropped nor [released](File::release);
-    /// * no other thread uses these bytes, and while they are written there is no reference to them, as the views give of
-    ///   this file, of its snapshots and tensors, and [`KeptView`]s;
+    /// * no other thread uses these bytes;
+    /// * while they are written there is no reference to them. Views of this file, of its snapshots and tensors, and
+    ///   [`KeptView`]s give such;
     /// * nobody changes or truncates the file meanwhile. A patch by another process shows in pages that were not written
     ///   yet, and a truncation makes these a signal.
     ///

@@ -206,7 +206,7 @@ impl Handle {
         Ok(unsafe { self.viewed(tensor.assume_init_ref()) })
     }
 
-    /// The same for who may write it. No reference is made, so others may write it meanwhile.
+    /// The same, to be written. No reference is made, so others may write it meanwhile.
     pub(crate) fn view_raw(&self, name: &str) -> Result<*mut [u8]> {
         let mut tensor = EMPTY;
         // SAFETY: a name with its length, and a place to write to.
