@@ -44,8 +44,8 @@ Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix
       return Failure(Error{Status::nomem, {}});
     }
   });
-  // Who gave these keys was there, and is only out of reach.
-  if (granted && !granted->keys && granted_ && granted_->keys && keys_last(unix_time))
+  // Who gave these keys was there, and is only out of reach. Keys that ended are refused, and then it is asked anew.
+  if (granted && !granted->keys && granted_ && granted_->keys)
     granted = fail(Status::io, "nobody answers who gives keys");
   if (!granted && was_stopped(granted.error())) return Failure(std::move(granted.error()));
   asked_at_ = unix_time;
@@ -116,9 +116,11 @@ Renewal Credentials::renew(uint64_t number, const Answer &refusal, int64_t unix_
 
 bool Credentials::may_be_renewed(const Answer &refusal, int64_t unix_time) const {
   if (granted_->keys) return refuses_keys(refusal);
-  // Whoever was not there may be by now. A machine of another kind does not wait for each refusal.
+  // Whoever was not there may be by now, and who failed is there. A machine of another kind does not wait for each
+  // refusal.
   const int code = refusal.head.code;
-  return granted_->ends && (code == 401 || code == 403) && unix_time >= asked_at_ + until_the_next_try;
+  if (!granted_->ends || (code != 401 && code != 403)) return false;
+  return !why_.empty() || unix_time >= asked_at_ + until_the_next_try;
 }
 
 std::string Credentials::asked_as(std::string_view anonymously) const {
