@@ -8,7 +8,7 @@
 namespace st::remote {
 namespace {
 
-// The question for the token at a URL, with the fields that the file has for it. Any may be a secret, and the answer is.
+// The question for the token at a URL, with the fields that the file has for it. Any may be a secret, as the answer is.
 Result<Question> question_of(const Surroundings &from, const Json &file, const std::string &url) {
   const bool beside = is_beside(host_of(url));
   if (!beside && !from.may_be_plain(url))
