@@ -701,12 +701,13 @@ def test_a_child_reads_nothing_and_harms_nothing(nginx, arrays):
         np.testing.assert_array_equal(f.read("long"), arrays["long"])
 
 
-def test_a_child_of_a_fork_amid_the_load_of_libst_remote_opens_urls(tmp_path):
+@pytest.mark.parametrize("load", ["lasts", "waits"])
+def test_a_fork_amid_the_load_of_libst_remote_waits_for_it_and_not_for_ever(tmp_path, load):
     library = Path(os.environ.get("LIBST_LIBRARY", ROOT / "build" / "capi" / "libst.so.2"))
     source, made = Path(__file__).with_name("fork_amid_load.c"), tmp_path / "a"
     compiled = ["cc", source, "-o", made, "-rdynamic", "-pthread", "-I", ROOT / "capi" / "include", library]
     subprocess.run([*compiled, f"-Wl,-rpath,{library.parent}"], check=True)
-    ran = subprocess.run([made], capture_output=True, text=True)
+    ran = subprocess.run([made, load], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout) == (0, "0\n"), ran
 
 
