@@ -23,13 +23,17 @@ struct RenewalTest : ::testing::Test {
   int given = 0, asked = 0;
   uint32_t tries = 0;
   bool there = true, nobody = false;
-  Credentials credentials{{"name", [this](int64_t time) -> Result<Granted> {
+  uint64_t clock_ms = 0, takes_ms = 0;  // a question does
+  Credentials credentials{{"name",
+                           [this](int64_t time) -> Result<Granted> {
                              ++asked;
+                             clock_ms += takes_ms;
                              tries = MostTries::now();
                              if (nobody) return Granted{.ends = time + nobody_there};
                              if (!there) return fail(Status::io, "it is away");
                              return Granted{Keys{text("K", ++given), "canary", ""}, "a test", time + 3600};
-                           }}};
+                           }},
+                          [this] { return clock_ms; }};
   void SetUp() override { ASSERT_TRUE(credentials.have(now)); }
   std::string id_at(int64_t time) { return credentials.now(time).granted->keys->id; }
 };
@@ -103,6 +107,17 @@ TEST_F(RenewalTest, NobodyWhereKeysCameFromTakesNoneAway) {
   nobody = false;
   EXPECT_EQ(credentials.renew(credentials.number(), expired, now + 3602), Renewal::done);
   EXPECT_EQ(id_at(now + 3602), "K2");
+}
+
+TEST_F(RenewalTest, TheTimeToTheNextTryIsFromTheEndOfTheLast) {
+  there = false;
+  takes_ms = 40'000;
+  id_at(now + 3300);
+  EXPECT_EQ(asked, 2);
+  id_at(now + 3340 + 29);
+  EXPECT_EQ(asked, 2) << "the question was longer than the time to the next";
+  id_at(now + 3340 + 30);
+  EXPECT_EQ(asked, 3);
 }
 
 TEST_F(RenewalTest, WhoWasNotThereIsLookedForAgain) {
