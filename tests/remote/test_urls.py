@@ -568,6 +568,15 @@ def test_a_byte_now_and_then_is_a_stall(faults, arrays, monkeypatch):
     check(libst.load(faults.url), arrays)
 
 
+def test_a_byte_now_and_then_holds_no_call_for_good(faults, monkeypatch):
+    """What a head brings is no part of it."""
+    monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")
+    monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "5")
+    faults.script = [None] + ["drip"] * 100
+    with fails(Status.IO, match="bytes came in 5 seconds; last, .*no more than [0-9]{1,2} bytes came in 3 seconds"):
+        libst.load(faults.url)
+
+
 def test_what_lasts_is_an_error(faults, monkeypatch):
     monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "1")
     faults.script = [503] * 100
