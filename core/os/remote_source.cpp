@@ -3,8 +3,10 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <mutex>
+#include <thread>
 
 #include "base/interrupt.h"
 #include "base/percent.h"
@@ -44,16 +46,45 @@ Result<const st_remote_calls *> load() {
 }
 #endif
 
-// No fork comes amid a load: its libraries have locks of their own, which a child would find locked for ever.
+// A fork waits for the end of a load, whose libraries have locks of their own: a child would find them locked for ever.
+// It does not wait for long. Before glibc 2.36, and with musl, a library that is loaded may wait for the fork.
 constinit std::mutex loading;
+constinit thread_local bool holds_loading = false;  // this thread, as it forks
+constinit bool is_amid_load = false;                // this child of a fork is, for ever
+
+bool holds_within(std::mutex &mutex, std::chrono::milliseconds most) {
+  for (const auto until = std::chrono::steady_clock::now() + most; !mutex.try_lock();) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+void before_fork() {
+  holds_loading = !is_amid_load && holds_within(loading, std::chrono::seconds(2));
+}
+
+void after_fork() {
+  if (holds_loading) loading.unlock();
+}
+
+void in_child_of_fork() {
+  is_amid_load = !holds_loading;
+  after_fork();
+}
+
 [[maybe_unused]] const bool forks_wait = [] {
-  at_fork([] { loading.lock(); }, [] { loading.unlock(); }, [] { loading.unlock(); });
+  at_fork(before_fork, after_fork, in_child_of_fork);
   return true;
 }();
 
 // Not kept where it failed: it may be installed meanwhile.
 Result<const st_remote_calls *> remote_calls() {
   static const st_remote_calls *known = nullptr;
+  if (is_amid_load)
+    return fail(Status::unsupported,
+                "this process was forked while another thread loaded libst-remote, and cannot load it any more; "
+                "start a program anew, or open a URL before the fork");
   const std::lock_guard lock(loading);
   if (!known) {
     ST_TRY(known, load());

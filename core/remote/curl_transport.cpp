@@ -66,7 +66,7 @@ uint64_t steady_ms() {
 struct Flight {
   uint64_t *came = nullptr;  // of the transport
   uint64_t heard_ms = steady_ms();
-  uint64_t counted_from_ms = heard_ms, counted = 0;  // bytes of head and body since then
+  uint64_t counted_from_ms = heard_ms, counted = 0;  // bytes since then, of the head or of the body
   Request request;
   Answer answer;
   CURL *easy = nullptr;
@@ -106,6 +106,8 @@ size_t on_field(char *data, size_t, size_t n, void *user) {
 void end_head(Flight &flight) {
   if (flight.head_ended) return;
   flight.head_ended = true;
+  flight.counted_from_ms = steady_ms();  // a long head is no progress of the body
+  flight.counted = 0;
   long code = 0;
   curl_easy_getinfo(flight.easy, CURLINFO_RESPONSE_CODE, &code);
   flight.answer.head.code = static_cast<int>(code);

@@ -105,12 +105,11 @@ class Pull {
     while (!waiting_.empty() || !flying_.empty()) {
       const uint64_t now = transport_.now_ms();
       // On a slow line an answer may take longer than the deadline.
-      if (const uint64_t came = std::exchange(came_, transport_.came()); came != came_) last_came_ = now;
-      if (now - last_came_ > limits_.deadline_ms) {
-        Error e = error(Status::io, "nothing came for ", limits_.deadline_ms / 1000, " seconds",
-                        last_error_.empty() ? "" : "; last, ", last_error_);
-        return Failure(about(site_, std::move(e)));
+      if (transport_.came() - came_ >= limits_.drip) {
+        came_ = transport_.came();
+        last_came_ = now;
       }
+      if (now - last_came_ > limits_.deadline_ms) return Failure(about(site_, too_late()));
       send_what_may(now);
       hedge_what_is_late(now);
       if (auto answer = waits_.next(wait_from(now))) ST_TRY(take(*answer));
@@ -120,6 +119,13 @@ class Pull {
   }
 
  private:
+  Error too_late() const {
+    const uint64_t bytes = transport_.came() - came_, seconds = limits_.deadline_ms / 1000;
+    std::string what = bytes == 0 ? text("nothing came for ", seconds, " seconds")
+                                  : text("no more than ", bytes, " bytes came in ", seconds, " seconds");
+    return error(Status::io, what, last_error_.empty() ? "" : "; last, ", last_error_);
+  }
+
   void send_what_may(uint64_t now) {
     for (size_t left = waiting_.size(); left > 0; --left) {
       Piece piece = waiting_.front();
@@ -263,7 +269,7 @@ class Pull {
   Result<void> ask_again(Piece piece, const Answer &answer, Verdict verdict, uint64_t now) {
     // What came is good, and is not asked for again.
     const uint64_t came = answer.fitted ? std::min(answer.received, piece.n) : 0;
-    if (came > 0) last_came_ = now;
+    if (came >= limits_.drip) last_came_ = now;
     pace_.came_in_part(came);
     piece.offset += came;
     piece.to += came;
@@ -290,7 +296,7 @@ class Pull {
   std::map<uint64_t, InFlight> flying_;
   size_t hedges_ = 0;  // of flying_
   uint64_t last_id_ = 0;
-  uint64_t last_came_ = 0, came_ = 0;  // when, and how many bytes by then
+  uint64_t last_came_ = 0, came_ = 0;  // when more than a drip did, and how many bytes by then
   std::string last_error_;
 };
 

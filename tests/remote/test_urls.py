@@ -568,6 +568,15 @@ def test_a_byte_now_and_then_is_a_stall(faults, arrays, monkeypatch):
     check(libst.load(faults.url), arrays)
 
 
+def test_a_byte_now_and_then_holds_no_call_for_good(faults, monkeypatch):
+    """What a head brings is no part of it."""
+    monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")
+    monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "5")
+    faults.script = [None] + ["drip"] * 100
+    with fails(Status.IO, match="bytes came in 5 seconds; last, .*no more than [0-9]{1,2} bytes came in 3 seconds"):
+        libst.load(faults.url)
+
+
 def test_what_lasts_is_an_error(faults, monkeypatch):
     monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "1")
     faults.script = [503] * 100
@@ -701,12 +710,13 @@ def test_a_child_reads_nothing_and_harms_nothing(nginx, arrays):
         np.testing.assert_array_equal(f.read("long"), arrays["long"])
 
 
-def test_a_child_of_a_fork_amid_the_load_of_libst_remote_opens_urls(tmp_path):
+@pytest.mark.parametrize("load", ["lasts", "waits"])
+def test_a_fork_amid_the_load_of_libst_remote_waits_for_it_and_not_for_ever(tmp_path, load):
     library = Path(os.environ.get("LIBST_LIBRARY", ROOT / "build" / "capi" / "libst.so.2"))
     source, made = Path(__file__).with_name("fork_amid_load.c"), tmp_path / "a"
     compiled = ["cc", source, "-o", made, "-rdynamic", "-pthread", "-I", ROOT / "capi" / "include", library]
     subprocess.run([*compiled, f"-Wl,-rpath,{library.parent}"], check=True)
-    ran = subprocess.run([made], capture_output=True, text=True)
+    ran = subprocess.run([made, load], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout) == (0, "0\n"), ran
 
 

@@ -38,10 +38,10 @@ Origin assumed_role(const Surroundings &from, const Sts &sts, const AwsRole &rol
                                 role.duration, " ", source.name);
   return {name, [=](int64_t now) -> Result<Granted> {
             ST_TRY(const auto granted, source.grant(now));
-            if (!granted.keys)
-              return fail(Status::permission, "the role ", in_quotes(role.arn),
-                          " cannot be had, as there are no keys "
-                          "to ask for it with");
+            if (!granted.keys)  // where nobody was there, somebody may be by the next try
+              return fail(granted.ends ? Status::io : Status::permission, "the role ", in_quotes(role.arn),
+                          " cannot be had, as ", granted.ends ? "nobody answers who gives" : "there are no",
+                          " keys to ask for it with");
             return keys_of(ask_at_its_time(from.ask, now,
                                            [&](int64_t time) {
                                              Question q = post(sts.endpoint + "/",

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -33,6 +34,7 @@ Failure stopped() {
 // The mutex is free while a service is asked. The caller is asked then whether to go on, and may open another URL
 // there. A question that was stopped says nothing of the keys: the next call asks anew.
 Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix_time, uint32_t most_tries) {
+  const uint64_t begun = clock_();
   auto granted = asks_.ask(lock, [&]() -> Result<Granted> {
     try {
       if (stops()) return stopped();
@@ -44,10 +46,11 @@ Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix
       return Failure(Error{Status::nomem, {}});
     }
   });
-  // Who gave these keys was there, and is only out of reach.
-  if (granted && !granted->keys && granted_ && granted_->keys && keys_last(unix_time))
+  // Who gave these keys was there, and is only out of reach. Keys that ended are refused, and then it is asked anew.
+  if (granted && !granted->keys && granted_ && granted_->keys)
     granted = fail(Status::io, "nobody answers who gives keys");
   if (!granted && was_stopped(granted.error())) return Failure(std::move(granted.error()));
+  unix_time += static_cast<int64_t>((clock_() - begun) / 1000);  // a slow service is not asked again at once
   asked_at_ = unix_time;
   if (!granted) {
     why_ = granted.error().message;
@@ -63,6 +66,11 @@ Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix
 
 bool Credentials::keys_last(int64_t unix_time) const {
   return granted_ && (!granted_->ends || unix_time < *granted_->ends);
+}
+
+uint64_t Credentials::steady_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
 bool Credentials::stops() const {
@@ -116,9 +124,11 @@ Renewal Credentials::renew(uint64_t number, const Answer &refusal, int64_t unix_
 
 bool Credentials::may_be_renewed(const Answer &refusal, int64_t unix_time) const {
   if (granted_->keys) return refuses_keys(refusal);
-  // Whoever was not there may be by now. A machine of another kind does not wait for each refusal.
+  // Whoever was not there may be by now, and who failed is there. A machine of another kind does not wait for each
+  // refusal.
   const int code = refusal.head.code;
-  return granted_->ends && (code == 401 || code == 403) && unix_time >= asked_at_ + until_the_next_try;
+  if (!granted_->ends || (code != 401 && code != 403)) return false;
+  return !why_.empty() || unix_time >= asked_at_ + until_the_next_try;
 }
 
 std::string Credentials::asked_as(std::string_view anonymously) const {

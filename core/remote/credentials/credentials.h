@@ -55,7 +55,10 @@ inline Origin nobodys_keys() {
 
 class Credentials {
  public:
-  explicit Credentials(Origin origin) : origin_(std::move(origin)) {}
+  using ClockMs = std::function<uint64_t()>;  // that nobody sets
+
+  explicit Credentials(Origin origin, ClockMs clock = steady_ms)
+      : origin_(std::move(origin)), clock_(std::move(clock)) {}
 
   // The first time: is there anything to ask with?
   Result<void> have(int64_t unix_time);
@@ -78,8 +81,10 @@ class Credentials {
   bool keys_last(int64_t unix_time) const;
   bool may_be_renewed(const Answer &refusal, int64_t unix_time) const;
   bool stops() const;
+  static uint64_t steady_ms();
 
   const Origin origin_;
+  const ClockMs clock_;
   mutable std::mutex mutex_;  // of all below
   OneAsks asks_;
   std::shared_ptr<const Granted> granted_;

@@ -8,17 +8,18 @@
 namespace st::remote {
 namespace {
 
-// The question for the token at a URL, with the fields that the file has for it. One may be a secret of its own.
+// The question for the token at a URL, with the fields that the file has for it. Any may be a secret, as the answer is.
 Result<Question> question_of(const Surroundings &from, const Json &file, const std::string &url) {
+  const bool beside = is_beside(host_of(url));
+  if (!beside && !from.may_be_plain(url))
+    return fail(Status::permission, "the external account's token is asked for at ", in_quotes(without_secrets(url)),
+                ", which is not encrypted");
   Question out = get(url, {});
-  out.request.no_proxy = is_beside(host_of(url));
+  out.request.no_proxy = beside;
   for (auto &[given, value] : file.texts("/credential_source/headers")) {
     const std::string name = lower(given);
     if (name.empty() || name.find_first_of(": \r\n") != name.npos || value.find_first_of("\r\n") != value.npos)
       return fail(Status::permission, "the external account's headers have one that is none, or has several lines");
-    if (name == "authorization" && !is_beside(host_of(url)) && !from.may_be_plain(url))
-      return fail(Status::permission, "the external account's token is asked for at ", in_quotes(without_secrets(url)),
-                  ", which is not encrypted");
     std::string field;
     field.reserve(name.size() + value.size() + 2);  // a string that grows leaves its bytes behind
     field.append(name).append(": ").append(value);

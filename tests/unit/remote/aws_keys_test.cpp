@@ -113,6 +113,19 @@ TEST(AwsKeysTest, ARoleIsAskedForWithTheKeysOfItsSource) {
   EXPECT_EQ(services.asked.size(), 2u) << "their end is near";
 }
 
+TEST(AwsKeysTest, ARoleWhoseSourceIsAwayMayBeHadLater) {
+  std::map<std::string, std::string> variables = {{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}};
+  const std::map<std::string, std::string> files = {
+      {"/c", "[profile p]\nrole_arn=r\ncredential_source=Ec2InstanceMetadata\n"}};
+  const auto away = site_of("s3://bucket/a", with(variables, files));
+  EXPECT_EQ(away.error().status, Status::io);
+  EXPECT_THAT(away.error().message, HasSubstr("nobody answers who gives keys"));
+  variables["AWS_EC2_METADATA_DISABLED"] = "true";
+  const auto none = site_of("s3://bucket/a", with(variables, files));
+  EXPECT_EQ(none.error().status, Status::permission);
+  EXPECT_THAT(none.error().message, HasSubstr("there are no keys"));
+}
+
 TEST(AwsKeysTest, STSSaysWhyNotAndWhatTimeItIs) {
   auto from = with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}},
                    {{"/c",

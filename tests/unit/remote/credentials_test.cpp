@@ -23,13 +23,17 @@ struct RenewalTest : ::testing::Test {
   int given = 0, asked = 0;
   uint32_t tries = 0;
   bool there = true, nobody = false;
-  Credentials credentials{{"name", [this](int64_t time) -> Result<Granted> {
+  uint64_t clock_ms = 0, takes_ms = 0;  // a question does
+  Credentials credentials{{"name",
+                           [this](int64_t time) -> Result<Granted> {
                              ++asked;
+                             clock_ms += takes_ms;
                              tries = MostTries::now();
                              if (nobody) return Granted{.ends = time + nobody_there};
                              if (!there) return fail(Status::io, "it is away");
                              return Granted{Keys{text("K", ++given), "canary", ""}, "a test", time + 3600};
-                           }}};
+                           }},
+                          [this] { return clock_ms; }};
   void SetUp() override { ASSERT_TRUE(credentials.have(now)); }
   std::string id_at(int64_t time) { return credentials.now(time).granted->keys->id; }
 };
@@ -97,12 +101,43 @@ TEST_F(RenewalTest, NobodyWhereKeysCameFromTakesNoneAway) {
   EXPECT_THAT(credentials.asked_as("anonymously"), HasSubstr("no new ones: nobody answers"));
   EXPECT_EQ(credentials.renew(1, says(401, ""), now + 3301), Renewal::later);
   EXPECT_EQ(id_at(now + 3302), "K1");
-  EXPECT_FALSE(credentials.now(now + 3600).granted->keys) << "they have ended";
+  EXPECT_EQ(id_at(now + 3600), "K1") << "they have ended, and nobody's are no better";
+  const Answer expired = says(400, "<Error><Code>ExpiredToken</Code></Error>");
+  EXPECT_EQ(credentials.renew(credentials.number(), expired, now + 3601), Renewal::later);
   nobody = false;
-  EXPECT_EQ(credentials.renew(credentials.number(), says(403, ""), now + 3601), Renewal::none);
-  EXPECT_EQ(credentials.renew(credentials.number(), says(404, ""), now + 3630), Renewal::none);
-  EXPECT_EQ(credentials.renew(credentials.number(), says(403, ""), now + 3630), Renewal::done);
-  EXPECT_EQ(id_at(now + 3630), "K2");
+  EXPECT_EQ(credentials.renew(credentials.number(), expired, now + 3602), Renewal::done);
+  EXPECT_EQ(id_at(now + 3602), "K2");
+}
+
+TEST_F(RenewalTest, TheTimeToTheNextTryIsFromTheEndOfTheLast) {
+  there = false;
+  takes_ms = 40'000;
+  id_at(now + 3300);
+  EXPECT_EQ(asked, 2);
+  id_at(now + 3340 + 29);
+  EXPECT_EQ(asked, 2) << "the question was longer than the time to the next";
+  id_at(now + 3340 + 30);
+  EXPECT_EQ(asked, 3);
+}
+
+TEST_F(RenewalTest, WhoWasNotThereIsLookedForAgain) {
+  nobody = true;
+  Credentials none({"name", [&](int64_t time) -> Result<Granted> {
+                      if (!there) return fail(Status::io, "it is away");
+                      if (nobody) return Granted{.ends = time + nobody_there};
+                      return Granted{Keys{"K", "canary", ""}, "a test", time + 3600};
+                    }});
+  ASSERT_TRUE(none.have(now));
+  nobody = false;
+  EXPECT_EQ(none.renew(1, says(403, ""), now + 29), Renewal::none);
+  EXPECT_EQ(none.renew(1, says(404, ""), now + 30), Renewal::none);
+  there = false;
+  EXPECT_EQ(none.renew(1, says(403, ""), now + 30), Renewal::later);
+  EXPECT_EQ(none.renew(none.number(), says(403, ""), now + 31), Renewal::later) << "it is there, and is not waited for";
+  there = true;
+  EXPECT_EQ(none.renew(none.number(), says(404, ""), now + 32), Renewal::none);
+  EXPECT_EQ(none.renew(none.number(), says(403, ""), now + 32), Renewal::done);
+  EXPECT_EQ(none.now(now + 32).granted->keys->id, "K");
 }
 
 TEST_F(RenewalTest, ALookThatWasStoppedIsNone) {

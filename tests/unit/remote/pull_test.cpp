@@ -218,6 +218,18 @@ TEST_F(PullTest, ASlowAnswerMayTakeLongerThanTheDeadline) {
   EXPECT_GT(store.now, limits().deadline_ms);
 }
 
+TEST_F(PullTest, AByteNowAndThenIsNoProgress) {
+  SimulatedStore store(size);
+  const auto object = open(store);
+  store.slow = 1000;
+  store.part = 1;
+  const uint64_t begun = store.now;
+  const auto done = read_and_check(**object, 450);
+  EXPECT_EQ(done.error().status, Status::io);
+  EXPECT_THAT(done.error().message, HasSubstr("bytes came in 120 seconds"));
+  EXPECT_LE(store.now - begun, limits().deadline_ms + 1);
+}
+
 TEST_F(PullTest, EachRefusalHasItsStatusAndItsRequest) {
   const std::pair<Fault, Status> cases[] = {
       {Fault::forbidden, Status::permission}, {Fault::removed, Status::no_file}, {Fault::encoded, Status::unsupported},

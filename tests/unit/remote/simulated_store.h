@@ -55,7 +55,8 @@ class SimulatedStore {
   std::vector<Fault> script;  // of the requests from the first on; none after its end
   uint64_t requests = 0, spoilt = 0;
   uint64_t now = 0, came = 0;
-  uint64_t slow = 0;        // so many times a wait brings a byte, and no answer
+  uint64_t slow = 0;        // so many times a wait brings a part, and no answer
+  uint64_t part = 1024;     // of so many bytes
   uint64_t takes = 0;       // ms from a request to its answer
   uint64_t late_every = 0;  // each so many-th request takes 10 s, and half of the body comes at once; 0: none
   uint64_t sent = 0, dropped = 0, most_flying = 0;
@@ -197,7 +198,7 @@ class SimulatedTransport : public Transport {
     }
     if (store_.slow > 0 && store_.requests > 0) {
       --store_.slow;
-      ++store_.came;
+      store_.came += store_.part;
       store_.now += wait_ms;
       return std::nullopt;
     }

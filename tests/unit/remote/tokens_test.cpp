@@ -79,7 +79,7 @@ TEST(GoogleTest, EachKindOfAccountIsKnown) {
           {"client_secret=s&refresh_token=r", says(200, R"({"access_token":"U","expires_in":"60"})")},
           {"subject_token=jwt", says(200, R"({"access_token":"X","expires_in":60})")},
           {"generateAccessToken", says(200, R"({"accessToken":"I","expireTime":"2013-05-24T01:00:00Z"})")},
-          {"http://subject/", says(200, R"({"id":"jwt"})")},
+          {"https://subject/", says(200, R"({"id":"jwt"})")},
           {"computeMetadata", says(200, R"({"access_token":"M","expires_in":60})", {{"metadata-flavor", "Google"}})},
       }};
   const auto of = [&](const std::string &content) {
@@ -92,7 +92,7 @@ TEST(GoogleTest, EachKindOfAccountIsKnown) {
       "Bearer Uq");
   EXPECT_EQ(of(R"({"type":"external_account","token_url":"https://sts","credential_source":{"file":"/subject"}})"),
             "Bearer X");
-  EXPECT_EQ(of(R"({"type":"external_account","token_url":"https://sts","credential_source":{"url":"http://subject/",)"
+  EXPECT_EQ(of(R"({"type":"external_account","token_url":"https://sts","credential_source":{"url":"https://subject/",)"
                R"("format":{"type":"json","subject_token_field_name":"id"}},)"
                R"("service_account_impersonation_url":"https://iam/x:generateAccessToken"})"),
             "Bearer I");
@@ -147,14 +147,20 @@ TEST_F(UrlOfGoogle, GetsAllFieldsOfTheFile) {
     EXPECT_EQ(asked(near, R"("headers":{"Authorization":"canary"})"), "Bearer X");
     EXPECT_TRUE(services.asked[0].no_proxy) << near;
   }
-  EXPECT_EQ(asked("http://169.254.example.com/", R"("headers":{})"), "Bearer X");
+  EXPECT_EQ(asked("https://169.254.example.com/", R"("headers":{})"), "Bearer X");
   EXPECT_FALSE(services.asked[0].no_proxy);
 }
 
 TEST_F(UrlOfGoogle, IsNotAskedWithWhatIsNoField) {
   for (const char *headers : {R"({"A":"b\r\nC: d"})", R"({"A\n":"b"})", R"({"A: b\r\nC":"d"})", R"({"":"b"})"})
     EXPECT_THAT(asked("https://github/", text(R"("headers":)", headers)), HasSubstr("several lines")) << headers;
-  EXPECT_THAT(asked("http://example.com/", R"("headers":{"authorization":"canary"})"), HasSubstr("not encrypted"));
+  EXPECT_TRUE(services.asked.empty());
+}
+
+TEST_F(UrlOfGoogle, IsNotAskedInTheOpenElsewhere) {
+  for (const char *elsewhere : {"http://example.com/", "http://169.254.example.com/", "HTTP://example.com/"})
+    for (const char *headers : {R"({"authorization":"canary"})", R"({"X-Token":"canary"})", "{}"})
+      EXPECT_THAT(asked(elsewhere, text(R"("headers":)", headers)), HasSubstr("not encrypted")) << elsewhere;
   EXPECT_TRUE(services.asked.empty());
 }
 
