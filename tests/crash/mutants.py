@@ -592,13 +592,8 @@ MUTANTS = [
     Mutant("remote: a hedge writes where the first request does", PULL, "second.piece.to = second.own.get();", "second.piece.to = flight.piece.to + have;"),
     Mutant("remote: what a hedge has beaten goes on", PULL, "      drop(flight.hedge_of);\n", "      land(flight.hedge_of);\n"),
     Mutant("remote: a hedge that was beaten goes on", PULL, "    if (flight.hedge) drop(flight.hedge);\n    return", "    return"),
-<<<<<<< HEAD
-    Mutant("remote: a call waits for ever", PULL, "if (now - last_came_ > limits_.deadline_ms) {", "if (false) {"),
-    Mutant("remote: all ask again at the same time", PACE, "most / 2 + random % (most - most / 2 + 1)", "most + 0 * random"),
-=======
     Mutant("remote: a call waits for ever", PULL, "if (now - last_came_ > limits_.deadline_ms)", "if (false)"),
-    Mutant("remote: all ask again at the same time", PACE, "random % (most + 1)", "most + 0 * random"),
->>>>>>> r3
+    Mutant("remote: all ask again at the same time", PACE, "most / 2 + random % (most - most / 2 + 1)", "most + 0 * random"),
     Mutant("remote: a handle asks again for ever", PACE, "  if (tokens_ < 1) return false;\n", ""),
     Mutant("remote: hedges have no number", PACE, "hedges_ >= limits_.hedges || !take_token(now_ms)", "!take_token(now_ms)"),
     Mutant("remote: what is late is known at once", PACE, "  if (count_ < enough) return std::nullopt;\n", ""),
