@@ -72,8 +72,10 @@ Result<Transaction *> ShardTransaction::part(uint32_t shard) {
   ST_TRY(auto pinned, shown_.pin(shard));
   shards_.pin_in_all_states(*shown_.shards()[shard]);
   ST_TRY(auto begun, Transaction::begin(*pinned.member, options_));
-  // An earlier transaction that came to nothing may have followed the shard further than the handle shows.
-  if (const Snapshot &now = begun->before(); &now != pinned.snapshot && !shown_.agrees(shard, now)) {
+  // An earlier transaction that came to nothing may have followed the shard further than the handle shows. What is
+  // checked before it changes must be what was checked.
+  const Snapshot &now = begun->before();
+  if (approve_ ? !now.is_of_same_file(*pinned.snapshot) : &now != pinned.snapshot && !shown_.agrees(shard, now)) {
     Error e = error(Status::file_changed, in_quotes(pinned.member->path()),
                     " was replaced since it was read; refresh the handle and begin again");
     e.shard = shard;
@@ -272,7 +274,7 @@ Result<void> ShardTransaction::check_others() const {
 
 // Is the shard that is locked the one that is shown?
 Result<void> ShardTransaction::check_shown(uint32_t shard, const Transaction &part) const {
-  if (&part.before() == shown_.pinned(shard)) return {};
+  if (const Snapshot *pinned = shown_.pinned(shard); pinned && part.before().is_of_same_file(*pinned)) return {};
   Error e = error(Status::file_changed, in_quotes(part.data_file().path()), " was replaced meanwhile; try again");
   e.shard = shard;
   return Failure(std::move(e));

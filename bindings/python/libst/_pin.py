@@ -227,6 +227,22 @@ class Pin:
         finally:
             del self
 
+    def is_same_file(self, other: "Pin", copies: "Pin", name: str) -> bool:
+        """Whether it is of the file that the other one is of, by a tensor's place in the mapping that both have; where
+        they have none, whether the path still leads to the file of `copies`. All are of the same File."""
+        try:
+            here, there = _Tensor(), _Tensor()
+            if self.map in _MAPPED and other.map in _MAPPED:
+                raw = encoded(name)
+                size = SIZES[len(raw)]
+                if self._get(self.handle, raw, size, byref(here)) or other._get(other.handle, raw, size, byref(there)):
+                    return False
+            if here.data and there.data:
+                return bool(here.data == there.data)
+            return copies.is_at_path()
+        finally:
+            del self, other, copies
+
     def is_at_path(self) -> bool:
         """Whether the path leads to this file."""
         try:

@@ -5,6 +5,8 @@ File that only patch: then further views still show what was written. Of a tenso
 the file's bytes. These are a copy, since the mapping keeps the old bytes for views that live.
 """
 
+import os
+import threading
 from collections.abc import Callable
 from typing import Any, Optional
 
@@ -12,58 +14,63 @@ from ._pin import Pin
 
 
 class Writable:
-    """What a commit leaves is another one. So no thread looks up in what another one's commit has changed meanwhile."""
+    __slots__ = ("_process", "_lock", "_pins", "_patched", "_copies", "_is_looked_at")
 
-    __slots__ = ("_now", "_followed")
-
-    # The mapping's pin, once it was asked for; what was patched since; copies of that, where they were asked for.
-    _now: tuple[list[Pin], frozenset[str], dict[str, Any]]
-    _followed: bool  # whether the path led to that file after the last commit
+    _process: int  # a child of a fork has mappings of its own
+    _lock: threading.RLock  # of what follows. A callback of the user's may come back here
+    _pins: list[Pin]  # the mapping's, and that of the state that it is of; none: not asked for yet
+    _patched: set[str]  # since then
+    _copies: dict[str, Any]  # of what was patched, where it was asked for
+    _is_looked_at: bool  # whether the last commit left that file in place is known
 
     def __init__(self) -> None:
-        self._now = [], frozenset(), {}
-        self._followed = True
+        self._process = -1
 
-    def after(self, patched: frozenset[str]) -> "Writable":
-        """What stays when a commit patched these tensors, and did nothing else."""
-        pins, before, copies = self._now
-        after = Writable()
-        kept = {name: tensor for name, tensor in list(copies.items()) if name not in patched}
-        after._now = pins[:1], before | patched, kept
-        after._followed = False
-        return after
+    def _here(self) -> "threading.RLock":
+        if self._process != os.getpid():
+            self._lock = threading.RLock()
+            self._forget()
+            self._process = os.getpid()
+        return self._lock
+
+    def _forget(self) -> None:
+        self._pins, self._patched, self._copies, self._is_looked_at = [], set(), {}, True
+
+    def note(self, patched: Optional[frozenset[str]]) -> None:
+        """A commit patched these tensors, and did nothing else. None: there may be another state."""
+        if self._process == -1:
+            return
+        with self._here():
+            if patched is None:
+                self._forget()
+            elif self._pins:
+                self._patched |= patched
+                for name in patched:
+                    self._copies.pop(name, None)
+                self._is_looked_at = False
 
     def tensor(self, name: str, state: Pin, read: Callable[[Pin, str], Any]) -> Optional[Any]:
         """A view of torch. None where there can be none: of memory, of several files, of one that was replaced, and
         where storage is read and not mapped. read: makes a copy of what the file has."""
-        pins: list[Pin] = []
-        copies: dict[str, Any] = {}
         try:
             if state.may_write:
                 return state.torch(name) if state.shows_writable else None
-            self._follow()
-            pins, patched, copies = self._now
-            if not pins:
-                pins.extend(state.copy_on_write())
-                del pins[1:]  # of several threads that make one at the same time, the first counts for all
-            if not pins or not pins[0].shows_writable:
-                return None
-            if name not in patched:
-                return pins[0].torch(name)
-            if name not in copies:
-                copies.setdefault(name, read(state, name))
-            return copies[name].detach()  # a tensor of its own, in the same memory
+            with self._here():
+                # A commit may have followed another process's publish, to a file in which nothing was written.
+                if not self._is_looked_at and self._pins:
+                    if not state.is_same_file(self._pins[1], self._pins[0], name):
+                        self._forget()
+                    self._is_looked_at = True
+                if not self._pins:
+                    made = state.copy_on_write()
+                    self._pins = [*made, state] if made else []
+                    del made
+                if not self._pins or not self._pins[0].shows_writable:
+                    return None
+                if name not in self._patched:
+                    return self._pins[0].torch(name)
+                if name not in self._copies:
+                    self._copies[name] = read(state, name)
+                return self._copies[name].detach()  # a tensor of its own, in the same memory
         finally:
-            del self, state, pins, copies
-
-    def _follow(self) -> None:
-        """A commit may have followed another process's publish, to a file in which nothing was written."""
-        pins: list[Pin] = []
-        try:
-            if not self._followed:
-                pins = self._now[0]
-                if pins and not pins[0].is_at_path():
-                    self._now = [], frozenset(), {}
-                self._followed = True
-        finally:
-            del self, pins
+            del self, state

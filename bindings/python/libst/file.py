@@ -3,6 +3,7 @@
 import ctypes
 import os
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Optional, Union, overload
@@ -228,7 +229,7 @@ class File(Mapping[str, Array]):
 
     _handle: Optional[Handle]  # None: closed
     _pins: list[Pin]  # the first is of the present state; none: not taken yet
-    _writable: Writable
+    _writable: Writable  # one for ever
     _callbacks: Callbacks
     _guarded: bool  # whether a callback may run when a view is taken
     _path: Optional[str]
@@ -354,8 +355,10 @@ class File(Mapping[str, Array]):
         """A tensor as torch has it, bf16 and float8 included; of a packed F4 its pairs.
 
         On the CPU it is a view like `f[name]`, but one that may be written, as by an optimiser: what is written
-        stays in this process, in a copy of the page that is made then, and further views of this name show it. They show
-        the file again after `refresh`, and after a commit of this file that patches this tensor or does more than patch.
+        stays in this process, in a copy of the page that is made then, and further views of this name show it. They
+        show the file again after `refresh`, and in a forked child; after a commit of this file that patches this tensor
+        (these are of a copy), does more than patch, or follows another process to a file that it published; and after
+        `patch`.
         It is of a copy-on-write mapping (see `mapping` of `open`), which the first call makes. Where there can be none
         it is a copy: of several files that were not opened with `mapping="copy-on-write"`, of a file that was replaced
         meanwhile or lies in memory, on storage where mappings are slow, and where the tensor does not begin at a
@@ -527,10 +530,8 @@ class File(Mapping[str, Array]):
         """See the file as it is now: what others have committed, replaced files included. Views that live
         show the file that they were taken from. Raises what `open` raises."""
         callbacks = self._callbacks
-        try:
+        with self._moving():
             check(callbacks.call(_abi.st_refresh, self._live()))
-        finally:
-            self._moved()
 
     def transaction(
         self,
@@ -609,10 +610,8 @@ class File(Mapping[str, Array]):
         back = None if reverse is None else fs_path(reverse)
         options = apply_options(back, publish, break_links, journal_only, timeout, callbacks)
         done = sized(_abi.Plan)
-        try:
+        with self._moving():
             check(callbacks.call(_abi.st_apply_delta, self._live(), fs_path(delta), options, done))
-        finally:
-            self._moved()
         return plan_of(done)
 
     def sync(self) -> None:
@@ -680,8 +679,21 @@ class File(Mapping[str, Array]):
     def _moved(self, patched: Optional[frozenset[str]] = None) -> None:
         """The handle may show another state by now: the next call pins it. patched: all that a commit through it did;
         None: it may be anything."""
-        self._writable = Writable() if patched is None else self._writable.after(patched)
         self._pins = []
+        self._writable.note(patched)
+
+    @contextmanager
+    def _moving(self) -> Iterator[None]:
+        """A call that leads to another state, unless it fails."""
+        patched: Optional[frozenset[str]] = None
+        try:
+            yield
+        except Error as problem:
+            if problem.status != Status.NEEDS_RECOVERY:
+                patched = frozenset()
+            raise
+        finally:
+            self._moved(patched)
 
 
 def _open_with(options: dict[str, Any]) -> File:

@@ -205,19 +205,28 @@ class Transaction(EndsWithBlock):
         NeedsRecoveryError: it failed after, or at, the point of no return, and recovery decides; close the file and
         open it anew.
         """
-        status: Optional[int] = None
+        status = int(Status.BUSY)
+        answers: list[int] = []  # known also where a callback, or a signal's handler, raises
+
+        def commit(transaction: Handle) -> int:
+            try:
+                answers.append(_abi.st_txn_commit(transaction))
+                return answers[0]
+            finally:
+                del transaction
+
         try:
-            status = self._answer(_abi.st_txn_commit)
+            status = self._answer(commit)
             check(status)
         finally:
             if self._file is not None:  # also where it failed: it may have followed a file that was replaced
-                self._file._moved(self._changed(status))
-            if status is not None and status != Status.BUSY:
+                self._file._moved(self._changed(answers))
+            if status != Status.BUSY:
                 self.abort()
 
-    def _changed(self, status: Optional[int]) -> Optional[frozenset[str]]:
-        """What a commit may have patched that answered so, or was interrupted before; None: it may be anything."""
-        if status not in (None, Status.OK, Status.NEEDS_RECOVERY):
+    def _changed(self, answers: list[int]) -> Optional[frozenset[str]]:
+        """What a commit may have patched that answered so, or nobody knows what; None: it may be anything."""
+        if answers and answers[0] not in (Status.OK, Status.NEEDS_RECOVERY):
             return frozenset()
         return None if self._patched is None else frozenset(self._patched)
 

@@ -285,9 +285,21 @@ def test_what_is_written_into_views_shows_until_that_tensor_is_patched(path):
         f.update(first, f.torch(first))
         assert (f.torch(first) == 6).all() and (f.torch(second) == 7).all()
 
+        def stop(*done):
+            raise KeyError(done)
+
+        with pytest.raises(KeyError), f.transaction(progress=stop) as t:
+            t.update(second, f.torch(second))
+        with pytest.raises(libst.StorageError):
+            f.patch(path.with_suffix(".none"))
+        assert (f.torch(first) == 6).all() and (f.torch(second) == 7).all()
+
         with libst.open(path, "r+") as other, other.transaction(publish=True) as t:
             t.update("scalar", torch.tensor(1.0))
-        f.update("scalar", torch.tensor(2.0))  # in another file
+        with f.transaction():
+            pass
+        assert (f.torch(second) == 7).all()  # it shows the file from before
+        f.update("scalar", torch.tensor(2.0))  # in the other file
         assert torch.equal(f.torch(second), TENSORS[second] + 1) and f.torch("scalar") == 2
         f.torch(second).fill_(7)
         with f.transaction() as t:
