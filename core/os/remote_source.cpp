@@ -48,7 +48,7 @@ Result<const st_remote_calls *> load() {
 
 // A fork waits for the end of a load, whose libraries have locks of their own: a child would find them locked for ever.
 // It does not wait for long. Before glibc 2.36, and with musl, a library that is loaded may wait for the fork.
-constinit std::mutex loading;
+std::mutex loading;
 constinit thread_local bool holds_loading = false;  // this thread, as it forks
 constinit bool is_amid_load = false;                // this child of a fork is, for ever
 

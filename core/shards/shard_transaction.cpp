@@ -258,16 +258,13 @@ Result<void> ShardTransaction::check_others() const {
     const Snapshot *const pinned = shown_.pinned(shard);
     if (!pinned || std::any_of(changed.begin(), changed.end(), is_it)) continue;
     const os::Location &at = shown_.shards()[shard]->opened()->location();
-    const auto replaced = shards_.with_room([&]() -> Result<bool> {
+    ST_TRY(of_shard(shard, shards_.with_room([&]() -> Result<void> {
       ST_TRY(auto reach, pinned->here());
-      return at.was_replaced(reach.file);
-    });
-    if (replaced && !*replaced) continue;
-    Error e = replaced ? error(Status::file_changed, in_quotes(at.path()),
-                               " was replaced since it was read; refresh the handle and begin again")
-                       : replaced.error();
-    e.shard = shard;
-    return Failure(std::move(e));
+      ST_TRY(auto replaced, at.was_replaced(reach.file));
+      if (!replaced) return {};
+      return fail(Status::file_changed, in_quotes(at.path()),
+                  " was replaced since it was read; refresh the handle and begin again");
+    })));
   }
   return {};
 }
