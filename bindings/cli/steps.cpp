@@ -108,7 +108,7 @@ void Steps::put_from(Session &session, const std::string &path, const std::vecto
   for (const size_t i : chosen) {
     const st_tensor t = from.view(i);
     const auto [earlier, is_new] = put_from_.emplace(name_of(t), &from);
-    if (!is_new && earlier->second != &from) {
+    if (!is_new && earlier->second->path() != from.path()) {
       throw Failure(exit_failed, fmt::format("'{}' is in '{}' and in '{}', and can be put from one only",
                                              escape(name_of(t)), escape(earlier->second->path()), escape(from.path())));
     }

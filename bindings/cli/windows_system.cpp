@@ -118,11 +118,11 @@ FileState state_of(const std::string &path) {
           static_cast<int64_t>(ticks % 10000000)};
 }
 
-// Rights are those that the folder gives.
 int sync_file(int fd) {
   return _commit(fd);
 }
 
+// Rights are those that the folder gives.
 int set_mode(int, unsigned) {
   return 0;
 }

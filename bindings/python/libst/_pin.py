@@ -212,14 +212,14 @@ class Pin:
         finally:
             del self
 
-    def copy_on_write(self) -> "list[Pin]":
-        """One of the same state whose views may be written, if they can be mapped so. None of memory, of several files,
-        and of a file that was replaced."""
+    def with_copy_on_write(self) -> "list[Pin]":
+        """One of the same state whose views may be written, if they can be mapped so, and this one. None of memory, of
+        several files, and of a file that was replaced."""
         try:
             if self.options is None or _abi.st_shard_count(self.handle) != 1:
                 return []
             options = {**self.options, "mapping": "copy-on-write", "mode": "r"}
-            return [Pin(_again(self.handle, self.callbacks), self.callbacks, False, options)]
+            return [Pin(_again(self.handle, self.callbacks), self.callbacks, False, options), self]
         except StorageError as problem:
             if problem.status != Status.FILE_CHANGED:
                 raise
@@ -235,7 +235,8 @@ class Pin:
             if self.map in _MAPPED and other.map in _MAPPED:
                 raw = encoded(name)
                 size = SIZES[len(raw)]
-                if self._get(self.handle, raw, size, byref(here)) or other._get(other.handle, raw, size, byref(there)):
+                check(self._get(self.handle, raw, size, byref(here)))
+                if other._get(other.handle, raw, size, byref(there)):
                     return False
             if here.data and there.data:
                 return bool(here.data == there.data)

@@ -371,7 +371,7 @@ class File(Mapping[str, Array]):
         Raises what `f[name]` raises, ImportError without torch, NotImplementedError for an element type that
         this torch has not.
         """
-        tensor = None if copy else self._writable.tensor(name, self._pin(), _torch_copy)
+        tensor = None if copy else self._writable.tensor(name, self._pin, _torch_copy)
         if tensor is None:
             tensor = _torch_copy(self._pin(), name)
         return tensor if device is None else tensor.to(device=device)

@@ -292,6 +292,9 @@ def test_what_is_written_into_views_shows_until_that_tensor_is_patched(path):
             t.update(second, f.torch(second))
         with pytest.raises(libst.StorageError):
             f.patch(path.with_suffix(".none"))
+        f.update("scalar", torch.tensor(0.5))
+        with pytest.raises(libst.NotFoundError):
+            f.torch("none")
         assert (f.torch(first) == 6).all() and (f.torch(second) == 7).all()
 
         with libst.open(path, "r+") as other, other.transaction(publish=True) as t:
