@@ -105,7 +105,7 @@ constexpr st_remote_calls calls = {
 
 extern "C" __attribute__((visibility("default"))) const st_remote_calls *st_remote_v1(uint32_t version) noexcept;
 
-// Whoever loads this holds off forks, so what is made once in a process is made here.
+// No fork happens while this library is loaded. So what is made once in a process is made here.
 const st_remote_calls *st_remote_v1(uint32_t version) noexcept {
   if (version != ST_REMOTE_VERSION) return nullptr;
   st::remote::begin_curl();

@@ -215,17 +215,15 @@ class Pin:
     def with_copy_on_write(self) -> "list[Pin]":
         """One of the same state whose views may be written, if they can be mapped so, and this one. None of memory, of
         several files, and of a file that was replaced."""
+        again: Optional[Handle] = None
         try:
             if self.options is None or _abi.st_shard_count(self.handle) != 1:
                 return []
             options = {**self.options, "mapping": "copy-on-write", "mode": "r"}
-            return [Pin(_again(self.handle, self.callbacks), self.callbacks, False, options), self]
-        except StorageError as problem:
-            if problem.status != Status.FILE_CHANGED:
-                raise
-            return []
+            again = _again(self.handle, self.callbacks)
+            return [] if again is None else [Pin(again, self.callbacks, False, options), self]
         finally:
-            del self
+            del self, again
 
     def is_same_file(self, other: "Pin", copies: "Pin", name: str) -> bool:
         """Whether it is of the file that the other one is of, by a tensor's place in the mapping that both have; where
@@ -247,12 +245,7 @@ class Pin:
     def is_at_path(self) -> bool:
         """Whether the path leads to this file."""
         try:
-            _again(self.handle, self.callbacks)
-            return True
-        except StorageError as problem:
-            if problem.status != Status.FILE_CHANGED:
-                raise
-            return False
+            return _again(self.handle, self.callbacks) is not None
         finally:
             del self
 
@@ -345,10 +338,15 @@ class Pin:
             del self
 
 
-def _again(handle: Handle, callbacks: Callbacks) -> Handle:
+def _again(handle: Handle, callbacks: Callbacks) -> Optional[Handle]:
+    """The file once more, with views that may be written. None where its path leads to another one."""
     try:
         return opened(
             partial(callbacks.call, _abi.st_reopen, handle, _abi.ST_REOPEN_COPY_ON_WRITE), borrowed_by(handle)
         )
+    except StorageError as problem:
+        if problem.status != Status.FILE_CHANGED:
+            raise
+        return None
     finally:
         del handle

@@ -1333,8 +1333,8 @@ st_status st_delta_apply(const char *base, const char *delta,
  * and the file follows: see st_sync.
  * The delta is checked against what the handle shows. If another process has
  * published the file since, st_refresh comes first, or the answer is
- * ST_E_DELTA_BASE. Of shards it is ST_E_FILE_CHANGED, whichever of them was
- * replaced, and also if this handle publishes in them meanwhile.
+ * ST_E_DELTA_BASE. If the handle stands for shards, it is ST_E_FILE_CHANGED,
+ * whichever was replaced, and also if this handle publishes one meanwhile.
  * Statuses: as st_delta_apply; ST_E_READ_ONLY; ST_E_POISONED; ST_E_FORKED;
  * ST_E_INTERRUPTED. Any thread. */
 st_status st_apply_delta(st_file *file, const char *delta,

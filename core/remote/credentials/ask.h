@@ -30,7 +30,8 @@ using Ask = std::function<Answer(const Question &)>;
 
 Ask asks_by(NewTransport new_transport);
 
-// How often this thread asks at most, whatever a question says. Who knows that old keys still do is far above it.
+// How often this thread asks at most, whatever a question says. The code that knows whether old keys still
+// last is far above what asks.
 class MostTries {
  public:
   explicit MostTries(uint32_t n) : before_(std::exchange(now_, n)) {}

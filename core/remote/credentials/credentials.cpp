@@ -46,7 +46,7 @@ Result<void> Credentials::grant(std::unique_lock<std::mutex> &lock, int64_t unix
       return Failure(Error{Status::nomem, {}});
     }
   });
-  // Who gave these keys was there, and is only out of reach. Keys that ended are refused, and then it is asked anew.
+  // The service that gave these keys exists, and is only out of reach. Once keys have ended, a refusal asks it anew.
   if (granted && !granted->keys && granted_ && granted_->keys)
     granted = fail(Status::io, "nobody answers who gives keys");
   if (!granted && was_stopped(granted.error())) return Failure(std::move(granted.error()));
@@ -124,8 +124,8 @@ Renewal Credentials::renew(uint64_t number, const Answer &refusal, int64_t unix_
 
 bool Credentials::may_be_renewed(const Answer &refusal, int64_t unix_time) const {
   if (granted_->keys) return refuses_keys(refusal);
-  // Whoever was not there may be by now, and who failed is there. A machine of another kind does not wait for each
-  // refusal.
+  // A service that was not there may be there by now, and one that failed is. A machine that has none does not look for
+  // it at each refusal.
   const int code = refusal.head.code;
   if (!granted_->ends || (code != 401 && code != 403)) return false;
   return !why_.empty() || unix_time >= asked_at_ + until_the_next_try;

@@ -454,8 +454,8 @@ impl File {
     }
 
     /// See the file as it is now: what others have committed, replaced files included. Exclusive, because it must not
-    /// race with calls that look tensors up: share what is refreshed behind a `RwLock`, or open anew. Whoever uses a
-    /// view by [`Snapshot::view`] or [`Tensor::view`] has promised that there is none, unless the bytes are mapped.
+    /// race with calls that look tensors up: share what is refreshed behind a `RwLock`, or open anew. To use a
+    /// view by [`Snapshot::view`] or [`Tensor::view`] is to promise that there is none, unless the bytes are mapped.
     ///
     /// # Errors
     /// What opening may answer; [`Status::Unsupported`] while there is an [`OwnedView`] of it, in whose memory the bytes
@@ -481,7 +481,7 @@ impl File {
         }
         self.shown.take();
         // SAFETY: an open handle. What borrows it is dead, and no call takes an index of it. Pins go on as they are, but
-        // for memory of the file's own: whoever views that by a pin has promised that there is no refresh.
+        // for memory of the file's own: to view that by a pin is to promise that there is no refresh.
         self.handle.call(|raw| unsafe { sys::st_refresh(raw) })
     }
 
