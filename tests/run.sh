@@ -128,7 +128,7 @@ run() {
   printf '%s\t%s\t%s\t%s\t%s\n' "$title" "$status" "$seconds" "$(awk "BEGIN { print $user + $system }")" "$junit" >>"$STAGES"
 }
 
-# What each of two workers takes next: stages that share a tree are on one line. Long ones come first. A third worker has those
+# What a worker takes next: stages that share a tree are on one line. Long ones come first. A third worker begins with those
 # that wait for disks, hosts and servers, so that no processor waits with them.
 all_of_them() {
   cat <<END
@@ -163,9 +163,10 @@ work() {
   done
 }
 
-wait_for_others() {
+wait_then_work() {
   local name
   for name in $(waiting_ones); do stage "$name"; done
+  work
 }
 
 if (($#)); then
@@ -175,7 +176,7 @@ else
   wanted=$(wc -w <"$QUEUE")
   work &
   work &
-  [[ $FAST ]] || { wait_for_others & wanted=$((wanted + $(waiting_ones | wc -l))); }
+  [[ $FAST ]] || { wait_then_work & wanted=$((wanted + $(waiting_ones | wc -l))); }
   trap 'pkill -P "$(jobs -p | paste -sd,)"; kill $(jobs -p); exit 130' INT TERM # jobs of a script do not hear of Ctrl-C
   wait
   trap - INT TERM
