@@ -57,13 +57,13 @@
  *            the same handle, nor on a transaction of it. A thread must not be
  *            cancelled inside a call (pthread_cancel), and a callback must
  *            return: no longjmp, and no C++ exception, leaves it.
- *  State     A handle shows one state of its file. Its own commits show at once.
- *            A patch by another handle shows at once through shared mappings. A
- *            tensor that another handle adds, removes or publishes shows after
- *            st_refresh. On overlayfs (containers) the first change of a file
- *            also shows after st_refresh. Each call sees one state, also beside
- *            commits in other threads; st_snapshot gives several calls the same
- *            state.
+ *  State     A handle shows one state of its file. Its own commits show at
+ *            once. A patch by another handle shows at once through shared
+ *            mappings. A tensor that another handle adds, removes or publishes
+ *            shows after st_refresh. On overlayfs (containers) the first change
+ *            of a file also shows after st_refresh. Each call sees one state,
+ *            also beside commits in other threads; st_snapshot gives several
+ *            calls the same state.
  *            A state is which tensors there are, and where. Their bytes are
  *            read without a lock. While a patch runs, any call may return old
  *            bytes, new bytes, or a mix. A handle of st_snapshot may return
@@ -75,8 +75,8 @@
  *            for writing also shows those before its st_open, and each
  *            transaction goes on from all before it. Other calls of st_get and
  *            st_read may show older bytes, also in a part of a tensor, until
- *            this host drops them from its cache. A mapping that the caller asks for
- *            (ST_MAP_SHARED, ST_MAP_PRIVATE) may show them for ever.
+ *            this host drops them from its cache. A mapping that the caller
+ *            asks for (ST_MAP_SHARED, ST_MAP_PRIVATE) may show them for ever.
  *  Progress  The options of a call take a callback for that call. Calls without
  *            one, and calls that are given NULL, use the handle's.
  *  Words     To patch is to write new bytes in place, through a journal. To
