@@ -73,10 +73,11 @@
  *  Hosts     On storage that several hosts share, a handle shows every commit
  *            of another host that came before its last st_refresh. A handle
  *            for writing also shows those before its st_open, and each
- *            transaction goes on from all before it. Other calls of st_get and
- *            st_read may show older bytes, also in a part of a tensor, until
- *            this host drops them from its cache. A mapping that the caller
- *            asks for (ST_MAP_SHARED, ST_MAP_PRIVATE) may show them for ever.
+ *            transaction goes on from all before it. Beyond that, st_get and
+ *            st_read may show older bytes, also in a part of a tensor. They do
+ *            so until this host drops these bytes from its cache. A mapping
+ *            that the caller asks for (ST_MAP_SHARED, ST_MAP_PRIVATE) may show
+ *            them for ever.
  *  Progress  The options of a call take a callback for that call. Calls without
  *            one, and calls that are given NULL, use the handle's.
  *  Words     To patch is to write new bytes in place, through a journal. To
