@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
-#   bash tests/run.sh             everything
+# Set up, build, and run the tests. The last line sums them up; exit status 1 if any failed.
+#   bash tests/run.sh             all stages but the three below that are not part of a run; of long tests a share
 #   bash tests/run.sh --fast      before a commit: linters and formatters, the C++ suite without crashes and storms, the
 #                                 comparison with stock, and what is quick of the Python package's tests
 #   bash tests/run.sh NAME...     only these stages: style unit storage remote python differential rust go cli install abi mutants

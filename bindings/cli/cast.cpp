@@ -36,7 +36,11 @@ Value value_of(st_dtype dtype, uint64_t code) {
     case ST_DTYPE_F32: return {f32(code)};
     case ST_DTYPE_F64: return {Number{std::bit_cast<double>(code)}};
     case ST_DTYPE_C64: return {f32(code & UINT32_MAX), f32(code >> 32)};
-    default: return {static_cast<Number>(code)};  // U8 … U64
+    case ST_DTYPE_U8:
+    case ST_DTYPE_U16:
+    case ST_DTYPE_U32:
+    case ST_DTYPE_U64: return {static_cast<Number>(code)};
+    default: refuse_elements(dtype);
   }
 }
 
@@ -80,7 +84,15 @@ std::optional<uint64_t> code_of(st_dtype dtype, const Value &value) {
     case ST_DTYPE_F8_E8M0: return e8m0_code(v);
     case ST_DTYPE_F32: return f32_code(v);
     case ST_DTYPE_F64: return std::bit_cast<uint64_t>(static_cast<double>(v));
-    default: return integer_code(dtype, v);
+    case ST_DTYPE_I8:
+    case ST_DTYPE_I16:
+    case ST_DTYPE_I32:
+    case ST_DTYPE_I64:
+    case ST_DTYPE_U8:
+    case ST_DTYPE_U16:
+    case ST_DTYPE_U32:
+    case ST_DTYPE_U64: return integer_code(dtype, v);
+    default: refuse_elements(dtype);
   }
 }
 

@@ -1,8 +1,12 @@
 #include "code.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
+
+#include "failure.h"
 
 namespace stctl {
 namespace {
@@ -44,6 +48,11 @@ std::optional<SmallFloat> small_float(st_dtype dtype) {
     case ST_DTYPE_BF16: return SmallFloat{8, 7, 127, SmallFloat::ieee};
     default: return std::nullopt;
   }
+}
+
+void refuse_elements(st_dtype dtype) {
+  throw Failure(exit_failed, fmt::format("this stctl does not know the elements of {}; use a newer one, or raw bytes",
+                                         st_dtype_name(dtype)));
 }
 
 double decode(const SmallFloat &f, uint64_t code) {

@@ -34,6 +34,9 @@ struct SmallFloat {
 
 std::optional<SmallFloat> small_float(st_dtype dtype);
 
+// libst may be newer than stctl, and know a dtype more: what its elements are nobody has said here.
+[[noreturn]] void refuse_elements(st_dtype dtype);
+
 double decode(const SmallFloat &f, uint64_t code);
 
 // The nearest element, ties to even; nothing if there is none.

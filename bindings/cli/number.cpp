@@ -69,7 +69,11 @@ std::string real_text(st_dtype dtype, uint64_t code, For reader) {
     case ST_DTYPE_F8_E8M0: return e8m0_text(code);
     case ST_DTYPE_F32: return f32_text(code);
     case ST_DTYPE_F64: return f64_text(code);
-    default: return std::to_string(code);  // U8 … U64
+    case ST_DTYPE_U8:
+    case ST_DTYPE_U16:
+    case ST_DTYPE_U32:
+    case ST_DTYPE_U64: return std::to_string(code);
+    default: refuse_elements(dtype);
   }
 }
 
@@ -144,9 +148,11 @@ std::optional<uint64_t> parse(st_dtype dtype, const std::string &text) {
     case ST_DTYPE_C64: return parse_complex(text);
     default: break;
   }
+  const std::optional<SmallFloat> f = small_float(dtype);
+  if (!f && dtype != ST_DTYPE_F64 && dtype != ST_DTYPE_F8_E8M0) refuse_elements(dtype);
   const std::optional<double> v = parse_float(text, strtod);
   if (!v) return std::nullopt;
-  if (const std::optional<SmallFloat> f = small_float(dtype)) return encode(*f, *v);
+  if (f) return encode(*f, *v);
   if (dtype == ST_DTYPE_F64) return std::bit_cast<uint64_t>(*v);
   if (std::isnan(*v)) return e8m0_nan;  // F8_E8M0: only powers of two, so nothing is rounded
   int exponent = 0;

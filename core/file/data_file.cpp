@@ -24,8 +24,9 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
   c->at_ = std::move(at);
 
   ST_TRY(auto snapshot, c->look(c->options_.writable));
+  ST_TRY(read::check_map_setting(env, c->options_.map));
   ST_TRY(c->strategy_, read::choose_strategy(env, c->options_.bulk, snapshot->filesystem));
-  c->undo_from_ = write::undo_from(env, snapshot->filesystem);
+  ST_TRY(c->undo_from_, write::undo_from(env, snapshot->filesystem));
   if (c->options_.writable) {
     c->journals_ = std::make_unique<write::JournalFolder>(c->at_, snapshot->identity);
     c->deferred_ = std::make_unique<DeferredCommits>(env, *c->journals_);

@@ -3,14 +3,17 @@
 #include <cerrno>
 #include <string_view>
 
+#include "os/setting.h"
+
 namespace st::write {
 
-uint64_t undo_from(os::Env &env, const os::Filesystem &filesystem) {
+Result<uint64_t> undo_from(os::Env &env, const os::Filesystem &filesystem) {
   // Below, sharing blocks costs more than it saves: tests/bench/journals.py.
   constexpr uint64_t worth_it = uint64_t{1} << 20;
+  const std::string_view wanted = os::setting(env, "ST_JOURNAL").value_or("auto");
+  if (wanted != "auto" && wanted != "redo" && wanted != "undo")
+    return os::no_such_setting("ST_JOURNAL", wanted, "auto, redo or undo");
   if (filesystem.type != "xfs" && filesystem.type != "btrfs") return never;
-  const char *set = env.getenv("ST_JOURNAL");
-  const std::string_view wanted = set ? set : "";
   return wanted == "undo" ? 0 : wanted == "redo" ? never : worth_it;
 }
 

@@ -24,8 +24,9 @@ inline Flushes choose_flushes(const os::Filesystem &filesystem, bool on_one_devi
 inline constexpr uint64_t never = UINT64_MAX;
 
 // From how many bytes on the new value of a tensor is borrowed, so that its old one can be saved instead: `never` where
-// blocks cannot be shared. ST_JOURNAL=redo and =undo (whatever the size) override.
-uint64_t undo_from(os::Env &env, const os::Filesystem &filesystem);
+// blocks cannot be shared. ST_JOURNAL=redo and =undo (whatever the size) override. Status invalid_argument: it is
+// another word.
+Result<uint64_t> undo_from(os::Env &env, const os::Filesystem &filesystem);
 
 // For a patch of so many bytes that are in the journal, or must go there, and so many that are borrowed (Piece::fits):
 // undo, if these are more, and `has_room`, asked then, finds room for what is written to new places.

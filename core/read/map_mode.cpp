@@ -1,7 +1,11 @@
 #include "read/map_mode.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <iterator>
+
+#include "os/setting.h"
 
 namespace st::read {
 namespace {
@@ -31,8 +35,7 @@ std::pair<MapMode, std::string> choose(const os::File &file, MapMode wanted, con
   if (wanted == MapMode::copy_on_write && maps_slowly(filesystem.storage))
     return {MapMode::none, text(storage, ", where page after page of a mapping is slow")};
   if (wanted == MapMode::automatic) {
-    const char *set = file.env().getenv("ST_MAP");
-    const std::string_view name = set ? set : "";
+    const std::string_view name = os::setting(file.env(), "ST_MAP").value_or("");
     const std::string why = text("the environment asks for it: ST_MAP=", name);
     if (name == "shared") return {MapMode::shared, why};
     if (name == "private") return {MapMode::private_copy, why};
@@ -53,6 +56,15 @@ bool mapping_refused(int err) {
 }
 
 }  // namespace
+
+Result<void> check_map_setting(os::Env &env, MapMode wanted) {
+  constexpr std::string_view names[] = {"auto", "shared", "private", "none"};
+  const auto name = os::setting(env, "ST_MAP");
+  if (wanted != MapMode::automatic || !name) return {};
+  if (std::find(std::begin(names), std::end(names), *name) == std::end(names))
+    return os::no_such_setting("ST_MAP", *name, "auto, shared, private or none");
+  return {};
+}
 
 Result<Mapped> map_or_fall_back(const os::File &file, uint64_t size, MapMode wanted, const os::Filesystem &filesystem,
                                 const Log &log) {

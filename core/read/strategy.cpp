@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
-#include <optional>
 #include <string_view>
 
 #include "base/round.h"
+#include "os/setting.h"
 
 namespace st::read {
 namespace {
@@ -34,40 +34,30 @@ constexpr Habit habits[] = {
     {Storage::unknown, Prefetch::sequential, 1, 8 * MiB, 256 * KiB, "sequences suit every storage"},
 };
 
-std::optional<std::string_view> setting(os::Env &env, const char *name) {
-  const char *value = env.getenv(name);
-  if (!value || !*value) return std::nullopt;
-  return value;
-}
-
-Failure no_such(const char *name, std::string_view value, std::string_view takes) {
-  return fail(Status::invalid_argument, "the environment has ", name, "=", in_quotes(value), "; it takes ", takes);
-}
-
 // A number from the environment, if the caller gave none.
 Result<uint32_t> number(os::Env &env, const char *name, uint32_t asked, std::string_view takes) {
-  const auto value = setting(env, name);
+  const auto value = os::setting(env, name);
   if (asked || !value) return asked;
   uint32_t n = 0;
   const char *end = value->data() + value->size();
   const auto parsed = std::from_chars(value->data(), end, n);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return no_such(name, *value, takes);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return os::no_such_setting(name, *value, takes);
   return n;
 }
 
 Result<Prefetch> wanted_prefetch(os::Env &env, Prefetch asked) {
-  const auto value = setting(env, "ST_PREFETCH");
+  const auto value = os::setting(env, "ST_PREFETCH");
   if (asked != Prefetch::automatic || !value) return asked;
   constexpr std::string_view names[] = {"auto", "none", "sequential", "parallel"};
   const auto *found = std::find(std::begin(names), std::end(names), *value);
-  if (found == std::end(names)) return no_such("ST_PREFETCH", *value, "auto, none, sequential or parallel");
+  if (found == std::end(names)) return os::no_such_setting("ST_PREFETCH", *value, "auto, none, sequential or parallel");
   return static_cast<Prefetch>(found - std::begin(names));
 }
 
 Result<Direct> wanted_direct(os::Env &env, Direct asked) {
-  const auto value = setting(env, "ST_DIRECT");
+  const auto value = os::setting(env, "ST_DIRECT");
   if (asked != Direct::automatic || !value) return asked;
-  if (*value != "0" && *value != "1") return no_such("ST_DIRECT", *value, "0 or 1");
+  if (*value != "0" && *value != "1") return os::no_such_setting("ST_DIRECT", *value, "0 or 1");
   return *value == "1" ? Direct::on : Direct::off;
 }
 

@@ -89,7 +89,9 @@ def preload(tmp_path_factory, name):
         pytest.skip("needs a C compiler")
     library = tmp_path_factory.mktemp(name) / f"{name}.so"
     source = pathlib.Path(__file__).with_name(f"{name}.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", f"-I{ROOT}/capi/include", "-o", library, source, "-ldl"], check=True
+    )
     return library
 
 
@@ -111,6 +113,11 @@ def unlister(tmp_path_factory):
 @pytest.fixture(scope="session")
 def syncless(tmp_path_factory):
     return preload(tmp_path_factory, "syncless")
+
+
+@pytest.fixture(scope="session")
+def newer(tmp_path_factory):
+    return preload(tmp_path_factory, "newer")
 
 
 @pytest.fixture

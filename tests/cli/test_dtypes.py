@@ -1,6 +1,7 @@
 """Every element of every dtype, as stctl prints it and as it reads it, against numpy and ml_dtypes."""
 
 import math
+import os
 
 import ml_dtypes
 import numpy as np
@@ -183,3 +184,22 @@ def test_fill_refuses_what_the_dtype_cannot_hold(stctl, tmp_path, dtype, text):
     err = stctl("update", path, "w", "--fill", text, code=2)[1]
     assert dtype in err
     assert path.read_bytes() == before
+
+
+def test_a_dtype_that_only_a_newer_libst_knows_is_no_integer(stctl, tmp_path, newer):
+    with_newer = {**os.environ, "LD_PRELOAD": str(newer)}
+    path = write(tmp_path / "m.safetensors", {"w": ("U16", [2], bytes(4)), "f": ("F32", [2], bytes(8))})
+    before = path.read_bytes()
+    assert "X16" in stctl("ls", path, env=with_newer)[0]
+    for command in (
+        ["get", path, "w"],
+        ["get", path, "w", "--json"],
+        ["get", path, "w", "--cast", "F32", "-o", tmp_path / "w.bin"],
+        ["get", path, "f", "--cast", "X16", "-o", tmp_path / "f.bin"],
+        ["update", path, "w", "--fill", "1"],
+    ):
+        out, err = stctl(*command, env=with_newer, code=1)
+        assert "does not know the elements of X16" in out + err
+    assert path.read_bytes() == before
+    stctl("get", path, "w", "-o", tmp_path / "w.bin", env=with_newer)  # raw bytes are bytes
+    assert (tmp_path / "w.bin").read_bytes() == bytes(4)

@@ -162,6 +162,20 @@ def test_code_stands_in_blocks_that_name_its_language(page):
         assert not re.search(r"^(\$|#include|import|stctl|cc|cargo|go|pip|bash) ", picture, re.M), picture
 
 
+# A page that has a table of its folder's sources, these, and those that need no word.
+SOURCES = [
+    ("bindings/python/README.md", "bindings/python/libst", "*.py", {"__init__.py"}),
+    ("bindings/rust/README.md", "bindings/rust/libst/src", "*.rs", {"lib.rs"}),
+    ("bindings/cli/README.md", "bindings/cli", "*.h", set()),
+]
+
+
+@pytest.mark.parametrize("page, folder, pattern, without", SOURCES, ids=[page for page, *_ in SOURCES])
+def test_a_page_names_each_source_of_its_folder(page, folder, pattern, without):
+    named = set(re.findall(r"`([^`\s]+)`", (ROOT / page).read_text()))
+    assert {source.name for source in (ROOT / folder).glob(pattern)} - without - named == set()
+
+
 def test_the_packages_of_the_readmes_are_those_that_the_build_takes():
     listed = re.search(r"^TO_BUILD=\((.*?)\)", (ROOT / "tests" / "setup.sh").read_text(), re.M | re.S)
     to_build = set(listed[1].split())

@@ -23,7 +23,8 @@
  *            thread: what, where, what to do. Output parameters are untouched.
  *            Any function may return ST_E_NOMEM, ST_E_INTERNAL, or
  *            ST_E_INVALID_ARGUMENT: NULL where it is not allowed, a struct_size
- *            of zero or of more than 4096.
+ *            of less than 4 or more than 4096. So is a negative lock_timeout_ms
+ *            that is no ST_TIMEOUT_...
  *  Names     A name of a tensor, and a key of the metadata, is UTF-8 that may
  *            hold NUL. It is given as pointer and length. The length ST_NTS
  *            says that the name ends before its first NUL. Names that libst
@@ -56,26 +57,27 @@
  *            the same handle, nor on a transaction of it. A thread must not be
  *            cancelled inside a call (pthread_cancel), and a callback must
  *            return: no longjmp, and no C++ exception, leaves it.
- *  State     A handle shows one state of its file. What it commits itself shows
- *            at once. What others patch shows through shared mappings at once;
- *            what they add, remove or publish shows after st_refresh. So does a
- *            file's first change on overlayfs, as containers have it. Each call
- *            sees one state, also beside commits in other threads; st_snapshot
- *            gives several calls the same state.
+ *  State     A handle shows one state of its file. Its own commits show at
+ *            once. A patch by another handle shows at once through shared
+ *            mappings. A tensor that another handle adds, removes or publishes
+ *            shows after st_refresh. On overlayfs (containers) the first change
+ *            of a file also shows after st_refresh. Each call sees one state,
+ *            also beside commits in other threads; st_snapshot gives several
+ *            calls the same state.
  *            A state is which tensors there are, and where. Their bytes are
- *            read without a lock: of what is patched meanwhile any call may
- *            answer old bytes, new bytes, or a mix, also through st_snapshot. A
- *            change that readers are to see as a whole is committed with
- *            ST_TXN_PUBLISH. What writes a durable copy does hold a lock, and
- *            copies one state, bytes too: st_join, st_reshard, st_delta_merge.
- *            So does st_delta_create.
+ *            read without a lock. While a patch runs, any call may return old
+ *            bytes, new bytes, or a mix. A handle of st_snapshot may return
+ *            them too. A change that readers must see whole is committed with
+ *            ST_TXN_PUBLISH. st_join, st_reshard, st_delta_merge and
+ *            st_delta_create hold a lock. They read one state, bytes included.
  *  Hosts     On storage that several hosts share, a handle shows every commit
  *            of another host that came before its last st_refresh. A handle
  *            for writing also shows those before its st_open, and each
- *            transaction goes on from all before it. Without that, st_get and
- *            st_read may show older bytes, also in a part of a tensor, for as
- *            long as this host caches them. A mapping that the caller asks for
- *            (ST_MAP_SHARED, ST_MAP_PRIVATE) may show them for ever.
+ *            transaction goes on from all before it. Beyond that, st_get and
+ *            st_read may show older bytes, also in a part of a tensor. They do
+ *            so until this host drops these bytes from its cache. A mapping
+ *            that the caller asks for (ST_MAP_SHARED, ST_MAP_PRIVATE) may show
+ *            them for ever.
  *  Progress  The options of a call take a callback for that call. Calls without
  *            one, and calls that are given NULL, use the handle's.
  *  Words     To patch is to write new bytes in place, through a journal. To
@@ -108,10 +110,10 @@ const char *st_version(void);
  * reports of bugs: lines of "name: value", each ended by a newline. First
  * version, platform, processors, compiler, libraries, and the settings of the
  * environment. Then each system call that an old kernel or a sandbox may lack:
- * "yes", or "no; " and what is done without it; and whether URLs are read, and
- * deltas made of elements. More lines may be added. It tries each call, and
- * loads libst-remote.so.2. "" if memory ran out. Lives until this thread's next
- * st_build_info. Any thread. */
+ * "yes", or "no; " and the replacement. The last lines say whether libst reads
+ * URLs, and whether it makes deltas of elements. More lines may be added. This
+ * function tries each call, and loads libst-remote.so.2. "" if memory ran out.
+ * Lives until this thread's next st_build_info. Any thread. */
 const char *st_build_info(void);
 
 /* An open file, a transaction on it, a file being written. All opaque. */
@@ -241,19 +243,23 @@ typedef int32_t st_status;
 #define ST_E_INCOMPLETE 81      /* fix: bytes of a declared tensor are
                                    missing */
 
-/* What survives a crash or a power cut, by what a commit (st_update,
- * st_txn_commit, st_delta_apply, st_save, st_writer_finish, st_compact)
- * answered:
+/* What survives a crash or a power cut, by what a commit answered. Commits are
+ * st_update, st_txn_commit, st_delta_apply, st_apply_delta, st_save,
+ * st_writer_finish, st_compact, st_reshard, st_join, st_delta_merge and
+ * st_delta_create.
  *
  *   status               the file, after it            durable
  *   ST_OK                new                           file and folder
+ *   ST_OK with           new                           the journal; the file
+ *   ST_TXN_JOURNAL_ONLY                                after st_sync, st_close
  *   ST_E_NEEDS_RECOVERY  new or old, once it was       the journal; or new and
  *                        opened again: look which      old, but not the name
  *   any other            old                           as before
  *
  * A patch is durable as a journal before it touches the file, so no crash
- * leaves a mix. A publish is durable as a whole file before it takes its
- * name. */
+ * leaves a mix. A publish is durable as a whole file before it takes its name.
+ * Where ST_TXN_JOURNAL_ONLY changes nothing (see st_sync), the first row
+ * holds. */
 
 /* The name of a status, as above ("ST_E_BUSY"); "ST_E_UNKNOWN" for a number
  * that is none. Static. Any thread. */
@@ -297,10 +303,10 @@ st_status st_last_error_info(st_error_info *out);
 /* Told now and then during long work: bytes of this call done, and in all, or 0
  * if not known. A read of at most 64 KiB in one piece is no long work. Return
  * non-zero to cancel: the call answers ST_E_CANCELLED and has changed nothing.
- * While a call waits for the server of a URL, it is called ten times a second,
- * also with the same numbers: an open, a read, a call that reads whole models.
- * Called on the thread that called libst; must not call libst with the same
- * handle, but for st_interrupt. */
+ * While a call waits for the server of a URL, libst calls this function ten
+ * times a second. The numbers may repeat. Such calls are an open, a read, and a
+ * call that reads whole models. Called on the thread that called libst; must
+ * not call libst with the same handle, but for st_interrupt. */
 typedef int (*st_progress_fn)(void *user, uint64_t done_bytes,
                               uint64_t total_bytes);
 
@@ -354,21 +360,23 @@ typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
 typedef struct st_open_options {
   uint32_t struct_size;
   uint32_t flags;          /* ST_OPEN_...; 0: read only */
-  uint32_t map;            /* ST_MAP_...; the environment's ST_MAP ("shared",
-                              "private", "none") stands in for ST_MAP_AUTO */
+  uint32_t map;            /* ST_MAP_...; the environment's ST_MAP ("auto",
+                              "shared", "private", "none") stands in for
+                              ST_MAP_AUTO */
   int32_t lock_timeout_ms; /* of this handle's updates and of recovery */
   st_progress_fn progress; /* of this handle's long calls; may be NULL */
   void *progress_user;
   st_log_fn log;           /* may be NULL */
   void *log_user;
   /* Bulk reads. Zero leaves each to the storage; the environment's ST_PREFETCH
-     ("none", "sequential", "parallel"), ST_DIRECT ("0", "1"), ST_IO_THREADS and
-     ST_BLOCK_SIZE stand in for zeros. */
+     ("auto", "none", "sequential", "parallel"), ST_DIRECT ("0", "1"),
+     ST_IO_THREADS and ST_BLOCK_SIZE stand in for zeros. */
   uint32_t prefetch;       /* ST_PREFETCH_... */
   uint32_t direct;         /* ST_DIRECT_... */
   uint32_t io_threads;     /* readers; more than 64 count as 64 */
   uint32_t block_size;     /* bytes a request; what lies outside 64 KiB to
-                              256 MiB counts as the nearer of the two */
+                              256 MiB counts as the nearer of the two, and
+                              other sizes as the next lower multiple of 4 KiB */
   uint32_t worker_index;   /* this handle's number in a group of workers that
                               share the warming of a file, from 0 on */
   uint32_t worker_count;   /* how many there are; 0 or 1: alone */
@@ -394,19 +402,22 @@ typedef struct st_open_options {
  * /proc/self/fd. With ST_OPEN_READ_WRITE that is ST_E_UNSUPPORTED.
  * After fork() a child may go on using the handle: at the first use it opens
  * the file and maps it for itself.
- * SCHEME://... is a URL: https, s3, gs, az, hf, and http of this machine. It is
- * read by libst-remote.so.2, which is loaded at the first one, from beside this
- * library or as the loader finds it. What it names is read as st_open_source
- * says, in the version that was opened: if the server has another by then, the
- * call is ST_E_FILE_CHANGED. It may be an index of shards. With a slash at its
- * end it is a folder, with a model.safetensors.index.json or else a
+ * SCHEME://... is a URL: https, s3 (or s3a), gs (gcs), az (abfs, abfss), hf;
+ * and http of this machine, or of any with ST_ALLOW_HTTP=1 in the environment.
+ * libst-remote.so.2 reads it. The first URL loads that library, from beside
+ * this one or as the loader finds it. A URL is read as st_open_source says, in
+ * the version that was opened. If the server has another by then, the call is
+ * ST_E_FILE_CHANGED. A URL may name an index of shards. With a slash at its end
+ * it names a folder, with a model.safetensors.index.json or else a
  * model.safetensors.
- * st_verify, and what takes a model or a delta to read, take URLs too; what
- * writes or recovers a file answers ST_E_UNSUPPORTED. core/remote/README.md has
- * the credentials.
+ * st_verify takes URLs too, and so does each call that takes a model or a delta
+ * to read. Calls that write or recover a file answer ST_E_UNSUPPORTED.
+ * core/remote/README.md has the credentials.
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; the
  * format's (40 to 61); ST_E_NEEDS_RECOVERY, ST_E_BUSY, ST_E_JOURNAL (recovery);
- * ST_E_CANCELLED; with deltas
+ * ST_E_CANCELLED; ST_E_INVALID_ARGUMENT (a worker_index that is not below
+ * worker_count; in the environment a word that ST_MAP, ST_JOURNAL, ST_PREFETCH,
+ * ST_DIRECT, ST_IO_THREADS or ST_BLOCK_SIZE does not take); with deltas
  * ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
  * With a URL also ST_E_FILE_CHANGED, ST_E_CHECKSUM and ST_E_UNSUPPORTED (no
  * libst-remote.so.2, an unknown scheme, a server without ranges,
@@ -579,10 +590,11 @@ st_status st_get_at(st_file *file, size_t i, st_tensor *out);
 st_status st_read(st_file *file, const char *name, size_t name_len, void *dst,
                   size_t dst_size, st_tensor *read);
 
-/* One dimension's part of a slice, as Python's start:stop:step: negative start
- * and stop count from the end, both are clipped to the dimension, step is not 0
- * and may be negative. A missing start or stop is written as INT64_MIN or
- * INT64_MAX, whichever lies that way. This struct is frozen. */
+/* One dimension's part of a slice, as Python's start:stop:step. A negative
+ * start or stop counts from the end. Start and stop are clipped to the
+ * dimension. The step may be negative, but not 0. A missing start or stop is
+ * written as INT64_MIN or INT64_MAX, whichever lies that way. This struct is
+ * frozen. */
 typedef struct st_range {
   int64_t start;
   int64_t stop;
@@ -751,10 +763,10 @@ st_status st_txn_update_slice(st_txn *txn, const char *name, size_t name_len,
  * keeps its place in the order of the file, others come last. `value` as in
  * st_txn_update, and its data is borrowed until the commit or st_txn_free; or
  * with ST_TXN_COPY written out during the call, so that memory is bounded by
- * one payload. Borrowed data is read once, at commit, with the file locked, and
- * what it then holds is written: it is not hashed before. So a view of this
- * file gives the bytes that the file has at commit. The same goes for updates
- * that follow in the same transaction.
+ * one payload. libst reads borrowed data once, at commit, with the file locked.
+ * It writes the bytes that the data holds then. No hash is taken before. So a
+ * view of this file gives the bytes that the file has at commit. The same goes
+ * for updates that follow in the same transaction.
  * Statuses: ST_E_DTYPE, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
  * ST_E_NBYTES_MISMATCH, ST_E_INVALID_ARGUMENT (the name "__metadata__"). */
 st_status st_txn_put(st_txn *txn, const char *name, size_t name_len,
@@ -850,8 +862,8 @@ void st_txn_free(st_txn *txn);
  * The flag changes nothing where the commit publishes, on shards, on btrfs, and
  * on network and FUSE storage: there ST_OK means that the file has the bytes,
  * durably.
- * While a commit waits, only libst may write to the file. A crash may take back
- * what another program writes over these bytes, or recovery then answers
+ * While a commit waits, only libst may write to the file. If another program
+ * writes over these bytes, a crash may take its bytes back. Or recovery answers
  * ST_E_JOURNAL. The journal folder must stay beside the file.
  * Statuses: ST_E_BUSY (a recovery or publish has the file for longer than the
  * handle's lock_timeout_ms); ST_E_INTERRUPTED; ST_E_NEEDS_RECOVERY (a sync
@@ -955,8 +967,8 @@ void st_writer_free(st_writer *writer);
 /* A second handle on the same file, with the same options: its own descriptor,
  * its own mapping, its own locks. For worker threads.
  *   flags  ST_REOPEN_..., or 0.
- * Statuses: as st_open; ST_E_FILE_CHANGED if the path now names no file, or
- * another one, which no commit of `file` put there. Any thread. */
+ * Statuses: as st_open; ST_E_FILE_CHANGED if the path names no file now, or a
+ * file that no commit of `file` made. Any thread. */
 st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
 
 /* A handle on what `file` shows now, for reading only: the same names, indices,
@@ -1091,22 +1103,22 @@ typedef struct st_read_request {
   uint64_t reserved;      /* zero */
 } st_read_request;
 
-/* Read all of them, in the order of the file whatever order they are given in:
- * neighbours with one request, small gaps read through, by as many threads as
- * the storage likes, each on a descriptor of its own. With pread, so a file
- * truncated meanwhile is ST_E_FILE_CHANGED, never a signal. Progress is told on
- * this thread only. On failure the destinations hold any bytes. No lock is
- * taken: what is patched meanwhile may be read half old, half new (see "State"
+/* Read all requests in the order of the file, in whatever order they are given.
+ * One read takes neighbours and the small gaps between them. The storage sets
+ * the number of threads. Each thread has its own descriptor. All reads are
+ * pread, so a file truncated meanwhile is ST_E_FILE_CHANGED, never a signal.
+ * `progress` is called on this thread only. After a failure the destinations
+ * may hold any bytes. No lock is taken: a patch may show half done (see "State"
  * above).
  *   opts  NULL for the defaults; flags: ST_BULK_FRESH_MEMORY.
  * Statuses: as st_read and st_read_slice. Any thread. */
 st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n,
                        const st_bulk_options *opts);
 
-/* Bring tensors into memory, in file order and large requests, so that views of
- * them do not wait for the storage: into the page cache under the mapping, or
- * where there is no mapping into memory that the handle owns. Nothing on memory
- * filesystems, or with ST_PREFETCH_NONE.
+/* Bring tensors into memory, so that their views do not wait for the storage.
+ * It reads large pieces in the order of the file. They go into the page cache,
+ * or, where nothing is mapped, into memory that the handle owns. It does
+ * nothing on memory filesystems, nor with ST_PREFETCH_NONE.
  *   indices  n of them, as st_at; NULL, 0: all tensors, or this worker's
  *            contiguous part of them if the handle has a worker_count. A
  *            pointer and 0: none.
@@ -1116,11 +1128,11 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n,
 st_status st_prefetch(st_file *file, const size_t *indices, size_t n,
                       const st_bulk_options *opts);
 
-/* Read tensors into one block of memory that the handle owns, as it does views:
- * 4096-aligned, each tensor aligned in it as it is in the file. st_get then
- * answers views into it, which no truncation of the file can turn into a
- * signal. Tensors that already are in the handle's memory are not read again.
- * No lock is taken: see st_read_many.
+/* Read tensors into one block of memory. The handle owns it until st_close or
+ * st_release. It begins at a multiple of 4096, and each tensor is aligned in it
+ * as in the file. st_get then answers views into the block, which no truncation
+ * of the file can turn into a signal. Tensors that already are in the handle's
+ * memory are not read again. No lock is taken: see st_read_many.
  *   indices  n of them, as st_at; NULL, 0: all tensors. A pointer and 0:
  *            none.
  *   opts     NULL for the defaults.
@@ -1154,9 +1166,9 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *    total_parameters where the index has them as whole numbers, also spelled
  *    160.0 or 1.6e2. Any other value of theirs stays, and st_verify warns of
  *    it. A total that was less than the tensors that go becomes 0.
- *  - st_file_io_info is about the first shard, and has no storage, but a
- *    reason, where there is none, as of a model without tensors; st_file_stats
- *    sums the shards that are open.
+ *  - st_file_io_info describes the first shard. A model without tensors may
+ *    have no shard: the answer then has a reason, but no storage. st_file_stats
+ *    sums the open shards.
  *
  * Shards that a transaction rewrites keep their names. With ST_TXN_NEW_NAMES
  * they get new ones. Each shard that the transaction changes is written once,
@@ -1175,11 +1187,11 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * are known by a number larger than any in the index, and removed; so is any
  * file with such a name, where that list lies.
  *
- * It is not the default. Until the old shards are removed the folder holds old
- * and new ones, and what takes files by a pattern (*.safetensors, *-of-*) takes
- * both: from_single_file, uploads to the Hub, cp. A handle that has read the
- * old index gets ST_E_FILE_CHANGED in two cases: for tensors of shards that it
- * has not opened yet, and for changes of shards that have a new name.
+ * It is not the default. Until the old shards are removed, the folder holds old
+ * and new ones. Tools that take files by a pattern (*.safetensors, *-of-*) then
+ * take both: from_single_file, uploads to the Hub, cp. A handle that has read
+ * the old index gets ST_E_FILE_CHANGED in two cases: for tensors of shards that
+ * it has not opened yet, and for changes of shards that have a new name.
  * st_refresh mends that. A process that changes an old shard by the shard's own
  * path changes a file that no index names. The flag is ST_E_UNSUPPORTED on one
  * file. It is so where the index is a link into another folder, as in a cache
@@ -1205,11 +1217,11 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
  * the next st_reshard into the folder removes what it left; also shards that
  * have their names, if they are as .<index>.st-new-<digits> lists them. It
  * removes no other *.safetensors: they are somebody else's.
- * The copy is of one state. Until the last byte is read the whole of `from`,
- * all of its files, is locked for others that change it: as beside a publish,
- * they wait, and answer ST_E_BUSY after their lock_timeout_ms. Readers go on.
- * This call waits, by opts, for a change that is under way. Each file takes a
- * descriptor meanwhile. What a URL names is read in one version.
+ * The copy is of one state. Until the last byte is read, all files of `from`
+ * are locked. Others that change `from` wait, and answer ST_E_BUSY after their
+ * lock_timeout_ms. Readers go on. This call waits, by opts, for a change that
+ * is under way. Each file takes a descriptor meanwhile. What a URL names is
+ * read in one version.
  *   from            anything that st_open takes; it is not changed.
  *   to_folder       made if it is not there; a checkpoint in it, or a shard, is
  *                   ST_E_INVALID_ARGUMENT; another st_reshard into it that is
@@ -1222,9 +1234,9 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
 st_status st_reshard(const char *from, const char *to_folder,
                      uint64_t max_shard_size, const st_save_options *opts);
 
-/* Write a checkpoint as one file, in the same way: with the metadata of the
- * index but its totals, and those of the first shard that the index does not
- * have. It is of one state, and locks `from`, as st_reshard.
+/* Write a checkpoint as one file, in the same way. The file gets the metadata
+ * of the index, without the totals. It also gets the keys of the first shard
+ * that the index lacks. It is of one state, and locks `from`, as st_reshard.
  * Statuses: as st_reshard; ST_E_INVALID_ARGUMENT (`to` is `from`, a shard of
  * it, or its index; st_compact writes a file anew). Any thread. */
 st_status st_join(const char *from, const char *to,
@@ -1269,9 +1281,10 @@ typedef struct st_delta_create_options {
 } st_delta_create_options;
 
 /* Write the delta that makes `to` of `from`, each a file or shards, by any path
- * that st_open takes. Both are read once, and what differs and stays whole once
- * more, with pread and in a few megabytes of memory. The elements that changed
- * lie in a temporary file beside `delta` until all is compared.
+ * that st_open takes. Both are read once, with pread, in a few megabytes of
+ * memory. A tensor that differs is read twice if the delta holds the whole
+ * tensor. The elements that changed lie in a temporary file beside `delta`
+ * until all is compared.
  * The delta is of one state of both. Until the last byte is read, all of their
  * files are locked as by st_reshard; each takes a descriptor meanwhile. Where
  * the storage has no locks, the two should not be changed meanwhile.
@@ -1306,9 +1319,9 @@ typedef struct st_delta_apply_options {
  *   done  may be NULL; else filled with the plan by which it was done.
  * Before the base is touched, the delta's bytes are checked against the hashes
  * in the delta. So are the bytes of the base that will go, with the base
- * locked. From before its check until the answer, the delta is locked for
- * others that change it, as by st_reshard; a callback that changes it waits in
- * vain. Its lock comes before those of the base. The reverse delta is durable
+ * locked. The delta is locked, as by st_reshard, from before its check until
+ * the answer. So a callback must not change it: it would wait in vain. The lock
+ * of the delta comes before those of the base. The reverse delta is durable
  * before the base is changed. Applied to the result it brings back tensors,
  * their order and the metadata. It does not bring back the order of the keys,
  * nor the padding of the header. If the call fails after the reverse delta was
@@ -1332,9 +1345,9 @@ st_status st_delta_apply(const char *base, const char *delta,
  * ST_TXN_JOURNAL_ONLY among the flags it answers when the journal is durable,
  * and the file follows: see st_sync.
  * The delta is checked against what the handle shows. If another process has
- * published the file since, st_refresh comes first, or the answer is
- * ST_E_DELTA_BASE. If the handle stands for shards, it is ST_E_FILE_CHANGED,
- * whichever was replaced, and also if this handle publishes one meanwhile.
+ * published the file since, call st_refresh first. Otherwise the answer is
+ * ST_E_DELTA_BASE. For shards the answer is ST_E_FILE_CHANGED, whichever shard
+ * was replaced. It is the same if this handle publishes a shard meanwhile.
  * Statuses: as st_delta_apply; ST_E_READ_ONLY; ST_E_POISONED; ST_E_FORKED;
  * ST_E_INTERRUPTED. Any thread. */
 st_status st_apply_delta(st_file *file, const char *delta,

@@ -275,12 +275,15 @@ TEST_F(CapiBulk, TheEnvironmentStandsInAndIsChecked) {
   ASSERT_ST(ST_OK, st_file_io_info(file, &info));
   EXPECT_EQ(info.io_threads, 7u);
   st_close(file);
-  ::setenv("ST_IO_THREADS", "many", 1);
-  file = nullptr;
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), nullptr, &file));
-  EXPECT_NE(std::string(st_last_error()).find("ST_IO_THREADS"), std::string::npos);
-  EXPECT_EQ(file, nullptr);
   ::unsetenv("ST_IO_THREADS");
+  for (const char *name : {"ST_MAP", "ST_JOURNAL", "ST_PREFETCH", "ST_DIRECT", "ST_IO_THREADS", "ST_BLOCK_SIZE"}) {
+    ::setenv(name, "many", 1);
+    file = nullptr;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), nullptr, &file));
+    EXPECT_NE(std::string(st_last_error()).find(std::string(name) + "='many'"), std::string::npos) << st_last_error();
+    EXPECT_EQ(file, nullptr);
+    ::unsetenv(name);
+  }
 }
 
 }  // namespace

@@ -100,9 +100,27 @@ TEST_F(UndoTest, IsChosenForLargeTensorsWhereBlocksCanBeShared) {
   EXPECT_EQ(undo_from(sharing, {os::Storage::local, "xfs"}), uint64_t{1} << 20);
   EXPECT_EQ(undo_from(sharing, {os::Storage::local, "btrfs"}), uint64_t{1} << 20);
   EXPECT_EQ(undo_from(sharing, {os::Storage::local, "ext4"}), never);
+  sharing.journal = "auto";
+  EXPECT_EQ(undo_from(sharing, {os::Storage::local, "xfs"}), uint64_t{1} << 20);
+  sharing.journal = "";
+  EXPECT_EQ(undo_from(sharing, {os::Storage::local, "xfs"}), uint64_t{1} << 20);
   auto c = open(sharing);
   ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
   EXPECT_EQ(std::count(sharing.steps.begin(), sharing.steps.end(), "j:share"), 0) << "for ten thousand bytes?";
+}
+
+TEST_F(UndoTest, AnUnknownWordFailsTheOpenAndNamesTheVariable) {
+  sharing.journal = "Undo";
+  for (const char *type : {"xfs", "ext4"}) {
+    auto from = undo_from(sharing, {os::Storage::local, type});
+    ASSERT_TRUE(fails_with(Status::invalid_argument, from)) << type;
+    EXPECT_NE(from.error().message.find("ST_JOURNAL"), std::string::npos);
+    EXPECT_NE(from.error().message.find("Undo"), std::string::npos);
+  }
+  put_bytes(path, testing::file_of({testing::u8_tensor("x", 8, 1)}));
+  store::OpenOptions options;
+  options.writable = true;
+  EXPECT_TRUE(fails_with(Status::invalid_argument, store::DataFile::open(sharing, path, options)));
 }
 
 // Whatever keeps blocks from being shared, a redo record does the work; and the

@@ -107,8 +107,22 @@ TEST_F(ContentTest, TheEnvironmentOverridesTheStorageAndTheCallerBoth) {
     auto asked = open(MapMode::private_copy);
     EXPECT_EQ(asked->map(), MapMode::private_copy);
   }
-  env.st_map = "rubbish";
-  EXPECT_EQ(open()->map(), MapMode::shared);
+}
+
+TEST_F(ContentTest, AnUnknownWordOfTheEnvironmentIsAnErrorOfTheOpenAlone) {
+  for (const char *name : {"Shared", "rubbish", "2", "copy-on-write"}) {
+    env.st_map = name;
+    auto checked = check_map_setting(env, MapMode::automatic);
+    ASSERT_TRUE(fails_with(Status::invalid_argument, checked)) << name;
+    EXPECT_NE(checked.error().message.find("ST_MAP"), std::string::npos);
+    EXPECT_NE(checked.error().message.find(name), std::string::npos);
+    EXPECT_TRUE(is_ok(check_map_setting(env, MapMode::private_copy))) << "the caller has asked";
+    EXPECT_EQ(open()->map(), MapMode::shared) << "a later look at the file does not fail";
+  }
+  for (const char *name : {"auto", "shared", "private", "none", "", static_cast<const char *>(nullptr)}) {
+    env.st_map = name;
+    EXPECT_TRUE(is_ok(check_map_setting(env, MapMode::automatic)));
+  }
 }
 
 TEST_F(ContentTest, ARefusedSharedMappingBecomesAPrivateOne) {
