@@ -189,11 +189,14 @@ Result<void> JournalFolder::make_name_durable(uint64_t inode) {
   return {};
 }
 
+Result<bool> JournalFolder::stands(const Folder &folder) const {
+  return is_under_name(beside_.dir(), beside_.name(), folder.dir());
+}
+
 Result<bool> JournalFolder::is_beside(const Taken &taken) const {
-  const os::File &dir = taken.folder->dir();
-  auto found = is_under_name(beside_.dir(), beside_.name(), dir);
+  auto found = stands(*taken.folder);
   if (!found || !*found) return found;
-  return is_under_name(dir.fd(), taken.journal->name(), taken.journal->file());
+  return is_under_name(taken.folder->dir().fd(), taken.journal->name(), taken.journal->file());
 }
 
 Result<void> JournalFolder::check_beside(const Taken &taken) const {

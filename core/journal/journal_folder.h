@@ -92,6 +92,8 @@ class JournalFolder {
   void follow(uint64_t inode) {
     if (named_ != inode) named_ = 0;
   }
+  // Is it the folder that stands beside the file now?
+  Result<bool> stands(const Folder &folder) const;
   // Does recovery find it there, in the folder that stands beside the file now?
   Result<bool> is_beside(const Taken &taken) const;
   // The same; status io if not. Takes no memory if so: it is also asked after the point of no return.

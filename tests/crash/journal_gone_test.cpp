@@ -74,7 +74,7 @@ class JournalGone : public ::testing::TestWithParam<Patches> {
     std::unique_ptr<store::DataFile> file;
     std::unique_ptr<store::Transaction> transaction;
   };
-  std::unique_ptr<Scene> staged() const {
+  std::unique_ptr<Scene> staged(bool all = true) const {
     auto scene = std::make_unique<Scene>();
     scene->env = empty_disk(disks[0]);
     scene->env.set_patches(GetParam());
@@ -85,7 +85,9 @@ class JournalGone : public ::testing::TestWithParam<Patches> {
     options.copy = GetParam() != Patches::undo;
     scene->transaction = std::move(*store::Transaction::begin(*scene->file, options));
     EXPECT_TRUE(is_ok(scene->transaction->update("a", u8(a, n))));
-    EXPECT_TRUE(is_ok(scene->transaction->update("b", u8(b, n))));
+    if (all) {
+      EXPECT_TRUE(is_ok(scene->transaction->update("b", u8(b, n))));
+    }
     return scene;
   }
   std::string fresh() const {
@@ -132,6 +134,32 @@ TEST_P(JournalGone, BeforeTheCommitItIsStagedAnew) {
       const std::string found = recovered(left);
       ASSERT_TRUE(found == "old" || found == "new") << found;
     }
+}
+
+// Another writer makes a folder in its place, and has there what it syncs later, of the same bytes and of others.
+TEST_P(JournalGone, WhatAnotherHasCommittedInAFolderOfItsOwnIsFinishedFirst) {
+  auto scene = staged(false);
+  remove_folder(scene->env, folder);
+  auto other = std::move(*store::DataFile::open(scene->env, path, {.writable = true}));
+  store::TransactionOptions later;
+  later.journal_only = true;
+  auto begun = store::Transaction::begin(*other, later);
+  ASSERT_TRUE(is_ok(begun));
+  const std::string others_a = pattern(n, 5), others_b = pattern(n, 6);
+  ASSERT_TRUE(is_ok((*begun)->update("a", u8(others_a, n))));
+  ASSERT_TRUE(is_ok((*begun)->update("b", u8(others_b, n))));
+  ASSERT_TRUE(is_ok((*begun)->commit()));
+  ASSERT_TRUE(is_ok(scene->transaction->commit()));
+  std::string wanted = old;
+  wanted.replace(old.size() - 2 * n, n, a);
+  wanted.replace(old.size() - n, n, others_b);
+  for (const SimDisk &left : Cuts(6, 24).of(scene->env.disk(), 0)) {
+    SimEnv crashed(left);
+    auto done = store::recover_all(crashed, path, {}, {});
+    ASSERT_TRUE(is_ok(done));
+    ASSERT_EQ(done->aside, 0u) << done->why_aside;
+    ASSERT_TRUE(same_bytes(crashed.contents(path), wanted));
+  }
 }
 
 TEST_P(JournalGone, WhatCannotBeStagedAnewChangesNothing) {
