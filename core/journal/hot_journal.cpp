@@ -178,9 +178,18 @@ struct Replay::Buffers {
   std::vector<uint32_t> table;
 };
 
-Result<Verdict> Replay::judge(Identity identity) {
+Result<Verdict> Replay::judge(const Identity &identity) {
+  auto verdict = judge_part(identity);
+  if (!verdict || !verdict->is_good() || is_torn()) return verdict;
+  // Some filesystems number their inodes anew at each mount (FUSE), and a copy
+  // has another, too. Then the bytes must tell: some of them are new already.
+  if (is_strange()) return Verdict::bad(why_strange);
+  return verdict;
+}
+
+Result<Verdict> Replay::judge_part(Identity identity) {
   const CommitRecord &record = hot_.record;
-  const bool same_inode = identity.inode == record.identity.inode;
+  same_inode_ = identity.inode == record.identity.inode;
   identity.inode = record.identity.inode;
   if (identity != record.identity)
     return Verdict::bad("it is the journal of another file, or of another state of this one");
@@ -200,11 +209,7 @@ Result<Verdict> Replay::judge(Identity identity) {
     });
   }
   if (verdict && is_torn()) return judge_torn();
-  if (!verdict || !verdict->is_good()) return verdict;
-  // Some filesystems number their inodes anew at each mount (FUSE), and a copy
-  // has another, too. Then the bytes must tell: some of them are new already.
-  if (!same_inode && !touched_) return Verdict::bad("it is the journal of another file, which it has not touched");
-  return Verdict::good();
+  return verdict;
 }
 
 // The payload is whole; and each sector of the file holds its old bytes or its

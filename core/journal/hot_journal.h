@@ -70,7 +70,12 @@ class Replay {
   Replay(const os::File &data, const Found &hot) : data_(data), hot_(hot), manifest_(hot.file, hot.size, hot.record) {}
 
   // Does everything hold that must before a byte is written? `identity` is the file's.
-  Result<Verdict> judge(Identity identity);
+  Result<Verdict> judge(const Identity &identity);
+  // The same of a part that is to be. It may be strange: the other parts tell then whether the file is the one.
+  Result<Verdict> judge_part(Identity identity);
+  // The file has another inode than the record says, and lacks new bytes, and has none that tells whose it is.
+  bool is_strange() const { return !same_inode_ && !touched_ && lacks_; }
+  static constexpr const char *why_strange = "it is the journal of another file, which it has not touched";
   // A part of the journal is not there, as a cut may leave a one_flush_record. It is good if the file needs none of it:
   // it has all old bytes, or all new ones.
   bool is_torn() const { return is_torn_ && hot_.record.has_one_flush(); }
@@ -101,6 +106,7 @@ class Replay {
   bool touched_ = false;              // the file holds new bytes that are not the old ones
   bool lacks_ = false;                // and some that are not new
   bool is_torn_ = false;
+  bool same_inode_ = true;  // as the record has
 };
 
 // A committed journal that cannot be applied here, and whether a failure means that.

@@ -88,9 +88,15 @@ class SuperRecovery : public ::testing::Test {
     ASSERT_EQ(record_of(in_folder(shard(2))).flags, part_record | sparse_record);
   }
   // The first bytes of `a` as they will be.
-  void write_some_of_a(uint64_t n) const {
+  void write_some_of_a(uint64_t n) const { write_some_of_a(n, elements_a); }
+  void write_some_of_a(uint64_t n, std::string_view wanted) const {
     const uint64_t at = bytes_of(shard(1)).size() - 4100;
-    poke(shard(1), at, std::string_view(elements_a).substr(0, n - at % sector_bytes));
+    poke(shard(1), at, wanted.substr(0, n - at % sector_bytes));
+  }
+  // The bytes are the same, and the inode is another, as in a copy of the folder.
+  static void copy_over(const std::string &path) {
+    fs::copy_file(path, path + ".copy");
+    fs::rename(path + ".copy", path);
   }
   // For a new tensor in the second shard.
   void leave_new_files() {
@@ -479,6 +485,73 @@ TEST_F(SuperRecovery, DoesNotTakeAPartThatIsGoneForOneThatWasCarriedOut) {
   leave_updates();
   put_bytes(in_folder(shard(2)), std::string(header_bytes, '\0'));
   expect_aside("its journal is gone");
+}
+
+// The host died when one part was in its file, and the other was not. What is recovered is a copy of the folder.
+TEST_F(SuperRecovery, FinishesAHalfDoneTransactionInACopy) {
+  for (const bool whole : {false, true}) {
+    leave_updates();
+    write_some_of_a(whole ? 4000 + sector_bytes : 1024, new_a);
+    copy_over(shard(1));
+    copy_over(shard(2));
+    const auto done = recover_index();
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->applied, 1u) << done->why_aside;
+    EXPECT_NE(bytes_of(shard(1)).find(new_a), std::string::npos);
+    EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
+    EXPECT_EQ(names_in(dir.path()).size(), 3u);
+  }
+}
+
+TEST_F(SuperRecovery, FinishesAPartOfACopyBesideOneThatIsDone) {
+  leave_updates();
+  poke(shard(1), bytes_of(shard(1)).size() - 4100, new_a);
+  CommitRecord record = record_of(in_folder(shard(1)));
+  record.flags |= done_record;
+  put_record(in_folder(shard(1)), record);
+  copy_over(shard(2));
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
+}
+
+TEST_F(SuperRecovery, FinishesAPartOfACopyBesideANewFileThatHasItsName) {
+  leave([&](store::AnyTransaction &t) {
+    ASSERT_TRUE(is_ok(t.update("a", u8(new_a, &a_size))));
+    ASSERT_TRUE(is_ok(t.put("new", u8(new_a, &a_size))));
+  });
+  ASSERT_EQ(record_of(in_folder(shard(1))).flags, part_record);
+  const std::string unplaced = new_file();
+  ASSERT_FALSE(unplaced.empty());
+  fs::rename(unplaced, shard(2));
+  copy_over(shard(1));
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_NE(bytes_of(shard(1)).find(new_a), std::string::npos);
+  EXPECT_NE(bytes_of(index).find("\"new\""), std::string::npos);
+}
+
+// It leaves no trace, and there is nothing to write.
+TEST_F(SuperRecovery, FinishesAPartOfACopyWhoseBytesStayAsTheyAre) {
+  const std::string same_c = pattern(5000, 3);
+  leave([&](store::AnyTransaction &t) {
+    ASSERT_TRUE(is_ok(t.update("a", u8(new_a, &a_size))));
+    ASSERT_TRUE(is_ok(t.update("c", u8(same_c, &c_size))));
+  });
+  copy_over(shard(2));
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_NE(bytes_of(shard(1)).find(new_a), std::string::npos);
+}
+
+// Something has put another file there, which may be like the old one by chance.
+TEST_F(SuperRecovery, DistrustsAFileOfAnotherInodeWhereNothingHadBegun) {
+  leave_updates();
+  copy_over(shard(2));
+  expect_aside("another file, which it has not touched");
 }
 
 // From here on a shard is recovered by its own path.
