@@ -405,6 +405,10 @@ Error needs_recovery(const std::string &path, const Error &cause) {
   return e;
 }
 
+Error recovery_stopped() {
+  return error(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
+}
+
 bool means_read_only(const Error &e) {
   return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY ||
          e.os_errno == EFBIG;

@@ -112,5 +112,6 @@ class Replay {
 // A committed journal that cannot be applied here, and whether a failure means that.
 Error needs_recovery(const std::string &path, const Error &cause);
 bool means_read_only(const Error &e);
+Error recovery_stopped();
 
 }  // namespace st::write

@@ -222,8 +222,7 @@ Result<Attempt> Recovery::run() {
   }
   for (const Round round : {Round::finished, Round::needed, Round::done})
     for (std::string &name : names) {
-      if (stopped_)
-        return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
+      if (stopped_) return Failure(recovery_stopped());
       std::string left;
       ST_TRY(auto looked, look_to_settle(*folder, name, identity, file_.path(), &left));
       if (!left.empty()) {
@@ -348,7 +347,7 @@ Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, co
     if (ended == Attempt::done) return std::move(recovery.result);
     auto finished = recover_super(recovery.super(), wait, findings);
     if (recovery.may_leave()) recovery.leave_done();
-    if (!finished && recovery.may_leave()) continue;
+    if (!finished && recovery.may_leave() && finished.error().status != Status::cancelled) continue;
     if (!finished) return finished;
     recovery.result.applied += finished->applied;
     recovery.result.dropped += finished->dropped;

@@ -98,6 +98,7 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
                                        const os::File &index) {
   ST_TRY(drop_gone(folder, &names));
   for (const std::string &name : names) {
+    if (stopped_) return Failure(recovery_stopped());
     std::string left;
     ST_TRY(auto looked, look_to_settle(folder, name, by_path, index_.path(), &left));
     if (!looked) continue;  // it has gone
@@ -106,7 +107,6 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
     else
       tell(LogLevel::warning, Status::journal,
            text("super-journal ", name, " decides nothing; it was left (", left, ")"));
-    if (stopped_) break;
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "base/hash.h"
@@ -437,6 +438,29 @@ TEST_F(SuperRecovery, AReporterMayStopIt) {
     EXPECT_EQ(findings, 1u);
     EXPECT_EQ(damaged ? done->aside : done->applied, 1u);
   }
+}
+
+// What is not settled yet may need a new file that nobody holds.
+TEST_F(SuperRecovery, StoppedBeforeADecisionItLeavesWhatThatNeeds) {
+  leave_new_files();
+  put_bytes(index + std::string(folder_suffix) + "/0000000000000000", pattern(header_bytes, 5));
+  class Sorts : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int list(int at, std::vector<std::string> *out) override {
+      const int r = FaultEnv::list(at, out);
+      std::sort(out->begin(), out->end());
+      return r;
+    }
+  } env(os::Env::posix());
+  EXPECT_TRUE(fails_with(Status::cancelled, recover_super(testing::located(env, index), {}, [](const Finding &) {
+                           return false;
+                         })));
+  EXPECT_TRUE(same_bytes(now(), before));
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_NE(bytes_of(index).find("\"new\""), std::string::npos);
 }
 
 TEST_F(SuperRecovery, RubbishIsClearedAwayByWhoMayWrite) {
