@@ -1,5 +1,6 @@
 #include "journal/super_recover.h"
 
+#include <cerrno>
 #include <optional>
 
 #include "base/hash.h"
@@ -62,7 +63,9 @@ class SuperRecovery {
   Result<void> settle_all(const Folder &folder, std::vector<std::string> names, const struct stat &by_path,
                           const os::File &index);
   Result<void> settle(const Folder &folder, std::string name, Found &super, const os::File &index);
-  Result<Verdict> read_list_of(const std::string &name, const Found &super, SuperManifest *list) const;
+  Result<Verdict> read_list_of(const std::string &name, const Found &super, const os::File &index,
+                               SuperManifest *list) const;
+  Result<bool> is_name_of(const os::File &index, const std::string &name) const;
 
   const os::Location &index_;
   const os::LockWait &wait_;
@@ -111,13 +114,27 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
   return {};
 }
 
+// Some systems do not tell large letters from small ones. There a list may spell the name of the index in another way.
+Result<bool> SuperRecovery::is_name_of(const os::File &index, const std::string &name) const {
+  if (name == index_.name()) return true;
+  const os::Location named = index_.beside(name);
+  struct stat by_name;
+  const int r = named.stat(&by_name);
+  if (r == -ENOENT) return false;
+  if (r < 0) return Failure(os_error(-r, "look at", named.path()));
+  ST_TRY(const auto locked, index.stat());
+  return os::same_inode(by_name, locked);
+}
+
 // A good one is in `list`.
-Result<Verdict> SuperRecovery::read_list_of(const std::string &name, const Found &super, SuperManifest *list) const {
+Result<Verdict> SuperRecovery::read_list_of(const std::string &name, const Found &super, const os::File &index,
+                                            SuperManifest *list) const {
   if (!super.verdict.is_good()) return super.verdict;
   if (!super.record.is_super() || transaction_of(name) != super.record.transaction)
     return Verdict::bad("it is no super-journal");
   ST_TRY(auto read, read_list(super));
-  if (!read || read->index.file != index_.name()) return Verdict::bad("its list of files is damaged");
+  ST_TRY(const auto is_ours, read ? is_name_of(index, read->index.file) : Result<bool>(false));
+  if (!is_ours) return Verdict::bad("its list of files is damaged");
   *list = std::move(*read);
   return Verdict::good();
 }
@@ -130,7 +147,7 @@ Result<void> SuperRecovery::settle(const Folder &folder, std::string name, Found
   }
   ST_TRY(check_named(index_, index));
   SuperManifest list;
-  ST_TRY(auto verdict, read_list_of(name, super, &list));
+  ST_TRY(auto verdict, read_list_of(name, super, index, &list));
   RollForward forward(index_.folder(), list, super.record.transaction, wait_);
   if (verdict.is_good()) {
     auto judged = forward.judge(index);

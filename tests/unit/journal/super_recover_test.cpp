@@ -395,6 +395,55 @@ TEST_F(SuperRecovery, DistrustsTheListOfAnotherIndex) {
   expect_aside("its list of files is damaged");
 }
 
+// A folder in which large letters are small ones, as macOS and Windows have it: of the names that matter here.
+class FoldingEnv : public FaultEnv {
+ public:
+  FoldingEnv() : FaultEnv(os::Env::posix()) {}
+  int openat(int at, const char *name, int flags, mode_t mode) override {
+    return FaultEnv::openat(at, folded(name).c_str(), flags, mode);
+  }
+  int fstatat(int at, const char *name, struct stat *out, int flags) override {
+    return FaultEnv::fstatat(at, folded(name).c_str(), out, flags);
+  }
+  int unlinkat(int at, const char *name, int flags) override {
+    return FaultEnv::unlinkat(at, folded(name).c_str(), flags);
+  }
+  int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
+    return FaultEnv::renameat(from_dir, folded(from).c_str(), to_dir, folded(to).c_str());
+  }
+
+ private:
+  static std::string folded(std::string name) {
+    constexpr std::string_view large = "M.safetensors";
+    if (const size_t at = name.rfind(large); at != std::string::npos) name[at] = 'm';
+    return name;
+  }
+};
+
+TEST_F(SuperRecovery, FinishesWhatAnIndexWasDecidedForThatIsSpelledInAnotherWay) {
+  FoldingEnv folding;
+  leave_new_files();
+  const auto done = recover_super(testing::located(folding, dir / "M.safetensors.index.json"), {}, {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_NE(bytes_of(index).find("\"new\""), std::string::npos);
+  EXPECT_EQ(names_in(dir.path()).size(), 3u);
+}
+
+TEST_F(SuperRecovery, WhereTheNameInItsListCannotBeLookedAtItIsLeft) {
+  leave_updates();
+  forge([](SuperManifest &list) { list.index.file = "n.safetensors.index.json"; });
+  class Refuses : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int fstatat(int at, const char *name, struct stat *out, int flags) override {
+      return name == std::string_view("n.safetensors.index.json") ? -EIO : FaultEnv::fstatat(at, name, out, flags);
+    }
+  } env(os::Env::posix());
+  EXPECT_TRUE(fails_with(Status::io, recover_super(testing::located(env, index), {}, {})));
+  EXPECT_FALSE(super().empty());
+}
+
 // It would wait for itself.
 TEST_F(SuperRecovery, DistrustsAListThatNamesAFileTwice) {
   leave_updates();
