@@ -65,12 +65,9 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
     if (r == -ENOENT || r == -ESTALE) return nullptr;
     return Failure(os_error(-r, "look at", shown));
   }
-  if (!S_ISREG(s.st_mode))
-    found->verdict = Verdict::bad("it is no plain file");
-  else if (s.st_nlink > 1)
-    found->verdict = Verdict::bad("it has a second link");
-  else
-    found->verdict = trust(s, data, env.geteuid());
+  found->verdict = S_ISREG(s.st_mode) ? trust(s, data, env.geteuid()) : Verdict::bad("it is no plain file");
+  found->is_trusted = found->verdict.is_good();
+  if (found->verdict.is_good() && s.st_nlink > 1) found->verdict = Verdict::bad("it has a second link");
   if (!found->verdict.is_good()) return found;
 
   auto file =

@@ -18,9 +18,10 @@ struct Found {
   os::File file;
   uint64_t size = 0;
   JournalState state = JournalState::empty;
-  CommitRecord record;    // if it is empty: what it said last,
-  bool has_last = false;  // and whether that is known
-  Verdict verdict;        // may it be applied, as far as was seen?
+  CommitRecord record;     // if it is empty: what it said last,
+  bool has_last = false;   // and whether that is known
+  Verdict verdict;         // may it be applied, as far as was seen?
+  bool is_trusted = true;  // by its kind and its owner; else no more was seen
 
   // A part that is carried out, though perhaps not all of its transaction.
   bool is_done() const { return state == JournalState::committed && verdict.is_good() && record.is_done(); }

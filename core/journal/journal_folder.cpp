@@ -57,6 +57,16 @@ Error cannot_open(Error e, const os::Location &folder) {
 }  // namespace
 
 Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
+  auto opened = open_trusted(file, data);
+  struct stat parent;
+  if (opened || opened.error().status != Status::journal || file.env().fstat(file.dir(), &parent) != 0 ||
+      (parent.st_mode & S_IWOTH) == 0)
+    return opened;
+  if (log) log(LogLevel::warning, opened.error().message + "; it was passed over");
+  return std::nullopt;
+}
+
+Result<std::optional<Folder>> Folder::open_trusted(const os::Location &file, const struct stat &data) {
   os::Env &env = file.env();
   const os::Location at = folder_of(file);
   const os::PastCache how = file.how_to_read(data);
@@ -81,13 +91,8 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
     folder.dir_ = std::move(*dir);
     return folder;
   }
-  const std::string why = text("the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why());
-  struct stat parent;
-  if (env.fstat(file.dir(), &parent) == 0 && (parent.st_mode & S_IWOTH)) {
-    if (log) log(LogLevel::warning, why + "; it was passed over");
-    return std::nullopt;
-  }
-  return fail(Status::journal, why, "; ", advice);
+  return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
+              "; ", advice);
 }
 
 Result<Folder> Folder::open_untrusted(const os::Location &file) {

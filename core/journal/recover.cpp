@@ -252,7 +252,9 @@ Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, 
 
 // It must stay as long as a super-journal may ask for it, which a power cut may bring back.
 Result<void> Recovery::drop_done(const Folder &folder, std::string name, Found &done, const struct stat &identity) {
-  ST_TRY(auto decision, decision_on(file_, done.record, identity, true));
+  auto asked = decision_on(file_, done.record, identity, true);
+  if (!asked && asked.error().status == Status::needs_recovery) return {};
+  ST_TRY(const auto decision, std::move(asked));
   if (decision == Decision::unknown || (decision == Decision::yes && leaves_done_)) return {};
   if (decision == Decision::yes) {
     for_done_ = true;
@@ -295,7 +297,7 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
       return {};
     }
     never_was = decision == Decision::no;
-    if (!never_was) hot.verdict = Verdict::bad("its super-journal is damaged, or not to be trusted");
+    if (!never_was) hot.verdict = Verdict::bad("its super-journal is damaged");
   }
   if (hot.verdict.is_good() && hot.record.is_super()) hot.verdict = Verdict::bad("it is the super-journal of an index");
   Replay replay(data, hot);

@@ -24,16 +24,30 @@ Result<std::optional<SuperManifest>> read_list(const Found &found) {
 
 }  // namespace
 
+namespace {
+
+// Others may have put it there, or have decided by it. The part is in some of its files then, and must stay.
+Error undecided(const os::Location &shard, const std::string &why) {
+  return error(Status::needs_recovery, "a part of a transaction on several files waits beside ",
+               in_quotes(shard.path()), ", and whether it was decided cannot be told: ", why);
+}
+
+}  // namespace
+
 Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part, const struct stat &data,
                              bool durably) {
-  auto folder = Folder::open(shard.beside(part.super_of), data, {});
-  if (!folder && folder.error().status == Status::journal) return Decision::unknown;
+  auto folder = Folder::open_trusted(shard.beside(part.super_of), data);
+  if (!folder && folder.error().status == Status::journal) return Failure(undecided(shard, folder.error().message));
   if (!folder) return Failure(std::move(folder.error()));
   if (!*folder) return Decision::no;
   auto looked = look_at(**folder, super_name(part.transaction), data, durably);
   if (!looked && durably && means_read_only(looked.error())) return Decision::unknown;
   if (!looked) return Failure(std::move(looked.error()));
   if (!*looked) return Decision::no;
+  if (!(*looked)->is_trusted)
+    return Failure(undecided(
+        shard, text("the super-journal ", in_quotes((*folder)->dir().path() + "/" + super_name(part.transaction)),
+                    " is not to be trusted: ", (*looked)->verdict.why(), "; have the file's owner look at it")));
   if (!(*looked)->waits()) {
     // Its writer may have died before this was durable, or a sync may have failed: written once more, it is not taken
     // for what was lost then.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "base/hash.h"
 #include "engine/recover_all.h"
@@ -502,9 +503,8 @@ TEST_F(SuperRecovery, StoppedBeforeADecisionItLeavesWhatThatNeeds) {
       return r;
     }
   } env(os::Env::posix());
-  EXPECT_TRUE(fails_with(Status::cancelled, recover_super(testing::located(env, index), {}, [](const Finding &) {
-                           return false;
-                         })));
+  EXPECT_TRUE(fails_with(Status::cancelled,
+                         recover_super(testing::located(env, index), {}, [](const Finding &) { return false; })));
   EXPECT_TRUE(same_bytes(now(), before));
   const auto done = recover_index();
   ASSERT_TRUE(is_ok(done));
@@ -711,12 +711,100 @@ TEST_F(SuperRecovery, APartOfADamagedDecisionIsMovedAside) {
   ASSERT_TRUE(is_ok(one));
   EXPECT_EQ(one->aside, 1u);
   EXPECT_THAT(one->why_aside, HasSubstr("its super-journal is damaged"));
-  leave_updates();
-  ASSERT_EQ(::chmod((index + std::string(folder_suffix)).c_str(), 0702), 0);
-  const auto two = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
-  ASSERT_TRUE(is_ok(two));
-  EXPECT_THAT(two->why_aside, HasSubstr("not to be trusted"));
   EXPECT_TRUE(same_bytes(now(), before));
+}
+
+// What decides stands there, and may be a stranger's: the part is neither carried out nor dropped.
+TEST_F(SuperRecovery, APartStaysWhereADecisionIsNotToBeTrusted) {
+  const std::string decides = index + std::string(folder_suffix);
+  for (const bool in_public : {false, true})
+    for (const bool touched : {false, true}) {
+      leave_updates();
+      if (touched) write_some_of_a(1024, new_a);
+      const std::string part = in_folder(shard(1)), as_it_is = now();
+      ASSERT_EQ(::chmod(dir.path().c_str(), in_public ? 01777 : 0700), 0);
+      ASSERT_EQ(::chmod(decides.c_str(), 0702), 0);
+      const auto refused = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
+      ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+      EXPECT_THAT(refused.error().message, HasSubstr("not to be trusted"));
+      EXPECT_EQ(in_folder(shard(1)), part);
+      EXPECT_TRUE(same_bytes(now(), as_it_is));
+      ASSERT_EQ(::chmod(decides.c_str(), 0700), 0);
+      const auto done = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
+      ASSERT_TRUE(is_ok(done));
+      EXPECT_EQ(done->applied, 1u) << done->why_aside;
+      ASSERT_EQ(::chmod(dir.path().c_str(), 0700), 0);
+    }
+}
+
+TEST_F(SuperRecovery, APartStaysWhereASuperJournalIsNotToBeTrusted) {
+  leave_updates();
+  const std::string part = in_folder(shard(1));
+  ASSERT_EQ(::chmod(super().c_str(), 0606), 0);
+  const auto refused = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
+  ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+  EXPECT_THAT(refused.error().message, HasSubstr("anybody may write to it"));
+  EXPECT_EQ(in_folder(shard(1)), part);
+}
+
+// Files by whose they are to be.
+class OwnersEnv : public FaultEnv {
+ public:
+  explicit OwnersEnv(uid_t self) : FaultEnv(os::Env::posix()), self_(self) {}
+  void give(const std::string &path, uid_t to) {
+    struct stat s;
+    ASSERT_EQ(::lstat(path.c_str(), &s), 0) << path;
+    owners_[s.st_ino] = to;
+  }
+  int fstat(int fd, struct stat *out) override { return own(FaultEnv::fstat(fd, out), out); }
+  int fstatat(int at, const char *name, struct stat *out, int flags) override {
+    return own(FaultEnv::fstatat(at, name, out, flags), out);
+  }
+  uid_t geteuid() override { return self_; }
+
+ private:
+  int own(int r, struct stat *s) const {
+    if (r != 0) return r;
+    const auto found = owners_.find(s->st_ino);
+    s->st_uid = found == owners_.end() ? 0 : found->second;
+    return r;
+  }
+  const uid_t self_;
+  std::map<ino_t, uid_t> owners_;
+};
+
+// Root had changed all, and gave to each owner what lies beside a file. Then root's program was stopped.
+TEST_F(SuperRecovery, AShardsOwnerLeavesToTheIndexsOwnerWhatRootHadDecided) {
+  constexpr uid_t of_shard = 1001, of_index = 1002;
+  leave_updates();
+  OwnersEnv owner(of_shard);
+  for (const std::string &path : {shard(2), shard(2) + std::string(folder_suffix), in_folder(shard(2))})
+    owner.give(path, of_shard);
+  for (const std::string &path : {index, index + std::string(folder_suffix), super()}) owner.give(path, of_index);
+  const auto refused = recover(testing::located(owner, shard(2)), {}, {});
+  ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+  EXPECT_THAT(refused.error().message, HasSubstr("user 1002 finishes it by"));
+  EXPECT_TRUE(same_bytes(now(), before));
+  EXPECT_TRUE(is_ok(recover_index()));
+  EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
+}
+
+// Its transaction is over for this file, which is opened as if the part were not there.
+TEST_F(SuperRecovery, APartThatIsDoneIsLeftWhereADecisionIsNotToBeTrusted) {
+  leave_updates();
+  const std::string part = in_folder(shard(1)), decides = index + std::string(folder_suffix);
+  poke(shard(1), bytes_of(shard(1)).size() - 4100, new_a);
+  CommitRecord record = record_of(part);
+  record.flags |= done_record;
+  put_record(part, record);
+  for (const mode_t parent : {0700, 01777}) {
+    ASSERT_EQ(::chmod(dir.path().c_str(), parent), 0);
+    ASSERT_EQ(::chmod(decides.c_str(), 0702), 0);
+    const auto done = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->applied + done->dropped + done->aside, 0u);
+    EXPECT_EQ(in_folder(shard(1)), part);
+  }
 }
 
 // Told by the shard, though the fault is the super-journal's.
