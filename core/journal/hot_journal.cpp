@@ -55,6 +55,20 @@ Result<void> read_state(Found &found) {
   return {};
 }
 
+namespace {
+
+// It may be any file of the owner's, or of root's, to which somebody has given a name here: nothing is written to it,
+// and nothing is believed of it.
+std::unique_ptr<Found> second_link(std::unique_ptr<Found> found) {
+  found->file = {};
+  found->is_linked = false;
+  found->verdict = Verdict::bad("it has a second link");
+  return found;
+}
+
+}  // namespace
+
+// A backup may link what it copies, also the journal of a living writer, who goes on with it.
 Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
                                        bool write) {
   os::Env &env = folder.dir().env();
@@ -67,19 +81,24 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   }
   found->verdict = S_ISREG(s.st_mode) ? trust(s, data, env.geteuid()) : Verdict::bad("it is no plain file");
   found->is_trusted = found->verdict.is_good();
-  if (found->verdict.is_good() && s.st_nlink > 1) found->verdict = Verdict::bad("it has a second link");
-  if (!found->verdict.is_good()) return found;
-
+  if (!found->is_trusted) return found;
+  found->is_linked = s.st_nlink > 1;
+  const bool writes = write && !found->is_linked;
   auto file =
-      os::File::open(env, folder.dir().fd(), name, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
+      os::File::open(env, folder.dir().fd(), name, (writes ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
   if (!file) {
     if (is_gone(file.error())) return nullptr;
+    if (found->is_linked) return second_link(std::move(found));
     if (file.error().os_errno == EACCES && s.st_uid != env.geteuid())
       file.error().message += "; " + who_finishes(s.st_uid);
     return Failure(std::move(file.error()));
   }
   found->file = std::move(*file);
   folder.opened(&found->file);
+  if (found->is_linked) {
+    const auto held = os::how_locked(found->file);
+    if (!held || *held == os::Locked::no) return second_link(std::move(found));
+  }
   auto read = read_state(*found);
   if (!read && is_gone(read.error())) return nullptr;
   if (!read) return Failure(std::move(read.error()));
@@ -89,6 +108,7 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
 Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::string &name, const struct stat &data,
                                               const std::string &path, std::string *left) {
   auto looked = look_at(folder, name, data, true);
+  if (looked && *looked && (*looked)->is_linked) return nullptr;
   if (looked || !means_read_only(looked.error())) return looked;
   const Error refused = std::move(looked.error());
   looked = look_at(folder, name, data, false);
@@ -142,8 +162,14 @@ Result<bool> lock_empty(Found &found, Holder *held, os::RangeLock *lock) {
 // with any bytes is nobody's any more, because the maker of a journal locks it before its first byte. Another host
 // may have lost its locks, so there not even one without bytes stays: its maker could go on with it. Nor does one stay
 // there that says it is for the asker's bytes: its writer has lost these, and locked the journal once more.
+// One with a second link is synced, and not written to.
 Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, Holder held, bool on_ours) {
   if (held == Holder::parked || (found.size == 0 && !found.file.reads_past_cache())) return true;
+  if (found.is_linked) {
+    if (held == Holder::nobody || on_ours) return false;
+    ST_TRY(found.file.sync_data());
+    return true;
+  }
   os::RangeLock lock;
   if (found.size == 0) {
     ST_TRY(auto locked, lock_empty(found, &held, &lock));

@@ -22,6 +22,7 @@ struct Found {
   bool has_last = false;   // and whether that is known
   Verdict verdict;         // may it be applied, as far as was seen?
   bool is_trusted = true;  // by its kind and its owner; else no more was seen
+  bool is_linked = false;  // it has a second link, and a holder: open for reading alone, and left to the holder
 
   // A part that is carried out, though perhaps not all of its transaction.
   bool is_done() const { return state == JournalState::committed && verdict.is_good() && record.is_done(); }
@@ -32,8 +33,8 @@ Result<void> read_state(Found &found);
 // Null if it has gone meanwhile. Opened for writing if `write`.
 Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
                                        bool write);
-// The same, opened for writing, for the recovery of `path`. Where that is refused: `left` says why, and it is opened
-// for reading; status needs_recovery if it waits.
+// The same, opened for writing, for the recovery of `path`. Null, too, if its holder alone may touch it. Where that is
+// refused: `left` says why, and it is opened for reading; status needs_recovery if it waits.
 Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::string &name, const struct stat &data,
                                               const std::string &path, std::string *left);
 // Removes a journal that does not wait, if nobody is filling it: true if it did. Only under

@@ -73,6 +73,7 @@ Result<Verdict> RollForward::look_at_journal(Target &target) {
   if (!target.folder) return Verdict::good();
   ST_TRY(auto looked, look_at(*target.folder, target.entry->journal, data, true));
   if (!looked) return Verdict::good();
+  if (looked->is_linked) looked->verdict = Verdict::bad("it has a second link");
   if (!looked->verdict.is_good())
     return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", looked->verdict.why()));
   const CommitRecord &record = looked->record;

@@ -51,6 +51,7 @@ Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part
   if (!(*looked)->waits()) {
     // Its writer may have died before this was durable, or a sync may have failed: written once more, it is not taken
     // for what was lost then.
+    if (durably && (*looked)->is_linked) return Decision::unknown;
     if (durably) ST_TRY(empty(**looked));
     return Decision::no;
   }

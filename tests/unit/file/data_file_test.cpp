@@ -228,6 +228,24 @@ TEST_F(DataFileTest, SaysOnceThatAJournalWasNotApplied) {
   EXPECT_TRUE(fs::exists(journal + ".bad"));
 }
 
+// As `cp -al` makes it. The writer has parked its journal for its next transaction.
+TEST_F(DataFileTest, ABackupThatLinksALivingWritersJournalIsInNobodysWay) {
+  auto first = open();
+  ASSERT_TRUE(is_ok(update(*first, "a", new_a)));
+  const auto names = testing::names_in(folder());
+  ASSERT_EQ(names.size(), 1u);
+  std::filesystem::create_hard_link(folder() + "/" + names[0], dir / "backup");
+  auto second = open();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(testing::names_in(folder()), names);
+  ASSERT_TRUE(is_ok(update(*second, "b", new_b)));
+  ASSERT_TRUE(is_ok(update(*first, "a", old.substr(a_at, 4000))));
+  second.reset();
+  first.reset();
+  EXPECT_FALSE(std::filesystem::exists(folder()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
+}
+
 TEST_F(DataFileTest, AReaderWhoMayNotWriteIsNeverShownHalfAChange) {
   ASSERT_NE(leave({{a_at, new_a}}, true), "");
   testing::poke(path, a_at, new_a.substr(0, 1024 - a_at % 512));
