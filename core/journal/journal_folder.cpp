@@ -273,6 +273,7 @@ void JournalFolder::give_back(Taken taken) noexcept {
     kept.parked.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
+  taken.journal.reset();  // on NFS a file that is open keeps another name there, and the folder could not go
   taken.folder.reset();
   close_unused(kept);
 }

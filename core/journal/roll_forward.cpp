@@ -164,6 +164,8 @@ void RollForward::drop_parts() {
   for (Target &t : targets_) {
     if (!t.journal) continue;
     drop(*t.folder, t.entry->journal);
+    t.replay.reset();
+    t.journal.reset();  // an open file may be in the folder's way, as on NFS
     Folder::remove_if_empty(at(t.entry->file));
   }
 }

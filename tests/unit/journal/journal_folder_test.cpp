@@ -13,6 +13,7 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
+#include "keeps_open_files_env.h"
 #include "located.h"
 
 namespace st::write {
@@ -322,6 +323,17 @@ TEST_F(JournalFolderTest, AJournalGivenBackAfterTheFolderWentIsDropped) {
   EXPECT_FALSE(fs::exists((dir / "away/") + name));
   auto third = take(journals);
   EXPECT_EQ(names_in(folder()).size(), 2u);
+}
+
+TEST_F(JournalFolderTest, GoesAlsoWhereAnUnlinkedFileStaysUntilItIsClosed) {
+  testing::KeepsOpenFilesEnv nfs(env);
+  JournalFolder journals(testing::located(nfs, path), data());
+  auto taken = journals.take();
+  ASSERT_TRUE(is_ok(taken));
+  const std::string large(2 * journal_step, 'x');  // not parked
+  ASSERT_TRUE(is_ok(taken->journal->append(large.data(), large.size(), {})));
+  journals.give_back(std::move(*taken));
+  EXPECT_FALSE(fs::exists(folder()));
 }
 
 TEST_F(JournalFolderTest, LeavesWhatBelongsToOthers) {

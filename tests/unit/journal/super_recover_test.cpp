@@ -13,6 +13,7 @@
 #include "fault_env.h"
 #include "file/transaction.h"
 #include "journal/super_recover.h"
+#include "keeps_open_files_env.h"
 #include "located.h"
 #include "read_only_env.h"
 #include "shards/shards.h"
@@ -250,6 +251,13 @@ TEST_F(SuperRecovery, FinishesUpdatesThatWereDecided) {
   EXPECT_EQ(done->applied, 1u);
   EXPECT_NE(bytes_of(shard(1)).find(new_a), std::string::npos);
   EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
+  EXPECT_EQ(names_in(dir.path()).size(), 3u);
+}
+
+TEST_F(SuperRecovery, LeavesNoFolderWhereAnUnlinkedFileStaysUntilItIsClosed) {
+  leave_updates();
+  testing::KeepsOpenFilesEnv nfs(os::Env::posix());
+  ASSERT_TRUE(is_ok(recover_super(testing::located(nfs, index), {}, {})));
   EXPECT_EQ(names_in(dir.path()).size(), 3u);
 }
 
