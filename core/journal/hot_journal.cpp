@@ -66,6 +66,16 @@ std::unique_ptr<Found> second_link(std::unique_ptr<Found> found) {
   return found;
 }
 
+// Nothing is written to a journal before its readers may read it: see Journal::create().
+bool has_no_bytes(const Folder &folder, const std::string &name, const struct stat &looked) {
+  if (looked.st_size != 0 || !folder.dir().reads_past_cache()) return looked.st_size == 0;
+  const int dir = folder.dir().fd();
+  os::Env &env = folder.dir().env();
+  env.renew_name(dir, name.c_str());
+  struct stat now;
+  return env.fstatat(dir, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_size == 0;
+}
+
 }  // namespace
 
 // A backup may link what it copies, also the journal of a living writer, who goes on with it.
@@ -89,6 +99,7 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   if (!file) {
     if (is_gone(file.error())) return nullptr;
     if (found->is_linked) return second_link(std::move(found));
+    if (!write && file.error().os_errno == EACCES && has_no_bytes(folder, name, s)) return nullptr;
     if (file.error().os_errno == EACCES && s.st_uid != env.geteuid())
       file.error().message += "; " + who_finishes(s.st_uid);
     return Failure(std::move(file.error()));

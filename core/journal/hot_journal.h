@@ -30,7 +30,8 @@ struct Found {
 };
 
 Result<void> read_state(Found &found);
-// Null if it has gone meanwhile. Opened for writing if `write`.
+// Null if it has gone meanwhile. Opened for writing if `write`; else null, too, if it has no bytes and may not be read,
+// as its maker has not come to that.
 Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
                                        bool write);
 // The same, opened for writing, for the recovery of `path`. Null, too, if its holder alone may touch it. Where that is

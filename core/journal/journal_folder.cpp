@@ -5,6 +5,7 @@
 
 #include "journal/claim.h"
 #include "journal/made_entry.h"
+#include "os/range_lock.h"
 
 namespace st::write {
 namespace {
@@ -19,6 +20,31 @@ os::Location folder_of(const os::Location &file) {
 Result<os::File> open_dir(const os::Location &folder) {
   return os::File::open(folder.env(), folder.dir(), folder.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
                         folder.path());
+}
+
+}  // namespace
+
+namespace {
+
+// Has its maker not come to give it to the readers of the file?
+bool is_being_made(const os::Location &folder, const struct stat &data) {
+  constexpr mode_t of_others = 0077;
+  struct stat s;
+  return folder.stat(&s) == 0 && S_ISDIR(s.st_mode) && (s.st_mode & of_others) == 0 && (data.st_mode & of_others) != 0;
+}
+
+// To be read, also amid Folder::create() of another user.
+Result<os::File> open_made(const os::Location &folder, const struct stat &data) {
+  constexpr os::LockWait longest{100};
+  auto dir = open_dir(folder);
+  if (dir || dir.error().os_errno != EACCES) return dir;
+  const os::File closed = os::File::closed(folder.env(), folder.path());
+  os::Patience patience(closed, longest);
+  while (!dir && dir.error().os_errno == EACCES && is_being_made(folder, data) && patience.check(0)) {
+    patience.sleep();
+    dir = open_dir(folder);
+  }
+  return dir;
 }
 
 }  // namespace
@@ -71,7 +97,7 @@ Result<std::optional<Folder>> Folder::open_trusted(const os::Location &file, con
   const os::Location at = folder_of(file);
   const os::PastCache how = file.how_to_read(data);
   if (how != os::PastCache::no) at.renew();
-  auto dir = open_dir(at);
+  auto dir = open_made(at, data);
   if (!dir && is_gone(dir.error())) return std::nullopt;
   Verdict verdict = Verdict::good();
   std::string advice;

@@ -1,5 +1,5 @@
-// A client of NFS, or of FUSE: a file that is unlinked while it is open keeps another name in its folder, and the folder
-// cannot be removed until it is closed.
+// A client of NFS, or of FUSE: a file that is unlinked while it is open keeps another name in its folder, and the
+// folder cannot be removed until it is closed.
 #pragma once
 
 #include <sys/stat.h>
