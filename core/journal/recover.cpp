@@ -315,6 +315,12 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
     return {};
   }
   if (never_was && !replay.touched()) {
+    // Or a cut could bring the decision back, and not the part. Where it cannot be written, no part of it is in a file.
+    ST_TRY(const auto now, decision_on(file_, hot.record, identity, true));
+    if (now == Decision::yes) {
+      super_ = file_.beside(hot.record.super_of);
+      return {};
+    }
     ST_TRY(empty_and_drop(folder, name, hot));
     ++result.dropped;
     tell(LogLevel::info, Status::ok, dropped_for);

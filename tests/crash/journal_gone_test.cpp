@@ -272,5 +272,42 @@ TEST_P(JournalGoneOfShards, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
 
 INSTANTIATE_TEST_SUITE_P(UpdatesOrElements, JournalGoneOfShards, ::testing::Values(0, 11));
 
+// The writer had taken back its decision, and died before that was durable. Then a shard is opened alone.
+TEST(DecisionTakenBack, DoesNotComeBackWithoutThePartThatWasDropped) {
+  const Model old = first_whole();
+  const std::string first = shards_folder + "/" + shard_names[0], decides = index_path + ".st-journal";
+  SimEnv writer = shards_disk(disks[0]);
+  auto shards = std::move(*store::Shards::open(writer, index_path, {.writable = true}));
+  auto begun = shards->begin({});
+  ASSERT_TRUE(is_ok(begun));
+  Model fresh = old;
+  std::vector<std::string> keep;
+  keep.reserve(8);
+  ASSERT_TRUE(is_ok(shard_operations()[0].stage(**begun, fresh, keep)));
+  SimDisk decided;
+  for (const SimDisk &moment : moments_of(writer, [&] { ASSERT_TRUE(is_ok((*begun)->commit())); })) {
+    SimEnv env(moment);
+    const auto supers = env.names(decides);
+    if (supers.size() == 1 && env.contents(decides + "/" + supers[0]).starts_with("libst journal") &&
+        follow_index(env).whole == old)
+      decided = moment;  // at last the record is durable, and no data is written
+  }
+  SimEnv env(decided);
+  const auto supers = env.names(decides);
+  ASSERT_EQ(supers.size(), 1u);
+  const int super = env.openat(AT_FDCWD, (decides + "/" + supers[0]).c_str(), O_RDWR, 0);
+  const std::string zeros(sim_sector, '\0');
+  ASSERT_EQ(env.pwrite(super, zeros.data(), zeros.size(), 0), static_cast<ssize_t>(zeros.size()));
+  env.close(super);
+  ASSERT_TRUE(is_ok(store::recover_all(env, first, {}, {})));
+  for (const SimDisk &left : Cuts(8, 64).of(env.disk(), 0)) {
+    SimEnv crashed(left);
+    const auto done = store::recover_all(crashed, index_path, {}, {});
+    ASSERT_TRUE(is_ok(done));
+    ASSERT_EQ(done->aside, 0u) << done->why_aside;
+    ASSERT_TRUE(follow_index(crashed).whole == old);
+  }
+}
+
 }  // namespace
 }  // namespace st::testing
