@@ -22,10 +22,6 @@ Result<os::File> open_dir(const os::Location &folder) {
                         folder.path());
 }
 
-}  // namespace
-
-namespace {
-
 // Has its maker not come to give it to the readers of the file?
 bool is_being_made(const os::Location &folder, const struct stat &data) {
   constexpr mode_t of_others = 0077;

@@ -22,11 +22,7 @@ Result<std::optional<SuperManifest>> read_list(const Found &found) {
   return decode_super(manifest);
 }
 
-}  // namespace
-
-namespace {
-
-// Others may have put it there, or have decided by it. The part is in some of its files then, and must stay.
+// Others may have put it there, or have decided by it. Then other parts may be in their files, and this one must stay.
 Error undecided(const os::Location &shard, const std::string &why) {
   return error(Status::needs_recovery, "a part of a transaction on several files waits beside ",
                in_quotes(shard.path()), ", and whether it was decided cannot be told: ", why);

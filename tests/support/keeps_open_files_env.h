@@ -2,6 +2,7 @@
 // folder cannot be removed until it is closed.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
