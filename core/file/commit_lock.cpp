@@ -48,6 +48,13 @@ Error name_blocked(const Staged &staged, Error busy, const os::File &file) {
 Result<bool> settle_hot_journals(const Staged &staged) {
   std::optional<write::Folder> looked;
   const write::Folder *folder = staged.journal.folder.get();
+  // It may have been removed since the staging. Then other writers' journals lie in the one that stands there now.
+  // Where other hosts write, one of them has done that, and may have our locks: then the commit ends at its next
+  // question.
+  if (folder && !staged.has_other_hosts()) {
+    ST_TRY(const auto stands, staged.file.journals().stands(*folder));
+    if (!stands) folder = nullptr;
+  }
   if (!folder) {
     ST_TRY(looked, write::Folder::open(staged.file.location(), staged.snapshot->identity, staged.file.options().log));
     if (!looked) return true;

@@ -55,6 +55,30 @@ Result<void> read_state(Found &found) {
   return {};
 }
 
+namespace {
+
+// It may be any file of the owner's, or of root's, to which somebody has given a name here: nothing is written to it,
+// and nothing is believed of it.
+std::unique_ptr<Found> second_link(std::unique_ptr<Found> found) {
+  found->file = {};
+  found->is_linked = false;
+  found->verdict = Verdict::bad("it has a second link");
+  return found;
+}
+
+// Nothing is written to a journal before its readers may read it: see Journal::create().
+bool has_no_bytes(const Folder &folder, const std::string &name, const struct stat &looked) {
+  if (looked.st_size != 0 || !folder.dir().reads_past_cache()) return looked.st_size == 0;
+  const int dir = folder.dir().fd();
+  os::Env &env = folder.dir().env();
+  env.renew_name(dir, name.c_str());
+  struct stat now;
+  return env.fstatat(dir, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_size == 0;
+}
+
+}  // namespace
+
+// A backup may link what it copies, also the journal of a living writer, who goes on with it.
 Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
                                        bool write) {
   os::Env &env = folder.dir().env();
@@ -65,24 +89,27 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
     if (r == -ENOENT || r == -ESTALE) return nullptr;
     return Failure(os_error(-r, "look at", shown));
   }
-  if (!S_ISREG(s.st_mode))
-    found->verdict = Verdict::bad("it is no plain file");
-  else if (s.st_nlink > 1)
-    found->verdict = Verdict::bad("it has a second link");
-  else
-    found->verdict = trust(s, data, env.geteuid());
-  if (!found->verdict.is_good()) return found;
-
+  found->verdict = S_ISREG(s.st_mode) ? trust(s, data, env.geteuid()) : Verdict::bad("it is no plain file");
+  found->is_trusted = found->verdict.is_good();
+  if (!found->is_trusted) return found;
+  found->is_linked = s.st_nlink > 1;
+  const bool writes = write && !found->is_linked;
   auto file =
-      os::File::open(env, folder.dir().fd(), name, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
+      os::File::open(env, folder.dir().fd(), name, (writes ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
   if (!file) {
     if (is_gone(file.error())) return nullptr;
+    if (found->is_linked) return second_link(std::move(found));
+    if (!write && file.error().os_errno == EACCES && has_no_bytes(folder, name, s)) return nullptr;
     if (file.error().os_errno == EACCES && s.st_uid != env.geteuid())
       file.error().message += "; " + who_finishes(s.st_uid);
     return Failure(std::move(file.error()));
   }
   found->file = std::move(*file);
   folder.opened(&found->file);
+  if (found->is_linked) {
+    const auto held = os::how_locked(found->file);
+    if (!held || *held == os::Locked::no) return second_link(std::move(found));
+  }
   auto read = read_state(*found);
   if (!read && is_gone(read.error())) return nullptr;
   if (!read) return Failure(std::move(read.error()));
@@ -92,6 +119,7 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
 Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::string &name, const struct stat &data,
                                               const std::string &path, std::string *left) {
   auto looked = look_at(folder, name, data, true);
+  if (looked && *looked && (*looked)->is_linked) return nullptr;
   if (looked || !means_read_only(looked.error())) return looked;
   const Error refused = std::move(looked.error());
   looked = look_at(folder, name, data, false);
@@ -145,8 +173,14 @@ Result<bool> lock_empty(Found &found, Holder *held, os::RangeLock *lock) {
 // with any bytes is nobody's any more, because the maker of a journal locks it before its first byte. Another host
 // may have lost its locks, so there not even one without bytes stays: its maker could go on with it. Nor does one stay
 // there that says it is for the asker's bytes: its writer has lost these, and locked the journal once more.
+// One with a second link is synced, and not written to.
 Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, Holder held, bool on_ours) {
   if (held == Holder::parked || (found.size == 0 && !found.file.reads_past_cache())) return true;
+  if (found.is_linked) {
+    if (held == Holder::nobody || on_ours) return false;
+    ST_TRY(found.file.sync_data());
+    return true;
+  }
   os::RangeLock lock;
   if (found.size == 0) {
     ST_TRY(auto locked, lock_empty(found, &held, &lock));
@@ -178,9 +212,18 @@ struct Replay::Buffers {
   std::vector<uint32_t> table;
 };
 
-Result<Verdict> Replay::judge(Identity identity) {
+Result<Verdict> Replay::judge(const Identity &identity) {
+  auto verdict = judge_part(identity);
+  if (!verdict || !verdict->is_good() || is_torn()) return verdict;
+  // Some filesystems number their inodes anew at each mount (FUSE), and a copy
+  // has another, too. Then the bytes must tell: some of them are new already.
+  if (is_strange()) return Verdict::bad(why_strange);
+  return verdict;
+}
+
+Result<Verdict> Replay::judge_part(Identity identity) {
   const CommitRecord &record = hot_.record;
-  const bool same_inode = identity.inode == record.identity.inode;
+  same_inode_ = identity.inode == record.identity.inode;
   identity.inode = record.identity.inode;
   if (identity != record.identity)
     return Verdict::bad("it is the journal of another file, or of another state of this one");
@@ -200,11 +243,7 @@ Result<Verdict> Replay::judge(Identity identity) {
     });
   }
   if (verdict && is_torn()) return judge_torn();
-  if (!verdict || !verdict->is_good()) return verdict;
-  // Some filesystems number their inodes anew at each mount (FUSE), and a copy
-  // has another, too. Then the bytes must tell: some of them are new already.
-  if (!same_inode && !touched_) return Verdict::bad("it is the journal of another file, which it has not touched");
-  return Verdict::good();
+  return verdict;
 }
 
 // The payload is whole; and each sector of the file holds its old bytes or its
@@ -398,6 +437,10 @@ Error needs_recovery(const std::string &path, const Error &cause) {
                   " but cannot be applied here (", cause.message, "); open the file once where it can be written");
   e.os_errno = cause.os_errno;
   return e;
+}
+
+Error recovery_stopped() {
+  return error(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
 }
 
 bool means_read_only(const Error &e) {

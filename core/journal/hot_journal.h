@@ -18,9 +18,11 @@ struct Found {
   os::File file;
   uint64_t size = 0;
   JournalState state = JournalState::empty;
-  CommitRecord record;    // if it is empty: what it said last,
-  bool has_last = false;  // and whether that is known
-  Verdict verdict;        // may it be applied, as far as was seen?
+  CommitRecord record;     // if it is empty: what it said last,
+  bool has_last = false;   // and whether that is known
+  Verdict verdict;         // may it be applied, as far as was seen?
+  bool is_trusted = true;  // by its kind and its owner; else no more was seen
+  bool is_linked = false;  // it has a second link, and a holder: open for reading alone, and left to the holder
 
   // A part that is carried out, though perhaps not all of its transaction.
   bool is_done() const { return state == JournalState::committed && verdict.is_good() && record.is_done(); }
@@ -28,11 +30,12 @@ struct Found {
 };
 
 Result<void> read_state(Found &found);
-// Null if it has gone meanwhile. Opened for writing if `write`.
+// Null if it has gone meanwhile. Opened for writing if `write`; else null, too, if it has no bytes and may not be read,
+// as its maker has not come to that.
 Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
                                        bool write);
-// The same, opened for writing, for the recovery of `path`. Where that is refused: `left` says why, and it is opened
-// for reading; status needs_recovery if it waits.
+// The same, opened for writing, for the recovery of `path`. Null, too, if its holder alone may touch it. Where that is
+// refused: `left` says why, and it is opened for reading; status needs_recovery if it waits.
 Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::string &name, const struct stat &data,
                                               const std::string &path, std::string *left);
 // Removes a journal that does not wait, if nobody is filling it: true if it did. Only under
@@ -70,7 +73,12 @@ class Replay {
   Replay(const os::File &data, const Found &hot) : data_(data), hot_(hot), manifest_(hot.file, hot.size, hot.record) {}
 
   // Does everything hold that must before a byte is written? `identity` is the file's.
-  Result<Verdict> judge(Identity identity);
+  Result<Verdict> judge(const Identity &identity);
+  // The same of a part that is to be. It may be strange: the other parts tell then whether the file is the one.
+  Result<Verdict> judge_part(Identity identity);
+  // The file has another inode than the record says, and lacks new bytes, and has none that tells whose it is.
+  bool is_strange() const { return !same_inode_ && !touched_ && lacks_; }
+  static constexpr const char *why_strange = "it is the journal of another file, which it has not touched";
   // A part of the journal is not there, as a cut may leave a one_flush_record. It is good if the file needs none of it:
   // it has all old bytes, or all new ones.
   bool is_torn() const { return is_torn_ && hot_.record.has_one_flush(); }
@@ -101,10 +109,12 @@ class Replay {
   bool touched_ = false;              // the file holds new bytes that are not the old ones
   bool lacks_ = false;                // and some that are not new
   bool is_torn_ = false;
+  bool same_inode_ = true;  // as the record has
 };
 
 // A committed journal that cannot be applied here, and whether a failure means that.
 Error needs_recovery(const std::string &path, const Error &cause);
 bool means_read_only(const Error &e);
+Error recovery_stopped();
 
 }  // namespace st::write

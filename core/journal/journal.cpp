@@ -407,6 +407,20 @@ Result<void> Journal::sync_payload(const os::File &dir, const Control &control) 
   return {};
 }
 
+namespace {
+
+// On a disk of this machine nobody loses locks; see move_all_aside().
+Error locked_by_another(const os::File &journal) {
+  const std::string shown = in_quotes(journal.path());
+  if (journal.reads_past_cache())
+    return error(Status::file_changed, "another host has locked ", shown,
+                 ", as this one was stopped or cut off, and lost its locks; open the file anew");
+  return error(Status::file_changed, "another program has locked ", shown,
+               ", as one does before a new file takes the name of one that is gone; open the file anew");
+}
+
+}  // namespace
+
 // If this host loses its locks, and then locks the journal for the record, others see by it whose bytes it is on.
 Result<void> Journal::announce() {
   const auto block = encode(record_);
@@ -416,9 +430,7 @@ Result<void> Journal::announce() {
 
 Result<void> Journal::commit() {
   ST_TRY(auto locked, lock_.try_take(recorded));
-  if (!locked)
-    return fail(Status::file_changed, "another host has locked ", in_quotes(file_.path()),
-                ", as this one was stopped or cut off, and lost its locks; open the file anew");
+  if (!locked) return Failure(locked_by_another(file_));
   const auto block = encode(record_);
   bytes_written_ += block.size();
   committed_ = true;

@@ -5,6 +5,7 @@
 
 #include "journal/claim.h"
 #include "journal/made_entry.h"
+#include "os/range_lock.h"
 
 namespace st::write {
 namespace {
@@ -19,6 +20,27 @@ os::Location folder_of(const os::Location &file) {
 Result<os::File> open_dir(const os::Location &folder) {
   return os::File::open(folder.env(), folder.dir(), folder.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
                         folder.path());
+}
+
+// Has its maker not come to give it to the readers of the file?
+bool is_being_made(const os::Location &folder, const struct stat &data) {
+  constexpr mode_t of_others = 0077;
+  struct stat s;
+  return folder.stat(&s) == 0 && S_ISDIR(s.st_mode) && (s.st_mode & of_others) == 0 && (data.st_mode & of_others) != 0;
+}
+
+// To be read, also amid Folder::create() of another user.
+Result<os::File> open_made(const os::Location &folder, const struct stat &data) {
+  constexpr os::LockWait longest{100};
+  auto dir = open_dir(folder);
+  if (dir || dir.error().os_errno != EACCES) return dir;
+  const os::File closed = os::File::closed(folder.env(), folder.path());
+  os::Patience patience(closed, longest);
+  while (!dir && dir.error().os_errno == EACCES && is_being_made(folder, data) && patience.check(0)) {
+    patience.sleep();
+    dir = open_dir(folder);
+  }
+  return dir;
 }
 
 }  // namespace
@@ -57,11 +79,21 @@ Error cannot_open(Error e, const os::Location &folder) {
 }  // namespace
 
 Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
+  auto opened = open_trusted(file, data);
+  struct stat parent;
+  if (opened || opened.error().status != Status::journal || file.env().fstat(file.dir(), &parent) != 0 ||
+      (parent.st_mode & S_IWOTH) == 0)
+    return opened;
+  if (log) log(LogLevel::warning, opened.error().message + "; it was passed over");
+  return std::nullopt;
+}
+
+Result<std::optional<Folder>> Folder::open_trusted(const os::Location &file, const struct stat &data) {
   os::Env &env = file.env();
   const os::Location at = folder_of(file);
   const os::PastCache how = file.how_to_read(data);
   if (how != os::PastCache::no) at.renew();
-  auto dir = open_dir(at);
+  auto dir = open_made(at, data);
   if (!dir && is_gone(dir.error())) return std::nullopt;
   Verdict verdict = Verdict::good();
   std::string advice;
@@ -81,13 +113,8 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
     folder.dir_ = std::move(*dir);
     return folder;
   }
-  const std::string why = text("the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why());
-  struct stat parent;
-  if (env.fstat(file.dir(), &parent) == 0 && (parent.st_mode & S_IWOTH)) {
-    if (log) log(LogLevel::warning, why + "; it was passed over");
-    return std::nullopt;
-  }
-  return fail(Status::journal, why, "; ", advice);
+  return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
+              "; ", advice);
 }
 
 Result<Folder> Folder::open_untrusted(const os::Location &file) {
@@ -189,11 +216,14 @@ Result<void> JournalFolder::make_name_durable(uint64_t inode) {
   return {};
 }
 
+Result<bool> JournalFolder::stands(const Folder &folder) const {
+  return is_under_name(beside_.dir(), beside_.name(), folder.dir());
+}
+
 Result<bool> JournalFolder::is_beside(const Taken &taken) const {
-  const os::File &dir = taken.folder->dir();
-  auto found = is_under_name(beside_.dir(), beside_.name(), dir);
+  auto found = stands(*taken.folder);
   if (!found || !*found) return found;
-  return is_under_name(dir.fd(), taken.journal->name(), taken.journal->file());
+  return is_under_name(taken.folder->dir().fd(), taken.journal->name(), taken.journal->file());
 }
 
 Result<void> JournalFolder::check_beside(const Taken &taken) const {
@@ -265,6 +295,7 @@ void JournalFolder::give_back(Taken taken) noexcept {
     kept.parked.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
+  taken.journal.reset();  // on NFS a file that is open keeps another name there, and the folder could not go
   taken.folder.reset();
   close_unused(kept);
 }

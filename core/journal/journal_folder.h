@@ -33,6 +33,8 @@ class Folder {
   // journal if it may have been planted; where anybody may create files beside
   // `file` that says nothing about it, so it is logged and passed over.
   static Result<std::optional<Folder>> open(const os::Location &file, const struct stat &data, const Log &log);
+  // The same, and none is passed over.
+  static Result<std::optional<Folder>> open_trusted(const os::Location &file, const struct stat &data);
   // Another user's, which may be planted: to be looked at, and not believed.
   static Result<Folder> open_untrusted(const os::Location &file);
   // Made if there is none, and its entry in the parent durable.
@@ -92,6 +94,8 @@ class JournalFolder {
   void follow(uint64_t inode) {
     if (named_ != inode) named_ = 0;
   }
+  // Is it the folder that stands beside the file now?
+  Result<bool> stands(const Folder &folder) const;
   // Does recovery find it there, in the folder that stands beside the file now?
   Result<bool> is_beside(const Taken &taken) const;
   // The same; status io if not. Takes no memory if so: it is also asked after the point of no return.

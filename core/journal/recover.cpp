@@ -222,8 +222,7 @@ Result<Attempt> Recovery::run() {
   }
   for (const Round round : {Round::finished, Round::needed, Round::done})
     for (std::string &name : names) {
-      if (stopped_)
-        return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
+      if (stopped_) return Failure(recovery_stopped());
       std::string left;
       ST_TRY(auto looked, look_to_settle(*folder, name, identity, file_.path(), &left));
       if (!left.empty()) {
@@ -253,7 +252,9 @@ Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, 
 
 // It must stay as long as a super-journal may ask for it, which a power cut may bring back.
 Result<void> Recovery::drop_done(const Folder &folder, std::string name, Found &done, const struct stat &identity) {
-  ST_TRY(auto decision, decision_on(file_, done.record, identity, true));
+  auto asked = decision_on(file_, done.record, identity, true);
+  if (!asked && asked.error().status == Status::needs_recovery) return {};
+  ST_TRY(const auto decision, std::move(asked));
   if (decision == Decision::unknown || (decision == Decision::yes && leaves_done_)) return {};
   if (decision == Decision::yes) {
     for_done_ = true;
@@ -296,7 +297,7 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
       return {};
     }
     never_was = decision == Decision::no;
-    if (!never_was) hot.verdict = Verdict::bad("its super-journal is damaged, or not to be trusted");
+    if (!never_was) hot.verdict = Verdict::bad("its super-journal is damaged");
   }
   if (hot.verdict.is_good() && hot.record.is_super()) hot.verdict = Verdict::bad("it is the super-journal of an index");
   Replay replay(data, hot);
@@ -314,6 +315,12 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
     return {};
   }
   if (never_was && !replay.touched()) {
+    // Or a cut could bring the decision back, and not the part. Where it cannot be written, no part of it is in a file.
+    ST_TRY(const auto now, decision_on(file_, hot.record, identity, true));
+    if (now == Decision::yes) {
+      super_ = file_.beside(hot.record.super_of);
+      return {};
+    }
     ST_TRY(empty_and_drop(folder, name, hot));
     ++result.dropped;
     tell(LogLevel::info, Status::ok, dropped_for);
@@ -348,7 +355,7 @@ Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, co
     if (ended == Attempt::done) return std::move(recovery.result);
     auto finished = recover_super(recovery.super(), wait, findings);
     if (recovery.may_leave()) recovery.leave_done();
-    if (!finished && recovery.may_leave()) continue;
+    if (!finished && recovery.may_leave() && finished.error().status != Status::cancelled) continue;
     if (!finished) return finished;
     recovery.result.applied += finished->applied;
     recovery.result.dropped += finished->dropped;

@@ -63,6 +63,7 @@ Result<Verdict> RollForward::look_at_temporaries(Target &target, const os::File 
   }
   if (form != *reached)
     return Verdict::bad(text(shown, " is neither the old file nor the new one: something else has changed it"));
+  has_begun_ |= form != e.old;
   return Verdict::good();
 }
 
@@ -72,6 +73,7 @@ Result<Verdict> RollForward::look_at_journal(Target &target) {
   if (!target.folder) return Verdict::good();
   ST_TRY(auto looked, look_at(*target.folder, target.entry->journal, data, true));
   if (!looked) return Verdict::good();
+  if (looked->is_linked) looked->verdict = Verdict::bad("it has a second link");
   if (!looked->verdict.is_good())
     return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", looked->verdict.why()));
   const CommitRecord &record = looked->record;
@@ -87,11 +89,22 @@ Result<Verdict> RollForward::look_at_patch(Target &target) {
         text(in_quotes(target.entry->file), " was to be changed, but its journal is gone: something has removed it"));
   target.replay = std::make_unique<Replay>(target.locked->file, *target.journal);
   ST_TRY(auto identity, identify(target.locked->file));
-  ST_TRY(auto verdict, target.replay->judge(identity));
+  ST_TRY(auto verdict, target.replay->judge_part(identity));
   if (!verdict.is_good())
     return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", verdict.why()));
   ST_TRY(target.replay->may_apply());
+  has_begun_ |= target.replay->touched();
   return verdict;
+}
+
+// A copy of all files has other inodes, and a crash may come between the first part and the last. So a file that has
+// nothing new yet is believed to be the part's if another shows that the transaction had begun.
+Verdict RollForward::judge_strange() const {
+  if (has_begun_) return Verdict::good();
+  for (const Target &t : targets_)
+    if (t.replay && t.replay->is_strange())
+      return Verdict::bad(text("the journal of ", in_quotes(t.entry->file), ": ", Replay::why_strange));
+  return Verdict::good();
 }
 
 Result<Verdict> RollForward::judge(const os::File &index) {
@@ -110,6 +123,7 @@ Result<Verdict> RollForward::judge(const os::File &index) {
     target.locked = std::move(*locked);
     if (auto verdict = look_at_journal(target); !verdict || !verdict->is_good()) return verdict;
     // A part that was carried out may have been changed since, by a writer of this file alone.
+    has_begun_ |= target.done();
     if (!target.done()) {
       if (auto verdict = look_at_temporaries(target, target.locked->file, false); !verdict || !verdict->is_good())
         return verdict;
@@ -119,7 +133,7 @@ Result<Verdict> RollForward::judge(const os::File &index) {
     }
     targets_.push_back(std::move(target));
   }
-  return Verdict::good();
+  return judge_strange();
 }
 
 Result<void> RollForward::place(const std::string &temporary, const std::string &file) {
@@ -150,6 +164,8 @@ void RollForward::drop_parts() {
   for (Target &t : targets_) {
     if (!t.journal) continue;
     drop(*t.folder, t.entry->journal);
+    t.replay.reset();
+    t.journal.reset();  // an open file may be in the folder's way, as on NFS
     Folder::remove_if_empty(at(t.entry->file));
   }
 }

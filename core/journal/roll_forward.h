@@ -47,6 +47,7 @@ class RollForward {
   Result<Verdict> look_at_temporaries(Target &target, const os::File &now, bool is_index);
   Result<Verdict> look_at_journal(Target &target);
   Result<Verdict> look_at_patch(Target &target);
+  Verdict judge_strange() const;
   Result<std::unique_ptr<Target::Temporary>> open_temporary(const std::string &name);
   Result<void> place(const std::string &temporary, const std::string &file);
 
@@ -58,6 +59,7 @@ class RollForward {
   const os::LockWait wait_;
   Target index_;
   std::vector<Target> targets_;
+  bool has_begun_ = false;  // a file of it has new bytes, or its new form, or its part is done
 };
 
 // The form of an index: its size, and the hash of all its bytes.

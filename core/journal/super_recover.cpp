@@ -1,5 +1,6 @@
 #include "journal/super_recover.h"
 
+#include <cerrno>
 #include <optional>
 
 #include "base/hash.h"
@@ -21,21 +22,32 @@ Result<std::optional<SuperManifest>> read_list(const Found &found) {
   return decode_super(manifest);
 }
 
+// Others may have put it there, or have decided by it. Then other parts may be in their files, and this one must stay.
+Error undecided(const os::Location &shard, const std::string &why) {
+  return error(Status::needs_recovery, "a part of a transaction on several files waits beside ",
+               in_quotes(shard.path()), ", and whether it was decided cannot be told: ", why);
+}
+
 }  // namespace
 
 Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part, const struct stat &data,
                              bool durably) {
-  auto folder = Folder::open(shard.beside(part.super_of), data, {});
-  if (!folder && folder.error().status == Status::journal) return Decision::unknown;
+  auto folder = Folder::open_trusted(shard.beside(part.super_of), data);
+  if (!folder && folder.error().status == Status::journal) return Failure(undecided(shard, folder.error().message));
   if (!folder) return Failure(std::move(folder.error()));
   if (!*folder) return Decision::no;
   auto looked = look_at(**folder, super_name(part.transaction), data, durably);
   if (!looked && durably && means_read_only(looked.error())) return Decision::unknown;
   if (!looked) return Failure(std::move(looked.error()));
   if (!*looked) return Decision::no;
+  if (!(*looked)->is_trusted)
+    return Failure(undecided(
+        shard, text("the super-journal ", in_quotes((*folder)->dir().path() + "/" + super_name(part.transaction)),
+                    " is not to be trusted: ", (*looked)->verdict.why(), "; have the file's owner look at it")));
   if (!(*looked)->waits()) {
     // Its writer may have died before this was durable, or a sync may have failed: written once more, it is not taken
     // for what was lost then.
+    if (durably && (*looked)->is_linked) return Decision::unknown;
     if (durably) ST_TRY(empty(**looked));
     return Decision::no;
   }
@@ -62,7 +74,9 @@ class SuperRecovery {
   Result<void> settle_all(const Folder &folder, std::vector<std::string> names, const struct stat &by_path,
                           const os::File &index);
   Result<void> settle(const Folder &folder, std::string name, Found &super, const os::File &index);
-  Result<Verdict> read_list_of(const std::string &name, const Found &super, SuperManifest *list) const;
+  Result<Verdict> read_list_of(const std::string &name, const Found &super, const os::File &index,
+                               SuperManifest *list) const;
+  Result<bool> is_name_of(const os::File &index, const std::string &name) const;
 
   const os::Location &index_;
   const os::LockWait &wait_;
@@ -98,6 +112,7 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
                                        const os::File &index) {
   ST_TRY(drop_gone(folder, &names));
   for (const std::string &name : names) {
+    if (stopped_) return Failure(recovery_stopped());
     std::string left;
     ST_TRY(auto looked, look_to_settle(folder, name, by_path, index_.path(), &left));
     if (!looked) continue;  // it has gone
@@ -106,18 +121,31 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
     else
       tell(LogLevel::warning, Status::journal,
            text("super-journal ", name, " decides nothing; it was left (", left, ")"));
-    if (stopped_) break;
   }
   return {};
 }
 
+// Some systems do not tell large letters from small ones. There a list may spell the name of the index in another way.
+Result<bool> SuperRecovery::is_name_of(const os::File &index, const std::string &name) const {
+  if (name == index_.name()) return true;
+  const os::Location named = index_.beside(name);
+  struct stat by_name;
+  const int r = named.stat(&by_name);
+  if (r == -ENOENT) return false;
+  if (r < 0) return Failure(os_error(-r, "look at", named.path()));
+  ST_TRY(const auto locked, index.stat());
+  return os::same_inode(by_name, locked);
+}
+
 // A good one is in `list`.
-Result<Verdict> SuperRecovery::read_list_of(const std::string &name, const Found &super, SuperManifest *list) const {
+Result<Verdict> SuperRecovery::read_list_of(const std::string &name, const Found &super, const os::File &index,
+                                            SuperManifest *list) const {
   if (!super.verdict.is_good()) return super.verdict;
   if (!super.record.is_super() || transaction_of(name) != super.record.transaction)
     return Verdict::bad("it is no super-journal");
   ST_TRY(auto read, read_list(super));
-  if (!read || read->index.file != index_.name()) return Verdict::bad("its list of files is damaged");
+  ST_TRY(const auto is_ours, read ? is_name_of(index, read->index.file) : Result<bool>(false));
+  if (!is_ours) return Verdict::bad("its list of files is damaged");
   *list = std::move(*read);
   return Verdict::good();
 }
@@ -130,7 +158,7 @@ Result<void> SuperRecovery::settle(const Folder &folder, std::string name, Found
   }
   ST_TRY(check_named(index_, index));
   SuperManifest list;
-  ST_TRY(auto verdict, read_list_of(name, super, &list));
+  ST_TRY(auto verdict, read_list_of(name, super, index, &list));
   RollForward forward(index_.folder(), list, super.record.transaction, wait_);
   if (verdict.is_good()) {
     auto judged = forward.judge(index);

@@ -11,6 +11,7 @@ namespace st::write {
 // Does the super-journal of this part, found beside `shard`, say that it is to be?
 enum class Decision { no, yes, unknown };
 // If it does not, and `durably`, no power cut will make it say so; unknown where that cannot be had.
+// Status needs_recovery if something stands there that is not to be trusted: then nothing is known, and all must stay.
 Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part, const struct stat &data,
                              bool durably = false);
 

@@ -74,7 +74,7 @@ class JournalGone : public ::testing::TestWithParam<Patches> {
     std::unique_ptr<store::DataFile> file;
     std::unique_ptr<store::Transaction> transaction;
   };
-  std::unique_ptr<Scene> staged() const {
+  std::unique_ptr<Scene> staged(bool all = true) const {
     auto scene = std::make_unique<Scene>();
     scene->env = empty_disk(disks[0]);
     scene->env.set_patches(GetParam());
@@ -85,7 +85,9 @@ class JournalGone : public ::testing::TestWithParam<Patches> {
     options.copy = GetParam() != Patches::undo;
     scene->transaction = std::move(*store::Transaction::begin(*scene->file, options));
     EXPECT_TRUE(is_ok(scene->transaction->update("a", u8(a, n))));
-    EXPECT_TRUE(is_ok(scene->transaction->update("b", u8(b, n))));
+    if (all) {
+      EXPECT_TRUE(is_ok(scene->transaction->update("b", u8(b, n))));
+    }
     return scene;
   }
   std::string fresh() const {
@@ -132,6 +134,32 @@ TEST_P(JournalGone, BeforeTheCommitItIsStagedAnew) {
       const std::string found = recovered(left);
       ASSERT_TRUE(found == "old" || found == "new") << found;
     }
+}
+
+// Another writer makes a folder in its place, and has there what it syncs later, of the same bytes and of others.
+TEST_P(JournalGone, WhatAnotherHasCommittedInAFolderOfItsOwnIsFinishedFirst) {
+  auto scene = staged(false);
+  remove_folder(scene->env, folder);
+  auto other = std::move(*store::DataFile::open(scene->env, path, {.writable = true}));
+  store::TransactionOptions later;
+  later.journal_only = true;
+  auto begun = store::Transaction::begin(*other, later);
+  ASSERT_TRUE(is_ok(begun));
+  const std::string others_a = pattern(n, 5), others_b = pattern(n, 6);
+  ASSERT_TRUE(is_ok((*begun)->update("a", u8(others_a, n))));
+  ASSERT_TRUE(is_ok((*begun)->update("b", u8(others_b, n))));
+  ASSERT_TRUE(is_ok((*begun)->commit()));
+  ASSERT_TRUE(is_ok(scene->transaction->commit()));
+  std::string wanted = old;
+  wanted.replace(old.size() - 2 * n, n, a);
+  wanted.replace(old.size() - n, n, others_b);
+  for (const SimDisk &left : Cuts(6, 24).of(scene->env.disk(), 0)) {
+    SimEnv crashed(left);
+    auto done = store::recover_all(crashed, path, {}, {});
+    ASSERT_TRUE(is_ok(done));
+    ASSERT_EQ(done->aside, 0u) << done->why_aside;
+    ASSERT_TRUE(same_bytes(crashed.contents(path), wanted));
+  }
 }
 
 TEST_P(JournalGone, WhatCannotBeStagedAnewChangesNothing) {
@@ -243,6 +271,43 @@ TEST_P(JournalGoneOfShards, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(UpdatesOrElements, JournalGoneOfShards, ::testing::Values(0, 11));
+
+// The writer had taken back its decision, and died before that was durable. Then a shard is opened alone.
+TEST(DecisionTakenBack, DoesNotComeBackWithoutThePartThatWasDropped) {
+  const Model old = first_whole();
+  const std::string first = shards_folder + "/" + shard_names[0], decides = index_path + ".st-journal";
+  SimEnv writer = shards_disk(disks[0]);
+  auto shards = std::move(*store::Shards::open(writer, index_path, {.writable = true}));
+  auto begun = shards->begin({});
+  ASSERT_TRUE(is_ok(begun));
+  Model fresh = old;
+  std::vector<std::string> keep;
+  keep.reserve(8);
+  ASSERT_TRUE(is_ok(shard_operations()[0].stage(**begun, fresh, keep)));
+  SimDisk decided;
+  for (const SimDisk &moment : moments_of(writer, [&] { ASSERT_TRUE(is_ok((*begun)->commit())); })) {
+    SimEnv env(moment);
+    const auto supers = env.names(decides);
+    if (supers.size() == 1 && env.contents(decides + "/" + supers[0]).starts_with("libst journal") &&
+        follow_index(env).whole == old)
+      decided = moment;  // at last the record is durable, and no data is written
+  }
+  SimEnv env(decided);
+  const auto supers = env.names(decides);
+  ASSERT_EQ(supers.size(), 1u);
+  const int super = env.openat(AT_FDCWD, (decides + "/" + supers[0]).c_str(), O_RDWR, 0);
+  const std::string zeros(sim_sector, '\0');
+  ASSERT_EQ(env.pwrite(super, zeros.data(), zeros.size(), 0), static_cast<ssize_t>(zeros.size()));
+  env.close(super);
+  ASSERT_TRUE(is_ok(store::recover_all(env, first, {}, {})));
+  for (const SimDisk &left : Cuts(8, 64).of(env.disk(), 0)) {
+    SimEnv crashed(left);
+    const auto done = store::recover_all(crashed, index_path, {}, {});
+    ASSERT_TRUE(is_ok(done));
+    ASSERT_EQ(done->aside, 0u) << done->why_aside;
+    ASSERT_TRUE(follow_index(crashed).whole == old);
+  }
+}
 
 }  // namespace
 }  // namespace st::testing

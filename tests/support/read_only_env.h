@@ -2,8 +2,10 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <cerrno>
+#include <functional>
 #include <string_view>
 
 #include "fault_env.h"
@@ -32,6 +34,30 @@ class OthersJournals : public FaultEnv {
   }
   uid_t geteuid() override { return FaultEnv::geteuid() + 1; }
   bool may_be_read = true;
+};
+
+// Another user than the files', who may do what others may.
+class OtherUser : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    const mode_t wanted = (flags & O_ACCMODE) == O_RDONLY ? S_IROTH : S_IROTH | S_IWOTH;
+    struct stat s;
+    if ((flags & O_PATH) == 0 && FaultEnv::fstatat(dir, path, &s, 0) == 0 && (s.st_mode & wanted) != wanted)
+      return -EACCES;
+    return FaultEnv::openat(dir, path, flags, mode);
+  }
+  uid_t geteuid() override { return FaultEnv::geteuid() + 1; }
+  // Time that goes by sleeping alone.
+  uint64_t monotonic_ms() override { return slept_us_ / 1000; }
+  void sleep_us(uint32_t microseconds) override {
+    slept_us_ += microseconds;
+    if (meanwhile) meanwhile();
+  }
+  std::function<void()> meanwhile;
+
+ private:
+  uint64_t slept_us_ = 0;
 };
 
 }  // namespace st::testing

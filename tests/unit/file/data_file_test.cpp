@@ -6,6 +6,7 @@
 
 #include "counting_env.h"
 #include "file/writer.h"
+#include "read_only_env.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -226,6 +227,48 @@ TEST_F(DataFileTest, SaysOnceThatAJournalWasNotApplied) {
   EXPECT_NE(first.error().message.find(".bad"), std::string::npos);
   EXPECT_TRUE(is_ok(try_open(path)));
   EXPECT_TRUE(fs::exists(journal + ".bad"));
+}
+
+// Before each call of a first commit, of which one makes the journal, and a later one lets readers in.
+TEST_F(DataFileTest, AnotherUsersReadersOpenAmidAFirstCommit) {
+  std::filesystem::permissions(path, std::filesystem::perms(0644));
+  FaultEnv faulty(env);
+  testing::OtherUser reader(env);
+  auto writer = open(faulty);
+  size_t opened = 0, closed = 0;
+  faulty.before = [&](testing::Call) {
+    struct stat s;
+    // For that one waits: see FolderTest.
+    if (::stat(folder().c_str(), &s) == 0 && (s.st_mode & 0077) == 0) return 0;
+    if (::stat(folder().c_str(), &s) == 0)
+      for (const std::string &name : testing::names_in(folder()))
+        closed += ::stat((folder() + "/" + name).c_str(), &s) == 0 && (s.st_mode & 0077) == 0;
+    EXPECT_TRUE(is_ok(DataFile::open(reader, path, {})));
+    ++opened;
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(update(*writer, "a", new_a)));
+  writer.reset();
+  EXPECT_GT(opened, 0u);
+  EXPECT_GT(closed, 0u);
+}
+
+// As `cp -al` makes it. The writer has parked its journal for its next transaction.
+TEST_F(DataFileTest, ABackupThatLinksALivingWritersJournalIsInNobodysWay) {
+  auto first = open();
+  ASSERT_TRUE(is_ok(update(*first, "a", new_a)));
+  const auto names = testing::names_in(folder());
+  ASSERT_EQ(names.size(), 1u);
+  std::filesystem::create_hard_link(folder() + "/" + names[0], dir / "backup");
+  auto second = open();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(testing::names_in(folder()), names);
+  ASSERT_TRUE(is_ok(update(*second, "b", new_b)));
+  ASSERT_TRUE(is_ok(update(*first, "a", old.substr(a_at, 4000))));
+  second.reset();
+  first.reset();
+  EXPECT_FALSE(std::filesystem::exists(folder()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
 }
 
 TEST_F(DataFileTest, AReaderWhoMayNotWriteIsNeverShownHalfAChange) {

@@ -237,6 +237,39 @@ TEST_F(Deferred, ASyncThatFailsLeavesItToTheNextOpener) {
   }
 }
 
+// A backup has linked the journal. It stays its writer's, and nobody else writes to it.
+class LinkedJournals : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int fstatat(int at, const char *name, struct stat *out, int flags) override {
+    const int r = FaultEnv::fstatat(at, name, out, flags);
+    if (r == 0 && S_ISREG(out->st_mode) && std::string_view(name).find('.') == std::string_view::npos)
+      out->st_nlink = 2;
+    return r;
+  }
+};
+
+TEST_F(Deferred, ABackupThatLinksItsJournalTakesItFromNobody) {
+  LinkedJournals linked(disk);
+  auto first = open(env);
+  ASSERT_TRUE(is_ok(commit(*first, "a", new_a)));
+  const auto names = disk.names(folder);
+  ASSERT_EQ(names.size(), 1u);
+  const std::string journal = disk.contents(folder + "/" + names[0]);
+  auto second = open(linked);
+  ASSERT_TRUE(second);
+  ASSERT_TRUE(is_ok(commit(*second, "b", new_b)));
+  EXPECT_TRUE(fails_with(Status::busy, commit(*second, "a", other_a)));
+  EXPECT_EQ(second->counters().recoveries, 0u);
+  EXPECT_TRUE(disk.contents(folder + "/" + names[0]) == journal);
+  expect_after_a_cut(file(new_a, new_b));
+  ASSERT_TRUE(is_ok(first->sync()));
+  ASSERT_TRUE(is_ok(commit(*second, "a", other_a)));
+  first.reset();
+  second.reset();
+  expect_after_a_cut(file(other_a, new_b));
+}
+
 // The journal is not emptied while somebody may read it.
 TEST_F(Deferred, WaitsForARecoveryAndForAPublish) {
   auto handle = open(env);

@@ -13,7 +13,9 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
+#include "keeps_open_files_env.h"
 #include "located.h"
+#include "read_only_env.h"
 
 namespace st::write {
 namespace {
@@ -79,6 +81,25 @@ TEST_F(FolderTest, IsAsOpenToReadersAsTheFile) {
     fs::remove(folder());
   }
   ::umask(before);
+}
+
+// Between its making and the right to read it.
+TEST_F(FolderTest, OneThatIsBeingMadeIsWaitedForByTheReadersOfTheFile) {
+  fs::permissions(path, fs::perms(0644));
+  fs::create_directory(folder());
+  fs::permissions(folder(), fs::perms::owner_all);
+  testing::OtherUser reader(env);
+  const auto opened = [&] { return Folder::open(testing::located(reader, path), data(), {}); };
+  EXPECT_TRUE(fails_with(Status::permission, opened()));  // its maker was stopped there
+  EXPECT_GT(reader.monotonic_ms(), 0u);
+  reader.meanwhile = [&] { fs::permissions(folder(), fs::perms(0755)); };
+  EXPECT_TRUE(is_ok(opened()));
+  reader.meanwhile = [] { ADD_FAILURE() << "it waits"; };
+  fs::permissions(folder(), fs::perms(0750));  // as it is to be
+  EXPECT_TRUE(fails_with(Status::permission, opened()));
+  fs::permissions(folder(), fs::perms::owner_all);
+  fs::permissions(path, fs::perms(0600));
+  EXPECT_TRUE(fails_with(Status::permission, opened()));
 }
 
 TEST_F(FolderTest, NamesJournalsButNotThoseMovedAside) {
@@ -322,6 +343,17 @@ TEST_F(JournalFolderTest, AJournalGivenBackAfterTheFolderWentIsDropped) {
   EXPECT_FALSE(fs::exists((dir / "away/") + name));
   auto third = take(journals);
   EXPECT_EQ(names_in(folder()).size(), 2u);
+}
+
+TEST_F(JournalFolderTest, GoesAlsoWhereAnUnlinkedFileStaysUntilItIsClosed) {
+  testing::KeepsOpenFilesEnv nfs(env);
+  JournalFolder journals(testing::located(nfs, path), data());
+  auto taken = journals.take();
+  ASSERT_TRUE(is_ok(taken));
+  const std::string large(2 * journal_step, 'x');  // not parked
+  ASSERT_TRUE(is_ok(taken->journal->append(large.data(), large.size(), {})));
+  journals.give_back(std::move(*taken));
+  EXPECT_FALSE(fs::exists(folder()));
 }
 
 TEST_F(JournalFolderTest, LeavesWhatBelongsToOthers) {

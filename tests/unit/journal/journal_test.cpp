@@ -312,6 +312,19 @@ TEST_F(JournalTest, HasNoRecordIfAnotherHasLockedIt) {
   EXPECT_EQ(state(*journal, &record), JournalState::empty);
 }
 
+// As move_all_aside() locks one whose file is gone.
+TEST_F(JournalTest, HasNoRecordIfAProgramOfThisMachineHasLockedItAndBlamesNoOtherHost) {
+  auto journal = create();
+  ASSERT_TRUE(is_ok(journal->seal({}, {})));
+  ASSERT_TRUE(is_ok(journal->sync_payload(folder)));
+  auto other = os::File::open(env, folder.fd(), journal->name(), O_RDWR, 0, journal->name());
+  const auto taken = os::RangeLock::acquire(*other, {os::whole_file(false)}, {});
+  ASSERT_TRUE(is_ok(taken));
+  const auto refused = journal->commit();
+  ASSERT_TRUE(fails_with(Status::file_changed, refused));
+  EXPECT_NE(refused.error().message.find("another program"), std::string::npos) << refused.error().message;
+}
+
 TEST_F(JournalTest, AFullDiskShowsBeforeAnythingIsPromised) {
   auto journal = create();
   env.before = [](Call call) { return call == Call::fallocate ? -ENOSPC : 0; };

@@ -4,13 +4,16 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <functional>
+#include <map>
 
 #include "base/hash.h"
 #include "engine/recover_all.h"
 #include "fault_env.h"
 #include "file/transaction.h"
 #include "journal/super_recover.h"
+#include "keeps_open_files_env.h"
 #include "located.h"
 #include "read_only_env.h"
 #include "shards/shards.h"
@@ -88,9 +91,15 @@ class SuperRecovery : public ::testing::Test {
     ASSERT_EQ(record_of(in_folder(shard(2))).flags, part_record | sparse_record);
   }
   // The first bytes of `a` as they will be.
-  void write_some_of_a(uint64_t n) const {
+  void write_some_of_a(uint64_t n) const { write_some_of_a(n, elements_a); }
+  void write_some_of_a(uint64_t n, std::string_view wanted) const {
     const uint64_t at = bytes_of(shard(1)).size() - 4100;
-    poke(shard(1), at, std::string_view(elements_a).substr(0, n - at % sector_bytes));
+    poke(shard(1), at, wanted.substr(0, n - at % sector_bytes));
+  }
+  // The bytes are the same, and the inode is another, as in a copy of the folder.
+  static void copy_over(const std::string &path) {
+    fs::copy_file(path, path + ".copy");
+    fs::rename(path + ".copy", path);
   }
   // For a new tensor in the second shard.
   void leave_new_files() {
@@ -245,6 +254,13 @@ TEST_F(SuperRecovery, FinishesUpdatesThatWereDecided) {
   EXPECT_EQ(names_in(dir.path()).size(), 3u);
 }
 
+TEST_F(SuperRecovery, LeavesNoFolderWhereAnUnlinkedFileStaysUntilItIsClosed) {
+  leave_updates();
+  testing::KeepsOpenFilesEnv nfs(os::Env::posix());
+  ASSERT_TRUE(is_ok(recover_super(testing::located(nfs, index), {}, {})));
+  EXPECT_EQ(names_in(dir.path()).size(), 3u);
+}
+
 TEST_F(SuperRecovery, FinishesElementsThatWereDecided) {
   leave_elements();
   write_some_of_a(1024);
@@ -388,6 +404,55 @@ TEST_F(SuperRecovery, DistrustsTheListOfAnotherIndex) {
   expect_aside("its list of files is damaged");
 }
 
+// A folder in which large letters are small ones, as macOS and Windows have it: of the names that matter here.
+class FoldingEnv : public FaultEnv {
+ public:
+  FoldingEnv() : FaultEnv(os::Env::posix()) {}
+  int openat(int at, const char *name, int flags, mode_t mode) override {
+    return FaultEnv::openat(at, folded(name).c_str(), flags, mode);
+  }
+  int fstatat(int at, const char *name, struct stat *out, int flags) override {
+    return FaultEnv::fstatat(at, folded(name).c_str(), out, flags);
+  }
+  int unlinkat(int at, const char *name, int flags) override {
+    return FaultEnv::unlinkat(at, folded(name).c_str(), flags);
+  }
+  int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
+    return FaultEnv::renameat(from_dir, folded(from).c_str(), to_dir, folded(to).c_str());
+  }
+
+ private:
+  static std::string folded(std::string name) {
+    constexpr std::string_view large = "M.safetensors";
+    if (const size_t at = name.rfind(large); at != std::string::npos) name[at] = 'm';
+    return name;
+  }
+};
+
+TEST_F(SuperRecovery, FinishesWhatAnIndexWasDecidedForThatIsSpelledInAnotherWay) {
+  FoldingEnv folding;
+  leave_new_files();
+  const auto done = recover_super(testing::located(folding, dir / "M.safetensors.index.json"), {}, {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_NE(bytes_of(index).find("\"new\""), std::string::npos);
+  EXPECT_EQ(names_in(dir.path()).size(), 3u);
+}
+
+TEST_F(SuperRecovery, WhereTheNameInItsListCannotBeLookedAtItIsLeft) {
+  leave_updates();
+  forge([](SuperManifest &list) { list.index.file = "n.safetensors.index.json"; });
+  class Refuses : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int fstatat(int at, const char *name, struct stat *out, int flags) override {
+      return name == std::string_view("n.safetensors.index.json") ? -EIO : FaultEnv::fstatat(at, name, out, flags);
+    }
+  } env(os::Env::posix());
+  EXPECT_TRUE(fails_with(Status::io, recover_super(testing::located(env, index), {}, {})));
+  EXPECT_FALSE(super().empty());
+}
+
 // It would wait for itself.
 TEST_F(SuperRecovery, DistrustsAListThatNamesAFileTwice) {
   leave_updates();
@@ -431,6 +496,28 @@ TEST_F(SuperRecovery, AReporterMayStopIt) {
     EXPECT_EQ(findings, 1u);
     EXPECT_EQ(damaged ? done->aside : done->applied, 1u);
   }
+}
+
+// What is not settled yet may need a new file that nobody holds.
+TEST_F(SuperRecovery, StoppedBeforeADecisionItLeavesWhatThatNeeds) {
+  leave_new_files();
+  put_bytes(index + std::string(folder_suffix) + "/0000000000000000", pattern(header_bytes, 5));
+  class Sorts : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int list(int at, std::vector<std::string> *out) override {
+      const int r = FaultEnv::list(at, out);
+      std::sort(out->begin(), out->end());
+      return r;
+    }
+  } env(os::Env::posix());
+  EXPECT_TRUE(fails_with(Status::cancelled,
+                         recover_super(testing::located(env, index), {}, [](const Finding &) { return false; })));
+  EXPECT_TRUE(same_bytes(now(), before));
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_NE(bytes_of(index).find("\"new\""), std::string::npos);
 }
 
 TEST_F(SuperRecovery, RubbishIsClearedAwayByWhoMayWrite) {
@@ -479,6 +566,73 @@ TEST_F(SuperRecovery, DoesNotTakeAPartThatIsGoneForOneThatWasCarriedOut) {
   leave_updates();
   put_bytes(in_folder(shard(2)), std::string(header_bytes, '\0'));
   expect_aside("its journal is gone");
+}
+
+// The host died when one part was in its file, and the other was not. What is recovered is a copy of the folder.
+TEST_F(SuperRecovery, FinishesAHalfDoneTransactionInACopy) {
+  for (const bool whole : {false, true}) {
+    leave_updates();
+    write_some_of_a(whole ? 4000 + sector_bytes : 1024, new_a);
+    copy_over(shard(1));
+    copy_over(shard(2));
+    const auto done = recover_index();
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->applied, 1u) << done->why_aside;
+    EXPECT_NE(bytes_of(shard(1)).find(new_a), std::string::npos);
+    EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
+    EXPECT_EQ(names_in(dir.path()).size(), 3u);
+  }
+}
+
+TEST_F(SuperRecovery, FinishesAPartOfACopyBesideOneThatIsDone) {
+  leave_updates();
+  poke(shard(1), bytes_of(shard(1)).size() - 4100, new_a);
+  CommitRecord record = record_of(in_folder(shard(1)));
+  record.flags |= done_record;
+  put_record(in_folder(shard(1)), record);
+  copy_over(shard(2));
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
+}
+
+TEST_F(SuperRecovery, FinishesAPartOfACopyBesideANewFileThatHasItsName) {
+  leave([&](store::AnyTransaction &t) {
+    ASSERT_TRUE(is_ok(t.update("a", u8(new_a, &a_size))));
+    ASSERT_TRUE(is_ok(t.put("new", u8(new_a, &a_size))));
+  });
+  ASSERT_EQ(record_of(in_folder(shard(1))).flags, part_record);
+  const std::string unplaced = new_file();
+  ASSERT_FALSE(unplaced.empty());
+  fs::rename(unplaced, shard(2));
+  copy_over(shard(1));
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_NE(bytes_of(shard(1)).find(new_a), std::string::npos);
+  EXPECT_NE(bytes_of(index).find("\"new\""), std::string::npos);
+}
+
+// It leaves no trace, and there is nothing to write.
+TEST_F(SuperRecovery, FinishesAPartOfACopyWhoseBytesStayAsTheyAre) {
+  const std::string same_c = pattern(5000, 3);
+  leave([&](store::AnyTransaction &t) {
+    ASSERT_TRUE(is_ok(t.update("a", u8(new_a, &a_size))));
+    ASSERT_TRUE(is_ok(t.update("c", u8(same_c, &c_size))));
+  });
+  copy_over(shard(2));
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_NE(bytes_of(shard(1)).find(new_a), std::string::npos);
+}
+
+// Something has put another file there, which may be like the old one by chance.
+TEST_F(SuperRecovery, DistrustsAFileOfAnotherInodeWhereNothingHadBegun) {
+  leave_updates();
+  copy_over(shard(2));
+  expect_aside("another file, which it has not touched");
 }
 
 // From here on a shard is recovered by its own path.
@@ -565,12 +719,100 @@ TEST_F(SuperRecovery, APartOfADamagedDecisionIsMovedAside) {
   ASSERT_TRUE(is_ok(one));
   EXPECT_EQ(one->aside, 1u);
   EXPECT_THAT(one->why_aside, HasSubstr("its super-journal is damaged"));
-  leave_updates();
-  ASSERT_EQ(::chmod((index + std::string(folder_suffix)).c_str(), 0702), 0);
-  const auto two = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
-  ASSERT_TRUE(is_ok(two));
-  EXPECT_THAT(two->why_aside, HasSubstr("not to be trusted"));
   EXPECT_TRUE(same_bytes(now(), before));
+}
+
+// What decides stands there, and may be a stranger's: the part is neither carried out nor dropped.
+TEST_F(SuperRecovery, APartStaysWhereADecisionIsNotToBeTrusted) {
+  const std::string decides = index + std::string(folder_suffix);
+  for (const bool in_public : {false, true})
+    for (const bool touched : {false, true}) {
+      leave_updates();
+      if (touched) write_some_of_a(1024, new_a);
+      const std::string part = in_folder(shard(1)), as_it_is = now();
+      ASSERT_EQ(::chmod(dir.path().c_str(), in_public ? 01777 : 0700), 0);
+      ASSERT_EQ(::chmod(decides.c_str(), 0702), 0);
+      const auto refused = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
+      ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+      EXPECT_THAT(refused.error().message, HasSubstr("not to be trusted"));
+      EXPECT_EQ(in_folder(shard(1)), part);
+      EXPECT_TRUE(same_bytes(now(), as_it_is));
+      ASSERT_EQ(::chmod(decides.c_str(), 0700), 0);
+      const auto done = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
+      ASSERT_TRUE(is_ok(done));
+      EXPECT_EQ(done->applied, 1u) << done->why_aside;
+      ASSERT_EQ(::chmod(dir.path().c_str(), 0700), 0);
+    }
+}
+
+TEST_F(SuperRecovery, APartStaysWhereASuperJournalIsNotToBeTrusted) {
+  leave_updates();
+  const std::string part = in_folder(shard(1));
+  ASSERT_EQ(::chmod(super().c_str(), 0606), 0);
+  const auto refused = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
+  ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+  EXPECT_THAT(refused.error().message, HasSubstr("anybody may write to it"));
+  EXPECT_EQ(in_folder(shard(1)), part);
+}
+
+// Files by whose they are to be.
+class OwnersEnv : public FaultEnv {
+ public:
+  explicit OwnersEnv(uid_t self) : FaultEnv(os::Env::posix()), self_(self) {}
+  void give(const std::string &path, uid_t to) {
+    struct stat s;
+    ASSERT_EQ(::lstat(path.c_str(), &s), 0) << path;
+    owners_[s.st_ino] = to;
+  }
+  int fstat(int fd, struct stat *out) override { return own(FaultEnv::fstat(fd, out), out); }
+  int fstatat(int at, const char *name, struct stat *out, int flags) override {
+    return own(FaultEnv::fstatat(at, name, out, flags), out);
+  }
+  uid_t geteuid() override { return self_; }
+
+ private:
+  int own(int r, struct stat *s) const {
+    if (r != 0) return r;
+    const auto found = owners_.find(s->st_ino);
+    s->st_uid = found == owners_.end() ? 0 : found->second;
+    return r;
+  }
+  const uid_t self_;
+  std::map<ino_t, uid_t> owners_;
+};
+
+// Root had changed all, and gave to each owner what lies beside a file. Then root's program was stopped.
+TEST_F(SuperRecovery, AShardsOwnerLeavesToTheIndexsOwnerWhatRootHadDecided) {
+  constexpr uid_t of_shard = 1001, of_index = 1002;
+  leave_updates();
+  OwnersEnv owner(of_shard);
+  for (const std::string &path : {shard(2), shard(2) + std::string(folder_suffix), in_folder(shard(2))})
+    owner.give(path, of_shard);
+  for (const std::string &path : {index, index + std::string(folder_suffix), super()}) owner.give(path, of_index);
+  const auto refused = recover(testing::located(owner, shard(2)), {}, {});
+  ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+  EXPECT_THAT(refused.error().message, HasSubstr("user 1002 finishes it by"));
+  EXPECT_TRUE(same_bytes(now(), before));
+  EXPECT_TRUE(is_ok(recover_index()));
+  EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
+}
+
+// Its transaction is over for this file, which is opened as if the part were not there.
+TEST_F(SuperRecovery, APartThatIsDoneIsLeftWhereADecisionIsNotToBeTrusted) {
+  leave_updates();
+  const std::string part = in_folder(shard(1)), decides = index + std::string(folder_suffix);
+  poke(shard(1), bytes_of(shard(1)).size() - 4100, new_a);
+  CommitRecord record = record_of(part);
+  record.flags |= done_record;
+  put_record(part, record);
+  for (const mode_t parent : {0700, 01777}) {
+    ASSERT_EQ(::chmod(dir.path().c_str(), parent), 0);
+    ASSERT_EQ(::chmod(decides.c_str(), 0702), 0);
+    const auto done = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->applied + done->dropped + done->aside, 0u);
+    EXPECT_EQ(in_folder(shard(1)), part);
+  }
 }
 
 // Told by the shard, though the fault is the super-journal's.
