@@ -1,12 +1,19 @@
 #include "format/base_identity.h"
 
 #include <algorithm>
+#include <cstddef>
+
+#include "base/little_endian.h"
 
 namespace st {
 
 Hash128 identity_of(const TensorList &listing) {
   Hasher128 hasher;
-  const auto add_number = [&](uint64_t n) { hasher.add(&n, sizeof n); };
+  const auto add_number = [&](uint64_t n) {
+    std::byte bytes[8];
+    store_u64le(bytes, n);
+    hasher.add(bytes, sizeof bytes);
+  };
   const auto add_string = [&](std::string_view s) {
     add_number(s.size());
     hasher.add(s.data(), s.size());

@@ -119,6 +119,7 @@ Result<void> ShardIndexParser::metadata(od::value value) {
   if (type == od::json_type::null) return {};
   od::object object;
   if (value.get_object().get(object)) return not_an_index("has \"metadata\" that is no object");
+  index_.has_metadata_ = true;
   for (auto entry : object) {
     od::field field;
     if (auto code = std::move(entry).get(field)) return broken(code);
@@ -262,6 +263,7 @@ void ShardIndex::remove(std::string_view name) {
 }
 
 bool ShardIndex::put(Pair pair) {
+  has_metadata_ = true;
   const auto [found, is_new] = numbers_.try_emplace(pair.key, static_cast<uint32_t>(metadata_.size()));
   if (is_new)
     metadata_.push_back(std::move(pair));
@@ -277,7 +279,7 @@ void ShardIndex::set_metadata(std::string_view key, std::optional<std::string_vi
     if (found != numbers_.end() && is_json_number(metadata_[found->second].json) && is_readable_number(*text))
       pair.json = *text;
     else
-      append_json_string(pair.json, *text);
+      append_ascii_json_string(pair.json, *text);
     put(std::move(pair));
   } else if (found != numbers_.end()) {  // the last one takes its place, so that no other moves
     const uint32_t place = found->second;
@@ -303,33 +305,33 @@ void ShardIndex::add_to_total(std::string_view key, int64_t n) {
 
 std::string ShardIndex::spell() const {
   std::map<std::string_view, std::string> fields(others_.begin(), others_.end());
-  if (!metadata_.empty()) {
+  if (has_metadata_) {
     std::vector<const Pair *> pairs;
     for (const Pair &p : metadata_) pairs.push_back(&p);
     std::sort(pairs.begin(), pairs.end(), [](const Pair *a, const Pair *b) { return a->key < b->key; });
     std::string &out = fields["metadata"];
     for (const Pair *p : pairs) {
       out += out.empty() ? "{\n    " : ",\n    ";
-      append_json_string(out, p->key);
+      append_ascii_json_string(out, p->key);
       append_text(out, ": ");
       out += p->json;
     }
-    out += "\n  }";
+    out += out.empty() ? "{}" : "\n  }";
   }
   std::vector<std::pair<std::string_view, uint32_t>> names(by_name_.begin(), by_name_.end());
   std::sort(names.begin(), names.end());
   std::string &map = fields["weight_map"];
   for (const auto &[name, shard] : names) {
     map += map.empty() ? "{\n    " : ",\n    ";
-    append_json_string(map, name);
+    append_ascii_json_string(map, name);
     append_text(map, ": ");
-    append_json_string(map, shards_[shard]);
+    append_ascii_json_string(map, shards_[shard]);
   }
   map += map.empty() ? "{}" : "\n  }";
   std::string out;
   for (const auto &[key, json] : fields) {
     out += out.empty() ? "{\n  " : ",\n  ";
-    append_json_string(out, key);
+    append_ascii_json_string(out, key);
     append_text(out, ": ");
     out += json;
   }

@@ -67,7 +67,8 @@ class ShardIndex {
   void set_total(std::string_view key, uint64_t n);
   // If there is such a number; any other stays. One that was too small for what went away becomes 0.
   void add_to_total(std::string_view key, int64_t n);
-  // As json.dumps(…, indent=2, sort_keys=True) with a line's end, which is how stock writes it.
+  // As json.dumps(…, indent=2, sort_keys=True) with a line's end, which is how stock writes it. Values that are as they
+  // came stay as they were spelled.
   std::string spell() const;
   // To be written: not what parse() would refuse. Statuses header_utf8, header_too_large.
   Result<std::string> spell_readable() const;
@@ -82,6 +83,7 @@ class ShardIndex {
   std::vector<std::string> shards_;
   std::vector<uint64_t> counts_;
   std::vector<Pair> metadata_;
+  bool has_metadata_ = false;                  // also an object without a pair: stock looks into it
   ByName numbers_;                             // of each key in them
   std::map<std::string, std::string> others_;  // fields that we do not know, as they are spelled
 };

@@ -36,7 +36,7 @@ Result<void> TemporaryFile::rename_to(const os::Location &to) {
   if (renamed >= 0 || stands(to)) return {};
   Error e = os_error(-renamed, "rename a new file to", to.path());
   // (A server says so of a file that others have open.)
-  if (renamed == -EBUSY && !os::may_have_other_hosts(os::probe_filesystem(file_).storage)) {
+  if (renamed == -EBUSY && !os::may_have_other_hosts(os::probe_filesystem(file_))) {
     e.status = Status::unsupported;
     e.message = mounted_by_itself(to);
   }

@@ -145,8 +145,13 @@ std::string_view storage_name(Storage s) {
   return names[static_cast<uint32_t>(s)];
 }
 
-bool may_have_other_hosts(Storage s) {
-  return s != Storage::local && s != Storage::memory && s != Storage::object_store;
+bool may_have_other_hosts(const Filesystem &filesystem) {
+  constexpr std::string_view with_shared_locks[] = {"fuse.juicefs", "fuse.JuiceFS", "fuse.seaweedfs"};
+  const Storage s = filesystem.storage;
+  if (s == Storage::object_store)
+    return std::find(std::begin(with_shared_locks), std::end(with_shared_locks), filesystem.type) !=
+           std::end(with_shared_locks);
+  return s != Storage::local && s != Storage::memory;
 }
 
 bool keeps_stale_pages(std::string_view type) {

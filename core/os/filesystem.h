@@ -31,10 +31,10 @@ struct Filesystem {
 
 std::string_view storage_name(Storage);
 
-// May other hosts change files there, so that what this kernel has cached of them is out of date? On an object store
-// they may not: hosts share no locks there, so one host writes, and to ask the store again costs a request each.
-// Pure.
-bool may_have_other_hosts(Storage);
+// May other hosts change files there, so that what this kernel has cached of them is out of date? On most object stores
+// they may not: hosts share no locks there, so one host writes, and to ask the store again costs a request each. But
+// JuiceFS and SeaweedFS keep locks for all hosts in a database beside the store. Pure.
+bool may_have_other_hosts(const Filesystem &);
 
 // Is it known that the kernel keeps pages there that another host has changed, also over a new open? Pure.
 bool keeps_stale_pages(std::string_view type);

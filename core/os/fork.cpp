@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "os/file.h"
 #include "os/process.h"
 
 namespace st::os {
@@ -31,7 +32,11 @@ int Forks::set_lock(int fd, struct flock *range) {
 
 void Forks::forget(int fd) {
   std::lock_guard lock(mutex_);
-  std::erase(locked_, fd);
+  if (std::erase(locked_, fd) == 0) return;
+  struct flock all = {};
+  all.l_type = F_UNLCK;
+  all.l_whence = SEEK_SET;
+  repeat_interrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &all) < 0 ? -errno : 0; });
 }
 
 void Forks::in_child() {

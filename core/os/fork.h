@@ -18,7 +18,8 @@ class Forks {
   Forks();
   // F_OFD_SETLK, which does not wait. No fork comes between a lock and its note. An errno below 0.
   int set_lock(int fd, struct flock *range);
-  // The descriptor is about to be closed.
+  // The descriptor is about to be closed. It gives back its locks already here, where no fork comes between: a child
+  // has a copy of it until then. The close itself is not waited for here, as storage that is far may take long for it.
   void forget(int fd);
   // Differs in a forked child.
   uint64_t generation() const { return generation_.load(std::memory_order_relaxed); }

@@ -161,7 +161,7 @@ PastCache Location::how_to_read(const struct stat &s) const {
 }
 
 PastCache Location::how_to_read(const Filesystem &filesystem) {
-  if (!may_have_other_hosts(filesystem.storage)) return PastCache::no;
+  if (!may_have_other_hosts(filesystem)) return PastCache::no;
   if (filesystem.type == "fuse.glusterfs") return PastCache::by_length;
   return keeps_what_was_read(filesystem.type) ? PastCache::anew : PastCache::by_one;
 }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -50,6 +51,19 @@ struct timespec time_of(const struct statx_timestamp &t) {
   out.tv_sec = static_cast<time_t>(t.tv_sec);
   out.tv_nsec = static_cast<long>(t.tv_nsec);
   return out;
+}
+
+// The kernel refuses a set that has no room for every processor that the machine may get. No Linux knows of more than
+// 8192, and a cpu_set_t has room for 1024.
+unsigned cpus_of_process() {
+  constexpr size_t most = 16384;
+  uint64_t set[most / 64] = {};
+  if (::sched_getaffinity(0, sizeof set, reinterpret_cast<cpu_set_t *>(set)) == 0) {
+    int n = 0;
+    for (const uint64_t word : set) n += std::popcount(word);
+    return static_cast<unsigned>(std::max(n, 1));
+  }
+  return static_cast<unsigned>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L));
 }
 
 class PosixEnv final : public Env {
@@ -197,9 +211,7 @@ class PosixEnv final : public Env {
     const uint64_t process = forks_.generation() << 32;
     uint64_t known = cpus_.load(std::memory_order_relaxed);
     if (known <= process || known - process > UINT32_MAX) {
-      cpu_set_t set;
-      const bool told = ::sched_getaffinity(0, sizeof set, &set) == 0;
-      known = process + (told ? static_cast<unsigned>(CPU_COUNT(&set)) : 1);
+      known = process + cpus_of_process();
       cpus_.store(known, std::memory_order_relaxed);
     }
     return static_cast<unsigned>(known - process);

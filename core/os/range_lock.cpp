@@ -29,6 +29,11 @@ bool means_unsupported(int err) {
   return err == EINVAL || err == ENOSYS || err == EOPNOTSUPP || err == ENOLCK || err == EPERM;
 }
 
+// Also what gives back or looks is repeated: a server of FUSE may be interrupted at it.
+int ask(const File &file, int command, struct flock *lock) {
+  return repeat_interrupted([&] { return file.env().lock(file.fd(), command, lock); });
+}
+
 Failure lock_failure(const File &file, int err) {
   if (err == EPERM)  // by a filter of system calls, as a sandbox has one
     return fail(Status::lock_unsupported, "byte-range locks are forbidden to this process, so ", in_quotes(file.path()),
@@ -86,7 +91,7 @@ void Patience::sleep() {
 
 Result<bool> RangeLock::try_take(const LockRange &range) {
   struct flock lock = flock_of(range, type_of(range));
-  const int r = repeat_interrupted([&] { return file_->env().lock(file_->fd(), F_OFD_SETLK, &lock); });
+  const int r = ask(*file_, F_OFD_SETLK, &lock);
   if (r >= 0) return true;
   if (r == -EAGAIN || r == -EACCES) return false;
   return lock_failure(*file_, -r);
@@ -94,7 +99,7 @@ Result<bool> RangeLock::try_take(const LockRange &range) {
 
 void RangeLock::drop(const LockRange &range) {
   struct flock lock = flock_of(range, F_UNLCK);
-  file_->env().lock(file_->fd(), F_OFD_SETLK, &lock);
+  ask(*file_, F_OFD_SETLK, &lock);
 }
 
 Result<RangeLock> RangeLock::acquire(const File &file, std::vector<LockRange> ranges, const LockWait &wait) {
@@ -117,7 +122,7 @@ void RangeLock::release() {
   const File *file = std::exchange(file_, nullptr);
   if (!file || file->env().fork_generation() != process_) return;
   struct flock lock = flock_of({0, 0, false}, F_UNLCK);
-  file->env().lock(file->fd(), F_OFD_SETLK, &lock);
+  ask(*file, F_OFD_SETLK, &lock);
 }
 
 Result<std::vector<LockRange>> to_pages(const File &file, std::vector<LockRange> ranges) {
@@ -147,24 +152,24 @@ Result<std::vector<LockRange>> to_pages(const File &file, std::vector<LockRange>
 
 Result<bool> is_locked(const File &file, const LockRange &range) {
   struct flock lock = flock_of(range, type_of(range));
-  if (const int r = file.env().lock(file.fd(), F_OFD_GETLK, &lock); r < 0) return lock_failure(file, -r);
+  if (const int r = ask(file, F_OFD_GETLK, &lock); r < 0) return lock_failure(file, -r);
   return lock.l_type != F_UNLCK;
 }
 
 Result<Locked> how_locked(const File &file) {
   struct flock lock = flock_of(whole_file(true), F_WRLCK);
-  if (const int r = file.env().lock(file.fd(), F_OFD_GETLK, &lock); r < 0) return lock_failure(file, -r);
+  if (const int r = ask(file, F_OFD_GETLK, &lock); r < 0) return lock_failure(file, -r);
   return lock.l_type == F_UNLCK ? Locked::no : lock.l_type == F_RDLCK ? Locked::shared : Locked::exclusive;
 }
 
 Result<bool> locks_exclude(const File &locked, const File &second, const LockRange &range) {
   ST_ASSERT(locked.fd() != second.fd());
   struct flock lock = flock_of(range, F_WRLCK);
-  const int r = second.env().lock(second.fd(), F_OFD_SETLK, &lock);
+  const int r = ask(second, F_OFD_SETLK, &lock);
   if (r == -EAGAIN || r == -EACCES) return true;
   if (r < 0) return lock_failure(second, -r);
   lock = flock_of({0, 0, false}, F_UNLCK);
-  second.env().lock(second.fd(), F_OFD_SETLK, &lock);
+  ask(second, F_OFD_SETLK, &lock);
   return false;
 }
 

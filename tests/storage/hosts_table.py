@@ -69,7 +69,7 @@ ROWS = {
     "moosefs": Row("MooseFS", "read, and write if ", True, True, REFRESH, OPEN),
     "cephfs": Row("CephFS by ceph-fuse", "read and write: ", True, True, f"{REFRESH}, or a new open", EITHER),
     "others": Row(
-        "NFS, CephFS by its kernel client, Lustre, SMB and other FUSE",
+        "NFS, CephFS by its kernel client, Lustre, SMB, JuiceFS, SeaweedFS and other FUSE",
         "read, and write if ",
         libst=REFRESH,
         stock="as its caches go",

@@ -67,7 +67,7 @@ StaleEnv::Entry *StaleEnv::entry(int dir, const char *name, bool folders_only) {
 int StaleEnv::openat(int dir, const char *path, int flags, mode_t mode) {
   // The mount that a descriptor really lies on.
   if (client != Client::kernel && std::string_view(path).starts_with("/proc/self/fdinfo/")) return -ENOENT;
-  if (client == Client::glusterfs && std::string_view(path) == "/proc/self/mountinfo") return mounts_fd;
+  if (!mounts().empty() && std::string_view(path) == "/proc/self/mountinfo") return mounts_fd;
   if (is_name(dir, path) && !(flags & O_CREAT))
     if (const Entry *known = entry(dir, path, true)) {
       const std::string by_inode = "/proc/self/fd/" + std::to_string(known->fd);
@@ -115,15 +115,19 @@ int StaleEnv::close(int fd) {
   return FaultEnv::close(fd);
 }
 
+std::string_view StaleEnv::mounts() const {
+  if (client == Client::glusterfs) return "1 0 0:99 / / rw - fuse.glusterfs server rw\n";
+  return client == Client::juicefs ? "1 0 0:99 / / rw - fuse.juicefs JuiceFS:models rw\n" : "";
+}
+
 ssize_t StaleEnv::pread(int fd, void *buffer, size_t n, uint64_t offset) {
   if (fd == mounts_fd) {
-    constexpr std::string_view mounts = "1 0 0:99 / / rw - fuse.glusterfs server rw\n";
-    return static_cast<ssize_t>(
-        mounts.copy(static_cast<char *>(buffer), n, offset < mounts.size() ? offset : mounts.size()));
+    const std::string_view all = mounts();
+    return static_cast<ssize_t>(all.copy(static_cast<char *>(buffer), n, offset < all.size() ? offset : all.size()));
   }
   const ino_t file = inode(fd);
   const bool direct = direct_.contains(fd);
-  if (file == 0 || (direct && client != Client::remembers)) return FaultEnv::pread(fd, buffer, n, offset);
+  if (file == 0 || (direct && !keeps_what_was_read())) return FaultEnv::pread(fd, buffer, n, offset);
   return read_by(direct ? kept_[fd] : pages_[file], fd, buffer, n, offset);
 }
 

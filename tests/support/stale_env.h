@@ -22,6 +22,7 @@ class StaleEnv : public FaultEnv {
   enum class Client {
     kernel,     // O_DIRECT asks the server
     remembers,  // a process (FUSE): it keeps what was read through a descriptor, with O_DIRECT, too
+    juicefs,    // the same, over an object store
     glusterfs,  // a process: O_DIRECT asks the server, also if a descriptor gets it once it is open
   };
   Client client = Client::kernel;
@@ -67,6 +68,8 @@ class StaleEnv : public FaultEnv {
   };
 
   static constexpr int mounts_fd = INT_MAX;  // of /proc/self/mountinfo
+  std::string_view mounts() const;           // what it says; empty: of this machine
+  bool keeps_what_was_read() const { return client == Client::remembers || client == Client::juicefs; }
   ino_t inode(int fd);
   Entry *entry(int dir, const char *name, bool folders_only);
   void forget(int dir, const char *name);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 
 #include "base/error_number.h"
 #include "os/path.h"
+#include "os/vocabulary.h"
 
 namespace st::os {
 namespace {
@@ -108,6 +111,50 @@ int path_of_handle(HANDLE handle, std::string *out) {
   path.resize(n);
   *out = plain_path(narrow(path));
   return 0;
+}
+
+std::optional<std::wstring> target_of_link(const void *kept, size_t n) {
+  struct Begin {
+    ULONG tag;
+    USHORT length, reserved, target_at, target_bytes, shown_at, shown_bytes;
+  } begin;
+  if (n < sizeof begin) return {};
+  std::memcpy(&begin, kept, sizeof begin);
+  // A symbolic link has flags before its names.
+  const size_t names = sizeof begin + (begin.tag == IO_REPARSE_TAG_SYMLINK ? sizeof(ULONG) : 0);
+  const size_t at = names + begin.target_at;
+  if (at + begin.target_bytes > n) return {};
+  std::wstring target(begin.target_bytes / sizeof(wchar_t), L'\0');
+  std::memcpy(target.data(), static_cast<const std::byte *>(kept) + at, target.size() * sizeof(wchar_t));
+  return target;
+}
+
+namespace {
+
+ULONG disposition_of(int flags) {
+  if (flags & O_CREAT) return flags & O_EXCL ? FILE_CREATE : flags & O_TRUNC ? FILE_OVERWRITE_IF : FILE_OPEN_IF;
+  return flags & O_TRUNC ? FILE_OVERWRITE : FILE_OPEN;
+}
+
+}  // namespace
+
+// FILE_TRAVERSE is wanted of a folder in which names are opened. Of a file it is the right to execute it, which servers
+// and access lists may refuse to who may read.
+Opening opening_of(int flags) {
+  Opening how;
+  how.disposition = disposition_of(flags);
+  const int access = flags & O_ACCMODE;
+  if (flags & O_DIRECTORY) how.options |= FILE_DIRECTORY_FILE;
+  if (flags & O_NOFOLLOW) how.options |= FILE_OPEN_REPARSE_POINT;
+  if (flags & O_PATH) {
+    how.access = FILE_READ_ATTRIBUTES | FILE_TRAVERSE;
+  } else if (access == O_RDONLY) {
+    how.access = flags & O_DIRECTORY ? FILE_GENERIC_READ | FILE_TRAVERSE : FILE_GENERIC_READ;
+  } else {
+    how.access = access == O_RDWR ? FILE_GENERIC_READ | FILE_GENERIC_WRITE : FILE_GENERIC_WRITE | FILE_READ_ATTRIBUTES;
+    how.options |= FILE_NON_DIRECTORY_FILE;
+  }
+  return how;
 }
 
 int open_at(HANDLE root, const std::wstring &name, const Opening &how, HANDLE *out) {

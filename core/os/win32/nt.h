@@ -10,6 +10,7 @@
 #include <winternl.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -71,6 +72,8 @@ class OwnHandle {
 std::wstring nt_path(const char *path);
 // Where an open file or folder is: "C:/models", "//server/share/models".
 int path_of_handle(HANDLE handle, std::string *out);
+// Where a link leads, by the `n` bytes that a filesystem keeps of it. Nothing where they contradict themselves.
+std::optional<std::wstring> target_of_link(const void *kept, size_t n);
 
 struct Opening {
   ACCESS_MASK access;
@@ -78,6 +81,8 @@ struct Opening {
   ULONG options = 0;
   ULONG share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
 };
+// How a file or folder is opened by flags as of open(2).
+Opening opening_of(int flags);
 // `root` null: `name` is an nt_path. Else a name in that folder, or "" for the folder itself. A handle, or -errno.
 int open_at(HANDLE root, const std::wstring &name, const Opening &how, HANDLE *out);
 

@@ -21,12 +21,7 @@ constexpr std::wstring_view gone_prefix = L".st-gone-", replaced = L".st-replace
 constexpr size_t digits = 16;  // at the end of the name of a temporary, and of what it replaced
 constexpr LONGLONG time_of_removed = 119651168960000000;  // 1980-02-29 03:34:56, when hardly a file was changed
 
-std::atomic<bool> lacks_posix{false}, left_aside{false};
-
-// Does the system remove and replace open files as POSIX has it (Windows 10 1709, on NTFS)? Known by what it answered.
-bool has_posix_semantics() {
-  return !lacks_posix.load(std::memory_order_relaxed);
-}
+std::atomic<bool> left_aside{false};
 
 int set_information(HANDLE handle, void *what, size_t n, int kind) {
   IO_STATUS_BLOCK done;
@@ -49,11 +44,10 @@ int rename_as(HANDLE handle, HANDLE to_dir, const std::wstring &to, ULONG flags,
   return set_information(handle, wanted, all, kind);
 }
 
-// False: the system cannot do it.
-bool posix_answers(int r) {
-  const bool knows = r != -EOPNOTSUPP && r != -EINVAL;
-  if (!knows) lacks_posix.store(true, std::memory_order_relaxed);
-  return knows;
+// Does the volume remove and replace open files as POSIX has it (NTFS, from Windows 10 1709 on)? Known by what it
+// answered, and asked each time, as the next volume may be another one.
+bool has_posix_semantics(int r) {
+  return r != -EOPNOTSUPP && r != -EINVAL;
 }
 
 int rename_plainly(HANDLE handle, HANDLE to_dir, const std::wstring &to, bool replaces) {
@@ -195,11 +189,8 @@ void sweep(HANDLE dir) {
 
 int rename_entry(HANDLE handle, const std::wstring &from, HANDLE to_dir, const std::wstring &to) {
   constexpr ULONG replace = 1, posix = 2;
-  int r = -EOPNOTSUPP;
-  if (has_posix_semantics()) {
-    r = rename_as(handle, to_dir, to, replace | posix, rename_information_ex);
-    if (posix_answers(r) && r != -EACCES && r != -EBUSY) return r;
-  }
+  int r = rename_as(handle, to_dir, to, replace | posix, rename_information_ex);
+  if (has_posix_semantics(r) && r != -EACCES && r != -EBUSY) return r;
   r = rename_plainly(handle, to_dir, to, true);
   if (r != -EACCES && r != -EBUSY) return r;
   OwnHandle folder;
@@ -208,11 +199,9 @@ int rename_entry(HANDLE handle, const std::wstring &from, HANDLE to_dir, const s
 }
 
 int remove_entry(HANDLE handle, HANDLE dir, bool is_folder) {
-  if (has_posix_semantics()) {
-    ULONG wanted = 1 | 2;  // delete, by POSIX
-    const int r = set_information(handle, &wanted, sizeof wanted, disposition_information_ex);
-    if (posix_answers(r) && r != -EBUSY) return r;
-  }
+  ULONG wanted = 1 | 2;  // delete, by POSIX
+  const int r = set_information(handle, &wanted, sizeof wanted, disposition_information_ex);
+  if (has_posix_semantics(r) && r != -EBUSY) return r;
   return is_folder ? dispose(handle) : remove_by_name_aside(handle, dir);
 }
 

@@ -35,28 +35,6 @@ namespace {
 constexpr uid_t some_user = 1000;  // whoever asks, and the owner of every file: what one may is left to Windows
 constexpr uint32_t ntfs = 0x5346544e, refs = 0x73666572, fat = 0x4d44, exfat = 0x2011BAB0, cifs = 0xFF534D42;
 
-ULONG disposition_of(int flags) {
-  if (flags & O_CREAT) return flags & O_EXCL ? FILE_CREATE : flags & O_TRUNC ? FILE_OVERWRITE_IF : FILE_OPEN_IF;
-  return flags & O_TRUNC ? FILE_OVERWRITE : FILE_OPEN;
-}
-
-Opening opening_of(int flags) {
-  Opening how;
-  how.disposition = disposition_of(flags);
-  const int access = flags & O_ACCMODE;
-  if (flags & O_DIRECTORY) how.options |= FILE_DIRECTORY_FILE;
-  if (flags & O_NOFOLLOW) how.options |= FILE_OPEN_REPARSE_POINT;
-  if (flags & O_PATH) {
-    how.access = FILE_READ_ATTRIBUTES | FILE_TRAVERSE;
-  } else if (access == O_RDONLY) {
-    how.access = FILE_GENERIC_READ | FILE_TRAVERSE;
-  } else {
-    how.access = access == O_RDWR ? FILE_GENERIC_READ | FILE_GENERIC_WRITE : FILE_GENERIC_WRITE | FILE_READ_ATTRIBUTES;
-    how.options |= FILE_NON_DIRECTORY_FILE;
-  }
-  return how;
-}
-
 struct timespec time_of(const FILETIME &t) {
   constexpr int64_t until_1970 = 116444736000000000;
   const int64_t ticks = static_cast<int64_t>(uint64_t{t.dwHighDateTime} << 32 | t.dwLowDateTime) - until_1970;
@@ -458,25 +436,19 @@ int Win32Env::readlinkat(int dir, const char *name, std::string *out) {
     return r;
   BY_HANDLE_FILE_INFORMATION info;
   if (!::GetFileInformationByHandle(opened.get(), &info)) return of_last_error();
-  const DWORD tag = link_tag(opened.get(), info.dwFileAttributes);
-  if (tag == 0) return -EINVAL;
-  struct Reparse {
-    ULONG tag;
-    USHORT length, reserved, target_at, target_bytes, shown_at, shown_bytes;
-    WCHAR rest[8192];
-  };
-  const auto data = std::make_unique<Reparse>();
+  if (link_tag(opened.get(), info.dwFileAttributes) == 0) return -EINVAL;
+  constexpr DWORD most = 16384;  // MAXIMUM_REPARSE_DATA_BUFFER_SIZE
+  const auto kept = std::make_unique<std::byte[]>(most);
   DWORD bytes = 0;
-  if (!::DeviceIoControl(opened.get(), FSCTL_GET_REPARSE_POINT, nullptr, 0, data.get(), sizeof *data, &bytes, nullptr))
+  if (!::DeviceIoControl(opened.get(), FSCTL_GET_REPARSE_POINT, nullptr, 0, kept.get(), most, &bytes, nullptr))
     return of_last_error();
-  // A symbolic link has flags before its names.
-  const WCHAR *names = data->rest + (tag == IO_REPARSE_TAG_SYMLINK ? 2 : 0);
-  std::wstring target(names + data->target_at / sizeof(WCHAR), data->target_bytes / sizeof(WCHAR));
-  if (target.starts_with(L"\\??\\UNC\\"))
-    target = L"\\\\" + target.substr(8);
-  else if (target.starts_with(L"\\??\\"))
-    target.erase(0, 4);
-  *out = plain_path(narrow(target));
+  auto target = target_of_link(kept.get(), bytes);
+  if (!target) return -EIO;
+  if (target->starts_with(L"\\??\\UNC\\"))
+    target = L"\\\\" + target->substr(8);
+  else if (target->starts_with(L"\\??\\"))
+    target->erase(0, 4);
+  *out = plain_path(narrow(*target));
   return 0;
 }
 

@@ -1,6 +1,7 @@
 // Memory that runs out: the n-th allocation of a call fails, for every n. The
 // call answers a status, the file is old or new, nothing leaks, nothing
 // terminates. A program of its own, since it replaces operator new.
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -12,6 +13,8 @@
 
 #include "base/hash.h"
 #include "bound.h"
+#include "format/json_document.h"
+#include "parse.h"
 #include "sanitizers.h"
 #include "scene.h"
 #include "journal/journal_layout.h"
@@ -21,6 +24,8 @@ namespace {
 // Which of this thread's allocations fails; negative: none.
 thread_local long allocations_left = -1;
 thread_local bool failed = false;
+// What this thread has taken and not given back, and the most of that.
+thread_local long in_use = 0, most_in_use = 0;
 
 void *allocate(std::size_t n, std::size_t alignment) {
   if (allocations_left == 0) {
@@ -28,8 +33,16 @@ void *allocate(std::size_t n, std::size_t alignment) {
     return nullptr;
   }
   if (allocations_left > 0) --allocations_left;
-  return alignment ? std::aligned_alloc(alignment, (n + alignment - 1) / alignment * alignment)
-                   : std::malloc(n ? n : 1);
+  void *memory =
+      alignment ? std::aligned_alloc(alignment, (n + alignment - 1) / alignment * alignment) : std::malloc(n ? n : 1);
+  in_use += static_cast<long>(::malloc_usable_size(memory));
+  most_in_use = std::max(most_in_use, in_use);
+  return memory;
+}
+
+void release(void *memory) noexcept {
+  in_use -= static_cast<long>(::malloc_usable_size(memory));
+  std::free(memory);
 }
 
 void *allocate_or_throw(std::size_t n, std::size_t alignment) {
@@ -58,34 +71,34 @@ void *operator new[](std::size_t n, const std::nothrow_t &) noexcept {
   return allocate(n, 0);
 }
 void operator delete(void *p) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete[](void *p) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete(void *p, std::size_t) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete[](void *p, std::size_t) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete(void *p, std::align_val_t) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete[](void *p, std::align_val_t) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete(void *p, std::size_t, std::align_val_t) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete[](void *p, std::size_t, std::align_val_t) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete(void *p, const std::nothrow_t &) noexcept {
-  std::free(p);
+  release(p);
 }
 void operator delete[](void *p, const std::nothrow_t &) noexcept {
-  std::free(p);
+  release(p);
 }
 
 namespace st {
@@ -93,6 +106,29 @@ namespace {
 
 using namespace testing;
 namespace fs = std::filesystem;
+
+// A header may have 100 MB, and so may what is made of it.
+TEST(Memory, TheScannersIndexIsGoneBeforeTheFullParserMakesItsOwn) {
+  constexpr size_t n = size_t{8} << 20;
+  std::string json = R"({"\u0061":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
+  json.insert(json.size() - 1, n - json.size(), ' ');
+  const std::string room = padded(json);
+  ASSERT_FALSE(is_plain(json));
+  const auto peak_of = [](auto call) {
+    const long before = most_in_use = in_use;
+    call();
+    return most_in_use - before;
+  };
+  const long index = peak_of([] { IndexBuilder builder(1, n); });
+  const long document = peak_of([&] {
+    simdjson::ondemand::parser parser;
+    JsonDocument parsed;
+    EXPECT_EQ(parsed.parse(parser, room.data(), n, room.size()), simdjson::SUCCESS);
+  });
+  const long all = peak_of([&] { EXPECT_TRUE(is_ok(parse_header(room.data(), n, length_bytes + n, 1))); });
+  EXPECT_GT(index, static_cast<long>(n));
+  EXPECT_LT(all, index + document + index / 2);
+}
 
 class OutOfMemory : public testing::CapiScene {
  protected:

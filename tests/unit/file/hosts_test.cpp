@@ -182,11 +182,11 @@ TEST_P(Hosts, ALocalFileIsAskedNoMore) {
 }
 
 constexpr const char *name_of_client(StaleEnv::Client client) {
-  return std::array{"Kernel", "OneThatRemembers", "GlusterFs"}[static_cast<size_t>(client)];
+  return std::array{"Kernel", "OneThatRemembers", "JuiceFs", "GlusterFs"}[static_cast<size_t>(client)];
 }
 INSTANTIATE_TEST_SUITE_P(Clients, Hosts,
                          ::testing::Values(StaleEnv::Client::kernel, StaleEnv::Client::remembers,
-                                           StaleEnv::Client::glusterfs),
+                                           StaleEnv::Client::juicefs, StaleEnv::Client::glusterfs),
                          [](const auto &info) { return name_of_client(info.param); });
 
 }  // namespace

@@ -189,6 +189,7 @@ TEST(DeltaNotes, IdentityIsOfNamesFormsAndMetadataInAnyOrder) {
   EXPECT_NE(one, id({u8_tensor("a", 10, 1), u8_tensor("b", 4, 1)}, {{"k", "vl"}, {"", "w"}}));
   // The definition of core/delta/README.md, spelled out: changing it makes every delta useless.
   EXPECT_EQ(spell_hash(id({}, {})), "e5189a9599e3f86205ea23ef06e28b2d");
+  EXPECT_EQ(spell_hash(one), "20455f50e4dd4f1bd37c307bde8a1496");
 }
 
 TEST(Delta, ManyKeysOfMetadataTakeWorkInProportion) {

@@ -80,6 +80,41 @@ TEST(ShardIndex, IsSpelledAsStockSpellsIt) {
   EXPECT_EQ(index->spell(), stock);
 }
 
+// Stock opens an index by the encoding of the locale, and json.dumps writes ASCII.
+TEST(ShardIndex, NamesBeyondAsciiAreEscapedAsStockEscapesThem) {
+  const std::string stock =
+      "{\n  \"f\\u00fcr\": 1,\n  \"metadata\": {\n    \"\\u5c64\": \"\\u00e9\\ud83d\\ude00\"\n  },\n  \"weight_map\": "
+      "{\n    \"a\\u007f~ \\b\\f\\n\\r\\t\\u0001\\\"\\\\/\": \"m-\\ud800\\udc00\",\n    \"b\\u00e9\": "
+      "\"m-\\udbff\\udfff\",\n    "
+      "\"c\\u0080\\u07ff\\u0800\\uffff\": \"m-1\"\n  }\n}\n";
+  auto index = parse(stock);
+  ASSERT_TRUE(testing::is_ok(index));
+  EXPECT_EQ(index->shard_of("b\xc3\xa9"), 2u);
+  EXPECT_EQ(index->spell(), stock);
+  index->set_metadata("\xe5\xb1\xa4", "\xc3\xa9\xf0\x9f\x98\x80");
+  EXPECT_EQ(index->spell(), stock);
+  auto plain = parse("{\"metadata\":{\"o\":{\"\xc3\xa9\":1}},\"weight_map\":{\"b\xc3\xa9\":\"m\xf0\x9f\x98\x80\"}}");
+  ASSERT_TRUE(testing::is_ok(plain));
+  EXPECT_EQ(plain->spell(),
+            "{\n  \"metadata\": {\n    \"o\": {\"\xc3\xa9\":1}\n  },\n  \"weight_map\": {\n    \"b\\u00e9\": "
+            "\"m\\ud83d\\ude00\"\n  }\n}\n");
+}
+
+// json.loads(…)["metadata"] must be there, where it was.
+TEST(ShardIndex, AnEmptyObjectOfMetadataStays) {
+  const std::string empty = "{\n  \"metadata\": {},\n  \"weight_map\": {}\n}\n";
+  auto index = parse(R"({"metadata":{ },"weight_map":{}})");
+  ASSERT_TRUE(testing::is_ok(index));
+  EXPECT_EQ(index->spell(), empty);
+  index->set_metadata("k", "v");
+  index->set_metadata("k", std::nullopt);
+  EXPECT_EQ(index->spell(), empty);
+  auto one = parse(R"({"metadata":{"k":1},"weight_map":{}})");
+  one->set_metadata("k", std::nullopt);
+  EXPECT_EQ(one->spell(), empty);
+  EXPECT_EQ(parse(R"({"weight_map":{}})")->spell(), "{\n  \"weight_map\": {}\n}\n");
+}
+
 TEST(ShardIndex, ChangesKeepWhatIsNotKnown) {
   auto index = parse(R"({"weight_map":{"a":"m-2"},"metadata":{"n":1,"total_size":4},"else":{"x":[true]}})");
   ASSERT_TRUE(index);
@@ -244,7 +279,9 @@ TEST(ShardIndex, IsSpelledSoThatItCanBeRead) {
     EXPECT_EQ(other.metadata()[0].json, text("\"", number, "\""));
     EXPECT_EQ(parse(other.spell_readable().value())->metadata_find("n"), number);
   }
-  for (const auto &[key, value] : {std::pair("k\xff", "v"), std::pair("k", "\xc3")}) {
+  for (const auto &[key, value] :
+       {std::pair("k\xff", "v"), std::pair("k", "\xc3"), std::pair("k", "\xed\xa0\x80"), std::pair("k", "\xc0\x80"),
+        std::pair("\xf4\x90\x80\x80", "v"), std::pair("k", "\xe2\x82\xc3\xa9"), std::pair("k", "\x80")}) {
     ShardIndex other = index;
     other.set_metadata(key, value);
     EXPECT_TRUE(testing::fails_with(Status::header_utf8, other.spell_readable()));

@@ -23,7 +23,7 @@ TEST(Filesystem, EveryTypeHasItsClass) {
       {Storage::fuse, {"fuse", "fuseblk", "fuse.sshfs", "fuse.glusterfs", "fuse.anything"}},
       {Storage::object_store,
        {"fuse.gcsfuse", "fuse.s3fs", "fuse.goofys", "fuse.rclone", "fuse.juicefs", "fuse.blobfuse2",
-        "fuse.mountpoint-s3", "fuse.geesefs"}},
+        "fuse.mountpoint-s3", "fuse.geesefs", "fuse.seaweedfs"}},
       {Storage::unknown, {"", "newfs", "ext", "nfs5", "fusectl", "FUSE.gcsfuse", "proc"}},
   };
   for (const auto &[storage, types] : table)
@@ -39,6 +39,16 @@ TEST(Filesystem, ClientsWithACacheThatODirectDoesNotPass) {
   for (const char *type : {"fuse", "fuse.mfs", "fuse.sshfs"}) EXPECT_TRUE(keeps_what_was_read(type)) << type;
   for (const char *type : {"fuse.glusterfs", "fuse.ceph-fuse", "fuseblk", "nfs", "ext4"})
     EXPECT_FALSE(keeps_what_was_read(type)) << type;
+}
+
+// How it is read says little of who writes: some object stores have locks that hosts share.
+TEST(Filesystem, OtherHostsWriteWhereLocksAreShared) {
+  for (const char *type :
+       {"nfs", "ceph", "fuse", "fuse.mfs", "fuse.juicefs", "fuse.JuiceFS", "fuse.seaweedfs", "newfs"})
+    EXPECT_TRUE(may_have_other_hosts({storage_of_type(type), type})) << type;
+  for (const char *type : {"ext4", "tmpfs", "fuse.gcsfuse", "fuse.s3fs", "fuse.goofys", "fuse.geesefs", "fuse.rclone",
+                           "fuse.blobfuse2", "fuse.mountpoint-s3", "fuse.s3ql", "fuse.alluxio-fuse"})
+    EXPECT_FALSE(may_have_other_hosts({storage_of_type(type), type})) << type;
 }
 
 TEST(Filesystem, EveryClassHasAName) {

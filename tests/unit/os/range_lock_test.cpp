@@ -197,6 +197,29 @@ TEST_F(RangeLockTest, SignalsDoNotCountAsSomebodyElsesLock) {
   EXPECT_EQ(waits, 0u);
 }
 
+TEST_F(RangeLockTest, WhatGivesBackOrLooksIsRepeatedAfterASignal) {
+  const auto interrupt = [&](size_t n) {
+    env.before = nth_call_fails(n, -EINTR, false, [](Call call) { return call == Call::lock; });
+  };
+  RangeLock held(a);
+  ASSERT_TRUE(held.try_take({0, 20, exclusive}).value());
+  interrupt(0);
+  held.drop({10, 10, exclusive});
+  EXPECT_TRUE(is_ok(take(b, {{10, 10, exclusive}})));
+  interrupt(0);
+  EXPECT_TRUE(is_ok(is_locked(b, {0, 10, shared})));
+  interrupt(0);
+  EXPECT_TRUE(is_ok(how_locked(b)));
+  interrupt(0);
+  EXPECT_EQ(locks_exclude(a, b, {0, 10, exclusive}).value(), true);
+  interrupt(1);  // as it gives back what it should not have got
+  EXPECT_EQ(locks_exclude(a, b, {30, 10, exclusive}).value(), false);
+  EXPECT_TRUE(is_ok(take(c, {{30, 10, exclusive}})));
+  interrupt(0);
+  held.release();
+  EXPECT_TRUE(is_ok(take(c, {{0, 10, exclusive}})));
+}
+
 TEST_F(RangeLockTest, EndlessInterruptionsEndWithTheTime) {
   struct Hang : std::runtime_error {
     using std::runtime_error::runtime_error;
