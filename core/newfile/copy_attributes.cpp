@@ -55,9 +55,12 @@ Result<void> drop_acl(const os::File &to, mode_t mode) {
 }
 
 Result<void> copy_extended_attributes(const os::File &from, const os::File &to, mode_t mode) {
-  ST_TRY(auto names, read_whole(from, nullptr));
+  ST_TRY(auto listed, read_whole(from, nullptr));
+  std::vector<std::string> names = split(listed);
+  // ACLs, whatever their kind, come last: they may forbid to write, and then to set another attribute, too.
+  std::stable_partition(names.begin(), names.end(), [](const auto &name) { return !name.starts_with("system."); });
   bool has_acl = false;
-  for (const std::string &name : split(names)) {
+  for (const std::string &name : names) {
     has_acl |= name == acl;
     ST_TRY(auto value, read_whole(from, name.c_str()));
     const int r = to.env().fsetxattr(to.fd(), name.c_str(), value.data(), value.size());
