@@ -361,7 +361,7 @@ TEST_F(WriterTest, WithoutRoomNothingIsChanged) {
     using FaultEnv::FaultEnv;
     int fstatfs(int fd, struct statfs *out) override {
       const int r = FaultEnv::fstatfs(fd, out);
-      out->f_bavail = 1;
+      out->f_bavail = out->f_bfree = 1;
       return r;
     }
   } full(faulty);
