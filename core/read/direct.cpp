@@ -15,8 +15,7 @@
 namespace st::read {
 namespace {
 
-constexpr size_t most_under_way = 8;                  // requests
-constexpr size_t most_straight = 2;                   // the same of those that a server of FUSE takes in parts at once
+constexpr size_t most_straight = 2;                   // requests that a server of FUSE takes in parts at once
 constexpr uint64_t most_memory = uint64_t{64} << 20;  // that they may take
 constexpr uint64_t alignment = 4096;                  // of offset, length and memory
 
@@ -168,11 +167,11 @@ Result<std::optional<BulkDone>> read_direct(const os::File &file, const Plan &pl
     auto direct = reopen_file(file, O_RDONLY);
     if (!direct || !direct->become_direct()) return std::nullopt;
     direct->read_through_cache();  // its flag alone decides
-    return read_by<Straight>(file, *direct, plan, most_straight, control);
+    return read_by<Straight>(file, *direct, plan, std::min<size_t>(most_straight, strategy.direct_threads), control);
   }
   auto direct = reopen_file(file, O_RDONLY | O_DIRECT);
   if (!direct) return std::nullopt;
-  const uint64_t fit = std::clamp<uint64_t>(most_memory / strategy.block, 1, most_under_way);
+  const uint64_t fit = std::clamp<uint64_t>(most_memory / strategy.block, 1, strategy.direct_threads);
   return read_by<Through>(file, *direct, plan, fit, control);
 }
 

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <thread>
+
 #include "os/process.h"
 #include "read_scene.h"
 
@@ -70,6 +72,17 @@ TEST_F(DirectTest, EveryReadIsAlignedAndNoneGoesThroughThePageCache) {
   EXPECT_EQ(descriptors.size(), 1u);
   EXPECT_EQ(descriptors.count(file.fd()), 0u);
   EXPECT_EQ(reads, done->requests);
+}
+
+TEST_F(DirectTest, NoMoreThreadsReadThanTheStrategySays) {
+  std::set<std::thread::id> threads;
+  env.on_read = [&](int, uint64_t) { return threads.insert(std::this_thread::get_id()), 0; };
+  auto how = strategy(4, false, true);
+  how.direct_threads = 1;
+  auto wanted = random_pieces(7);
+  ASSERT_TRUE(is_ok(read(wanted, how)));
+  expect_read(wanted);
+  EXPECT_EQ(threads.size(), 1u);
 }
 
 TEST_F(DirectTest, WhereItIsRefusedFilesAreReadTheUsualWay) {
