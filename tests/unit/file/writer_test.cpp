@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "counting_env.h"
 #include "crash_scene.h"
 #include "fault_env.h"
 #include "located.h"
@@ -242,6 +243,21 @@ TEST_F(WriterTest, CanonicalOrderIsThatOfStockWritersHoweverTensorsCome) {
                            {.layout = layout})));
     EXPECT_TRUE(same_bytes(bytes_of(path), as_they_come));
   }
+}
+
+// Where blocks are shared, the tensors are not written twice.
+TEST_F(WriterTest, InCanonicalOrderItTakesNoRoomForWhatItShares) {
+  const std::string first(4 << 20, 'a'), second(10 << 20, 'b');
+  CountingXfs shares(faulty);
+  auto w = Writer::open(shares, path, {}, {}, {.layout = Layout::canonical, .alignment = 4096});
+  ASSERT_TRUE(is_ok(w));
+  ASSERT_TRUE(is_ok((*w)->put(u8("b", second))));
+  ASSERT_TRUE(is_ok((*w)->put(u8("a", first))));
+  shares.free_bytes = 1 << 20;
+  ASSERT_TRUE(is_ok((*w)->finish()));
+  EXPECT_EQ(shares.shared, first.size() + second.size());
+  EXPECT_TRUE(same_bytes(seen("a"), first));
+  EXPECT_TRUE(same_bytes(seen("b"), second));
 }
 
 TEST_F(WriterTest, AlignmentAndReserveAreKept) {
