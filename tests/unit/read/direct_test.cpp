@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "os/mapping.h"
 #include "os/process.h"
 #include "read_scene.h"
 
