@@ -248,6 +248,7 @@ void DataFile::show_patch(const Snapshot &of, size_t index, uint64_t offset, uin
       auto shown = state.refresh(index, offset, n);
       if (!shown && options_.log) options_.log(LogLevel::warning, shown.error().message);
     } catch (const std::bad_alloc &) {
+      state.outdate(index, offset, n);
       warn_that_not_shown(options_.log);
     }
   });

@@ -199,9 +199,10 @@ Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile
   ST_TRY(auto built, write::build(file, plan.header, drawn.segments, block, staged.control));
   ST_TRY(check_payloads(staged, file, plan));
   made->built = built;
+  // Before the rights of the old file are on it: as the owner of the new one we may have fewer.
+  ST_TRY(auto again, staged.with_room([&] { return made->replacement->open_again(); }));
   ST_TRY(write::copy_attributes(lock.file(), file, staged.file.options().log));
 
-  ST_TRY(auto again, staged.with_room([&] { return made->replacement->open_again(); }));
   auto taken = staged.file.take(std::move(again), nullptr, true);
   if (!taken) return Failure(read_otherwise(staged, std::move(taken.error())));
   ST_TRY(write_slices(staged, file, **taken, &made->built));

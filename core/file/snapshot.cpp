@@ -109,10 +109,9 @@ bool Snapshot::lends(const void *bytes, uint64_t n) const {
       if (c.owns(i, header.index.at(i).nbytes, bytes, n)) return true;
     return false;
   };
-  if (by(content)) return true;
-  for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)
-    if (by(r->content)) return true;
-  return false;
+  bool found = false;
+  each_content([&](const read::Content &c, uint64_t) { found = found || by(c); });
+  return found;
 }
 
 uint64_t Snapshot::reopens() const {
@@ -136,13 +135,13 @@ Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {
       ST_TRY(held, descriptors_->get(this, file, identity));
     } else {
       auto opened = read::reopen_file(file, O_RDONLY);
-      // A child that gave up the right to open the file may still read what it inherited.
-      if (!opened && opened.error().status == Status::permission) return nullptr;
-      if (!opened) return Failure(std::move(opened.error()));
-      own = std::move(*opened);
+      // A child that gave up the right to open the file may still read what it inherited: by the descriptor alone, as
+      // a thread of the parent may have held the mutex of its content.
+      if (!opened && opened.error().status != Status::permission) return Failure(std::move(opened.error()));
+      if (opened) own = std::move(*opened);
     }
-    ST_TRY(auto mapped,
-           read::Content::open(held ? *held : own, file_size(), header.index.size(), content.wanted(), filesystem, {}));
+    const os::File &by = held ? *held : own ? own : file;
+    ST_TRY(auto mapped, read::Content::open(by, file_size(), header.index.size(), content.wanted(), filesystem, {}));
     mapped.inherit(last ? last->content : content);
     auto mine = std::make_unique<Reopened>(Reopened{now, std::move(own), std::move(mapped), last});
     // No mutex: a thread that the fork left behind may hold it.
@@ -155,7 +154,7 @@ Result<const read::Content *> Snapshot::content_here() const {
   const uint64_t now = env ? env->fork_generation() : generation;
   if (now == generation) return &content;
   ST_TRY(auto own, reopened(now));
-  return own ? &own->content : &content;
+  return &own->content;
 }
 
 Result<Access> Snapshot::here() const {
@@ -164,7 +163,8 @@ Result<Access> Snapshot::here() const {
   const read::Content *bytes = &content;
   if (now != generation) {
     ST_TRY(auto own, reopened(now));
-    if (own) reached = &own->file, bytes = &own->content;
+    if (own->file) reached = &own->file;
+    bytes = &own->content;
   }
   if (!descriptors_) return Access{*reached, *bytes};
   ST_TRY(auto held, descriptors_->get(this, file, identity));
@@ -177,16 +177,25 @@ Result<void> Snapshot::map_anew() {
 }
 
 Result<void> Snapshot::refresh(size_t slot, uint64_t offset, uint64_t n) const {
-  ST_TRY(auto reach, here());
+  auto reach = here();
+  if (!reach) {
+    outdate(slot, offset, n);
+    return Failure(std::move(reach.error()));
+  }
   // Views from before a fork lie in the mappings of then. (Memory of our own is
   // inherited, and thus refreshed below.)
-  auto forget = [&](const read::Content &of) {
+  each_content([&](const read::Content &of, uint64_t) {
+    if (&of != &reach->content && of.map() == read::MapMode::private_copy) of.mapping()->drop(offset, n);
+  });
+  return reach->content.refresh(reach->file, slot, offset, n, offset - file_offset(header.index.at(slot)));
+}
+
+void Snapshot::outdate(size_t slot, uint64_t offset, uint64_t n) const noexcept {
+  const uint64_t now = env ? env->fork_generation() : generation;
+  each_content([&](const read::Content &of, uint64_t made_by) {
     if (of.map() == read::MapMode::private_copy) of.mapping()->drop(offset, n);
-  };
-  if (&reach.content != &content) forget(content);
-  for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)
-    if (&reach.content != &r->content) forget(r->content);
-  return reach.content.refresh(reach.file, slot, offset, n, offset - file_offset(header.index.at(slot)));
+    of.outdate(slot, made_by != now);
+  });
 }
 
 bool Snapshot::has_own_memory() const {

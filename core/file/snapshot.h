@@ -51,8 +51,10 @@ struct Snapshot {
   }
   // Before it is shared, or anybody has looked at its bytes.
   Result<void> map_anew();
-  // Bytes of tensor `slot` were changed in the file: see read::Content::refresh.
+  // Bytes of tensor `slot` were changed in the file: see read::Content::refresh. Where that fails, and where memory is
+  // too short for it and outdate() is called, the next look reads them.
   Result<void> refresh(size_t slot, uint64_t offset, uint64_t n) const;
+  void outdate(size_t slot, uint64_t offset, uint64_t n) const noexcept;
   // Bytes that were read into memory, which would not show what others change in the file: are there any? Each is
   // read once more to where it lies.
   bool has_own_memory() const;
@@ -82,11 +84,18 @@ struct Snapshot {
   // What a child opened anew, and its parent before it; views of either may still be in use.
   struct Reopened {
     uint64_t generation;
-    os::File file;
+    os::File file;  // not open where `descriptors_` have it, and where the child may only use what it inherited
     read::Content content;
     Reopened *before;
   };
   Result<const Reopened *> reopened(uint64_t generation) const;
+  // Calls visit(content, generation of the process that made it) with each there is.
+  template <class Visit>
+  void each_content(Visit visit) const {
+    visit(content, generation);
+    for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)
+      visit(r->content, r->generation);
+  }
   mutable std::atomic<Reopened *> reopened_ = nullptr;
   std::shared_ptr<os::Descriptors> descriptors_;
 };

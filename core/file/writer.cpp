@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "newfile/build.h"
 #include "newfile/data_offset.h"
+#include "newfile/room.h"
 #include "newfile/stream.h"
 #include "newfile/units.h"
 
@@ -254,8 +255,9 @@ Result<void> Writer::arrange(const Control &control) {
     to += n;
   }
   const os::File &file = arranged->file();
-  ST_TRY(reserve_space_for(file, to, 0));
-  ST_TRY(build(file, spelled, segments, shareable_block(file), control));
+  const uint64_t block = shareable_block(file);
+  ST_TRY(reserve_space_for(file, to, expect_build(spelled, segments, block, room_of(file).block).shared));
+  ST_TRY(build(file, spelled, segments, block, control));
   made_ = std::move(arranged);
   return {};
 }

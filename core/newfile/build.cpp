@@ -1,5 +1,7 @@
 #include "newfile/build.h"
 
+#include <optional>
+
 #include "base/check.h"
 #include "newfile/room.h"
 #include "newfile/stream.h"
@@ -16,19 +18,24 @@ Result<Built> build(const os::File &to, std::string_view header, std::span<const
   const auto tell = [&](uint64_t n) { return control.check(done += n, total); };
   ST_TRY(control.check(0, total));
   uint64_t end = header.size();
+  std::optional<WriteStream> stream;  // of those in memory that follow each other
   for (const Segment &s : segments) {
     ST_ASSERT(s.to == end);
     end += s.length;
     if (s.length == 0) continue;
     if (!s.file) {
-      ST_TRY(write_stream(to, s.bytes, s.length, s.to, tell));
+      if (!stream) stream.emplace(to, s.to, tell);
+      ST_TRY(stream->write(s.bytes, s.length));
       built.written += s.length;
       continue;
     }
+    if (stream) ST_TRY(stream->flush());
+    stream.reset();
     ST_TRY(auto moved, transfer(*s.file, to, {s.from, s.to, s.length}, block, tell));
     built.shared += moved.shared;
     built.copied += moved.copied;
   }
+  if (stream) ST_TRY(stream->flush());
   ST_TRY(to.write(header.data(), header.size(), 0));
   built.written += header.size();
   return built;

@@ -40,6 +40,12 @@ std::vector<std::string> split(std::string_view names) {
   return out;
 }
 
+// Labels of security modules and of the filesystem are theirs to give.
+bool is_users(std::string_view name) {
+  if (!os::attributes_have_namespaces) return !name.starts_with("com.apple.");
+  return name.starts_with("user.") || name.starts_with("system.");
+}
+
 // An ACL that says no more than a mode (linux/posix_acl_xattr.h): takes away
 // what the folder's default ACL gave the new file.
 Result<void> drop_acl(const os::File &to, mode_t mode) {
@@ -55,15 +61,17 @@ Result<void> drop_acl(const os::File &to, mode_t mode) {
 }
 
 Result<void> copy_extended_attributes(const os::File &from, const os::File &to, mode_t mode) {
-  ST_TRY(auto names, read_whole(from, nullptr));
+  ST_TRY(auto listed, read_whole(from, nullptr));
+  std::vector<std::string> names = split(listed);
+  // ACLs, whatever their kind, come last: they may forbid to write, and then to set another attribute, too.
+  std::stable_partition(names.begin(), names.end(), [](const auto &name) { return !name.starts_with("system."); });
   bool has_acl = false;
-  for (const std::string &name : split(names)) {
+  for (const std::string &name : names) {
     has_acl |= name == acl;
     ST_TRY(auto value, read_whole(from, name.c_str()));
     const int r = to.env().fsetxattr(to.fd(), name.c_str(), value.data(), value.size());
-    // Labels of security modules and of the filesystem are theirs to give.
-    const bool is_users = name.starts_with("user.") || name.starts_with("system.");
-    if (r < 0 && is_users) return Failure(to.error(-r, text("carry the attribute ", in_quotes(name), " over to")));
+    if (r < 0 && is_users(name))
+      return Failure(to.error(-r, text("carry the attribute ", in_quotes(name), " over to")));
   }
   if (has_acl) return {};
   ST_TRY(auto given, read_whole(to, acl.data()));

@@ -1,5 +1,6 @@
 #include "newfile/room.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/round.h"
@@ -7,12 +8,33 @@
 
 namespace st::write {
 
+namespace {
+
+// What its counts are in. A system without f_frsize has that as f_bsize, which elsewhere may be what is best written.
+template <class Fs>
+uint64_t unit_of(const Fs &fs) {
+  uint64_t unit = 0;
+  if constexpr (requires { fs.f_frsize; }) unit = static_cast<uint64_t>(fs.f_frsize);
+  return unit > 0 ? unit : static_cast<uint64_t>(fs.f_bsize);
+}
+
+// ext4 keeps a twentieth of its blocks for root. Of a root that may not take them, as in a container, it refuses them
+// when they are set aside: before anything is written, too.
+uint64_t blocks_free(os::Env &env, const struct statfs &fs) {
+  constexpr uint32_t ext4 = 0xEF53;
+  const auto free = static_cast<uint64_t>(fs.f_bavail);
+  if (static_cast<uint32_t>(fs.f_type) != ext4 || env.geteuid() != 0) return free;
+  return std::max(free, static_cast<uint64_t>(fs.f_bfree));
+}
+
+}  // namespace
+
 Room room_of(const os::File &file) {
   constexpr uint64_t smallest_block = 512, largest_block = uint64_t{1} << 20;
   struct statfs fs;
   if (file.env().fstatfs(file.fd(), &fs) < 0 || fs.f_blocks == 0) return {};
-  const auto size = static_cast<uint64_t>(fs.f_bsize);
-  Room room{static_cast<uint64_t>(fs.f_bavail) * size, Room().block};
+  const uint64_t size = unit_of(fs);
+  Room room{blocks_free(file.env(), fs) * size, Room().block};
   if (size >= smallest_block && size <= largest_block) room.block = size;
   return room;
 }

@@ -7,16 +7,25 @@
 #include "os/random.h"
 
 namespace st::write {
+// What it may only read, as its writer had given it the rights of the file that it was to replace, it locks shared:
+// that keeps a writer out, too.
 bool remove_unlocked(const os::Location &at, const struct stat *known) {
-  auto file = at.open(O_RDWR | O_NONBLOCK);
+  bool writes = true;
+  const auto opened = [&] { return at.open((writes ? O_RDWR : O_RDONLY) | O_NONBLOCK); };
+  auto file = opened();
+  if (!file && file.error().os_errno == EACCES) {
+    writes = false;
+    file = opened();
+  }
   if (!file) return false;
   const auto s = file->stat();
   if (!s || !S_ISREG(s->st_mode) || (known && !os::same_inode(*s, *known))) return false;
-  auto lock = os::RangeLock::acquire(*file, {os::whole_file(true)}, {});
+  auto lock = os::RangeLock::acquire(*file, {os::whole_file(writes)}, {});
   if (!lock) return false;
-  auto second = at.open(O_RDWR | O_NONBLOCK);
+  auto second = opened();
   if (!second) return false;
-  const auto excludes = os::locks_exclude(*file, *second, os::whole_file(true));
+  const auto excludes =
+      writes ? os::locks_exclude(*file, *second, os::whole_file(true)) : os::is_locked(*second, os::whole_file(true));
   return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;
 }
 

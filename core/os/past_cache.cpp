@@ -9,6 +9,7 @@
 
 #include "base/round.h"
 #include "os/location.h"
+#include "os/whole_pages.h"
 
 namespace st::os {
 namespace {
@@ -17,11 +18,14 @@ constexpr uint64_t alignment = 4096;                 // of offset, length and me
 constexpr uint64_t most_of_own = uint64_t{4} << 20;  // through memory of our own; from amid a page, a page more
 constexpr size_t long_read = size_t{1} << 20;        // what is worth an open, and a close
 
+// To whole pages of its own.
 struct Aligned {
-  explicit Aligned(size_t n) : bytes(static_cast<char *>(::operator new (n, std::align_val_t{alignment}))) {}
-  ~Aligned() { ::operator delete (bytes, std::align_val_t{alignment}); }
+  explicit Aligned(size_t n)
+      : bytes(static_cast<char *>(::operator new (round_up(n, align), std::align_val_t{align}))) {}
+  ~Aligned() { ::operator delete (bytes, std::align_val_t{align}); }
   Aligned(const Aligned &) = delete;
   Aligned &operator=(const Aligned &) = delete;
+  const size_t align = std::max<size_t>(alignment, page_size());
   char *const bytes;
 };
 
@@ -73,16 +77,24 @@ Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const 
   return read_in_pages(buffer, n, offset);
 }
 
-// Straight into the memory: FUSE asks for no borders. As many bytes as come. Those that do not are asked for by the
-// descriptor that is kept: a server may have removed the file, and know it by that one still.
+// Straight into the memory, but for pages that it shares: FUSE asks for no borders. As many bytes as come. Those that
+// do not are asked for by the descriptor that is kept: a server may have removed the file, and know it by that one
+// still.
 size_t File::read_long(void *buffer, size_t n, uint64_t offset) const {
+  const Aligned first(page_size()), last(page_size());
   const int fd = open_becoming_direct();
   if (fd < 0) return 0;
   size_t done = 0;
-  for (ssize_t got = 1; got > 0 && done < n;) {
-    got = repeat_interrupted(
-        [&] { return env_->pread(fd, static_cast<char *>(buffer) + done, n - done, offset + done); });
-    if (got > 0) done += static_cast<size_t>(got);
+  for (ssize_t got = 1; got > 0 && done < n; done += static_cast<size_t>(std::max<ssize_t>(got, 0))) {
+    char *const to = static_cast<char *>(buffer) + done;
+    const WholePages at(to, n - done);
+    const struct iovec parts[] = {{first.bytes, at.head}, {to + at.head, at.body}, {last.bytes, at.tail}};
+    const int skipped = at.head == 0, count = 3 - skipped - (at.tail == 0);
+    got = repeat_interrupted([&] { return env_->preadv(fd, parts + skipped, count, offset + done); });
+    if (got <= 0) continue;
+    const auto came = static_cast<size_t>(got), behind = at.head + at.body;
+    std::memcpy(to, first.bytes, std::min(came, at.head));
+    if (came > behind) std::memcpy(to + behind, last.bytes, came - behind);
   }
   env_->close(fd);
   return done;

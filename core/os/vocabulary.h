@@ -25,5 +25,6 @@
 
 namespace st::os {
 inline constexpr const char *never_in_names = "/";
+inline constexpr bool attributes_have_namespaces = true;  // extended ones: user., system. and others
 }  // namespace st::os
 #endif

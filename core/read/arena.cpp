@@ -5,12 +5,16 @@
 
 #include "base/huge_memory.h"
 #include "base/round.h"
+#include "os/process.h"
 
 namespace st::read {
 namespace {
 
 constexpr std::align_val_t arena_alignment{4096};
 constexpr size_t worth_mapping = huge_page;
+// Linux's word for the size of pages that are set aside. munmap takes whole ones, and the system may have larger ones
+// by default.
+constexpr int of_2_mib = 21 << 26;
 
 }  // namespace
 
@@ -20,15 +24,17 @@ Arena Arena::of(os::Env &env, uint64_t nbytes, bool reserved) {
   Arena a;
   a.env_ = &env;
   a.size_ = n;
-  const size_t whole = round_up(n, huge_page);
+  const size_t huge = round_up(n, huge_page), whole = round_up(n, os::page_size());
   void *memory = nullptr;
-  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-  if (reserved && env.mmap(whole, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB, -1, &memory) == 0) {
-    a.mapped_ = whole;
+  constexpr int read_write = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+  if (reserved && env.mmap(huge, read_write, flags | MAP_HUGETLB | of_2_mib, -1, &memory) == 0) {
+    a.mapped_ = huge;
   } else if (n >= worth_mapping) {
-    if (env.mmap(whole, PROT_READ | PROT_WRITE, flags, -1, &memory) < 0) throw std::bad_alloc();
+    if (env.mmap(whole, read_write, flags, -1, &memory) < 0) throw std::bad_alloc();
     a.mapped_ = whole;
-    env.madvise(memory, whole, MADV_HUGEPAGE);  // a hint
+    // A hint. All of it, as neighbours that are alike stay one mapping of the kernel's, which allows a process so many;
+    // and no huge page goes beyond them.
+    env.madvise(memory, whole, MADV_HUGEPAGE);
   } else {
     memory = ::operator new(n, arena_alignment);
   }

@@ -1,8 +1,31 @@
 #include "read/content.h"
 
+#include <algorithm>
+#include <chrono>
+#include <new>
+
 #include "base/check.h"
+#include "base/interrupt.h"
 
 namespace st::read {
+
+// A thread reads a piece, outside of the mutex. At its end it has that once more, and others may look.
+class Content::Reading {
+ public:
+  Reading(Own &own, Locked &lock, size_t slot) : own_(own), lock_(lock), slot_(slot) { own.being_read.push_back(slot); }
+  ~Reading() {
+    if (!lock_.owns_lock()) lock_.lock();
+    std::erase(own_.being_read, slot_);
+    own_.was_read.notify_all();
+  }
+  Reading(const Reading &) = delete;
+  Reading &operator=(const Reading &) = delete;
+
+ private:
+  Own &own_;
+  Locked &lock_;
+  const size_t slot_;
+};
 
 Result<Content> Content::open(const os::File &file, uint64_t size, size_t slots, MapMode wanted,
                               const os::Filesystem &filesystem, const Log &log) {
@@ -29,7 +52,7 @@ Content Content::borrowed(const std::byte *bytes, size_t size) {
   return c;
 }
 
-Content::Owned &Content::own(const std::lock_guard<std::mutex> &) const {
+Content::Owned &Content::own(const Locked &) const {
   if (!own_->owned.load(std::memory_order_relaxed))
     own_->owned.store(std::make_unique<Owned>(slots_).release(), std::memory_order_release);
   return *own_->owned.load(std::memory_order_relaxed);
@@ -46,14 +69,34 @@ uint64_t Content::bytes_owned() const {
   return owned ? owned->bytes.load(std::memory_order_relaxed) : 0;
 }
 
+// Until no other thread reads the piece, or the caller wants no more of it.
+Result<void> Content::await_reader(Locked &lock, size_t slot) const {
+  constexpr std::chrono::milliseconds until_asked(100);
+  const std::vector<size_t> &read = own_->being_read;
+  const auto is_free = [&] { return std::find(read.begin(), read.end(), slot) == read.end(); };
+  while (!own_->was_read.wait_for(lock, until_asked, is_free)) {
+    lock.unlock();
+    if (InterruptCheck::stops()) return Failure(*InterruptCheck::stopped());
+    lock.lock();
+  }
+  return {};
+}
+
 Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   ST_ASSERT(offset <= size_ && n <= size_ - offset);
   if (const std::byte *piece = try_view(slot, offset)) return piece;
-  std::lock_guard lock(own_->mutex);
+  Locked lock(own_->mutex);
   Owned &owned = own(lock);
+  ST_TRY(await_reader(lock, slot));
   if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);
+  const Reading reading(*own_, lock, slot);
+  const uint32_t changes = owned.changes[slot];
+  lock.unlock();
   Arena arena = Arena::of(file.env(), n, false);
   ST_TRY(file.read(arena.data(), n, offset));
+  lock.lock();
+  if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);  // of a load
+  if (owned.changes[slot] != changes) ST_TRY(file.read(arena.data(), n, offset));
   std::byte *bytes = arena.data();
   owned.arenas.push_back(std::move(arena));
   owned.bytes.fetch_add(n, std::memory_order_relaxed);
@@ -62,13 +105,13 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
 }
 
 void Content::expect(std::span<Loaded> pieces) const {
-  std::lock_guard lock(own_->mutex);
+  const Locked lock(own_->mutex);
   const Owned &owned = own(lock);
   for (Loaded &piece : pieces) piece.changes = owned.changes[piece.slot];
 }
 
 Result<void> Content::adopt(const os::File &file, Arena arena, std::span<const Loaded> pieces) const {
-  std::lock_guard lock(own_->mutex);
+  const Locked lock(own_->mutex);
   Owned &owned = own(lock);
   for (const Loaded &piece : pieces)
     if (owned.changes[piece.slot] != piece.changes) ST_TRY(file.read(piece.bytes, piece.nbytes, piece.offset));
@@ -88,7 +131,7 @@ void Content::inherit(const Content &before) {
   }
   const Owned *theirs = before.own_->owned.load(std::memory_order_acquire);
   if (!theirs) return;
-  std::lock_guard lock(own_->mutex);
+  const Locked lock(own_->mutex);
   Owned &owned = own(lock);
   for (size_t slot = 0; slot < slots_; ++slot)
     owned.pieces[slot].store(theirs->pieces[slot].load(std::memory_order_acquire), std::memory_order_release);
@@ -98,15 +141,34 @@ void Content::inherit(const Content &before) {
 Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip) const {
   if (map_ == MapMode::private_copy) mapping_->drop(offset, n);
   if (!writable_ && !own_->owned.load(std::memory_order_acquire)) return {};
-  std::lock_guard lock(own_->mutex);
+  const Locked lock(own_->mutex);
   Owned &owned = own(lock);
   ++owned.changes[slot];
-  if (writable_) {
-    owned.pieces[slot].store(&outdated, std::memory_order_release);
-    return {};
-  }
-  std::byte *piece = owned.pieces[slot].load(std::memory_order_relaxed);
-  return piece ? file.read(piece + skip, n, offset) : Result<void>();
+  std::atomic<std::byte *> &shown = owned.pieces[slot];
+  std::byte *const piece = shown.load(std::memory_order_relaxed);
+  if (!writable_ && (!piece || piece == &outdated)) return {};
+  struct Outdating {
+    ~Outdating() {
+      if (!is_read) piece.store(&outdated, std::memory_order_release);
+    }
+    std::atomic<std::byte *> &piece;
+    bool is_read = false;
+  } outdating{shown};
+  if (writable_) return {};
+  ST_TRY(file.read(piece + skip, n, offset));
+  outdating.is_read = true;
+  return {};
+}
+
+void Content::outdate(size_t slot, bool of_parent) const noexcept try {
+  if (!own_) return;
+  const Locked lock = of_parent ? Locked() : Locked(own_->mutex);
+  Owned *owned = writable_ && !of_parent ? &own(lock) : own_->owned.load(std::memory_order_acquire);
+  if (!owned) return;
+  if (!of_parent) ++owned->changes[slot];
+  std::atomic<std::byte *> &piece = owned->pieces[slot];
+  if (writable_ || piece.load(std::memory_order_relaxed)) piece.store(&outdated, std::memory_order_release);
+} catch (const std::bad_alloc &) {  // a mapping that may be written: it shows what it did
 }
 
 }  // namespace st::read

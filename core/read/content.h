@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -29,7 +30,8 @@ class Content {
   // Bytes that somebody else keeps alive.
   static Content borrowed(const std::byte *bytes, size_t size);
 
-  // The bytes [offset, offset + n) of the file, which are piece `slot`. Any thread.
+  // The bytes [offset, offset + n) of the file, which are piece `slot`. Any thread; one that reads a piece keeps nobody
+  // from another.
   Result<const std::byte *> view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
   // The same if it takes no reading; else null.
   const std::byte *try_view(size_t slot, uint64_t offset) const noexcept {
@@ -40,8 +42,12 @@ class Content {
   }
   // Piece `slot` was changed in the file: n bytes at `offset`, `skip` bytes behind its begin. Let views that can show
   // it, show it. Where views may be written, those that are out keep what they show, and the next look takes the new
-  // bytes.
+  // bytes. So it is, too, where they cannot be read now.
   Result<void> refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip = 0) const;
+
+  // The same where nothing can be read: the next look does. `of_parent`: this process has forked from the one that
+  // made it. Then nobody looks at it any more, but inherit(); and its mutex may be held for ever.
+  void outdate(size_t slot, bool of_parent) const noexcept;
 
   // A load, around its reads. Pieces lie in `arena` from adopt() on. Those that
   // are in memory of our own already stay where they are, as views of them may
@@ -98,10 +104,15 @@ class Content {
   };
   struct Own {
     ~Own() { delete owned.load(); }
-    std::mutex mutex;
+    std::mutex mutex;                      // of what Owned has but `pieces`, and of what is here but `owned`
     std::atomic<Owned *> owned = nullptr;  // made when first needed, so that mapped files need no table
+    std::vector<size_t> being_read;        // slots, each by one thread
+    std::condition_variable was_read;
   };
-  Owned &own(const std::lock_guard<std::mutex> &) const;
+  using Locked = std::unique_lock<std::mutex>;
+  class Reading;
+  Owned &own(const Locked &) const;
+  Result<void> await_reader(Locked &lock, size_t slot) const;
 
   static inline std::byte outdated{};
 

@@ -84,6 +84,10 @@ Result<Strategy> choose_strategy(os::Env &env, const ReadOptions &wanted, const 
   if (prefetch == Prefetch::sequential) s.threads = 1;
   if (prefetch == Prefetch::parallel) s.threads = std::max(s.threads, 4u);
   if (threads) s.threads = std::min(threads, max_threads);
+  if (threads || prefetch == Prefetch::sequential)
+    s.direct_threads = s.threads;
+  else if (wanted.workers > 1)
+    s.direct_threads = std::max(s.direct_threads / wanted.workers, 1u);
   s.block = block ? round_down(std::clamp(block, min_block, max_block), 4 * KiB) : habit.block;
   s.gap = s.memory_gap = habit.gap;
   if (filesystem.storage == Storage::local) s.memory_gap = 4 * KiB;

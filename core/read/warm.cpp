@@ -10,10 +10,11 @@
 namespace st::read {
 namespace {
 
-// Does reading this file fill the page cache that its mapping shows? Not where
+// Does reading this file fill the page cache that its mapping shows? Not where it is read past that; nor where
 // a FUSE daemon asked for direct I/O: there a shared mapping is refused, and a
 // private one fetches its own pages.
 bool reads_fill_the_cache(const os::File &file, const Content &content) {
+  if (file.reads_past_cache()) return false;
   if (content.map() == MapMode::shared) return true;
   void *address = nullptr;
   if (file.env().mmap(1, PROT_READ, MAP_SHARED, file.fd(), &address) < 0) return false;
@@ -68,7 +69,8 @@ Result<BulkDone> warm(const os::File &file, const Content &content, std::vector<
     return read_pieces(file, std::move(pieces), cached, 0, control);
   }
   const Plan plan = plan_requests(std::move(pieces), strategy.block, strategy.gap, SIZE_MAX);
-  return populate(file, content, plan, of_its_own ? strategy.threads : 1, control);
+  const bool by_one = !of_its_own && !file.reads_past_cache();  // daemon
+  return populate(file, content, plan, by_one ? 1 : strategy.threads, control);
 }
 
 }  // namespace st::read

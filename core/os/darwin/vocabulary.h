@@ -36,4 +36,5 @@
 
 namespace st::os {
 inline constexpr const char *never_in_names = "/";
+inline constexpr bool attributes_have_namespaces = false;  // but for the system's: com.apple.*
 }  // namespace st::os

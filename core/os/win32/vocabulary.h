@@ -122,7 +122,8 @@ constexpr dev_t makedev(uint32_t major, uint32_t minor) {
 }
 
 namespace os {
-inline constexpr const char *never_in_names = "/\\:";  // a colon leads to a stream of a file, or to a drive
+inline constexpr const char *never_in_names = "/\\:";     // a colon leads to a stream of a file, or to a drive
+inline constexpr bool attributes_have_namespaces = true;  // extended ones: user., system. and others
 }  // namespace os
 
 }  // namespace st

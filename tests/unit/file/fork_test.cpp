@@ -313,6 +313,28 @@ TEST_F(ForkTest, AChildWaitsForNoMutexOfItsParents) {
   EXPECT_FALSE(fs::exists(folder()));
 }
 
+// Nor where it may not open the file, and has what it inherited.
+TEST_F(ForkTest, AChildThatMayNotOpenTheFileWaitsForNoMutexOfItsParents) {
+  ForksAt forking(env, Call::pread);
+  forking.armed = false;
+  OpenOptions options;
+  options.map = read::MapMode::none;
+  auto c = open(forking, options);
+  const HeldSnapshot state = c->hold();
+  seen(*c, "a");
+  forking.in_child = [&] {
+    forking.before = [](Call call) { return call == Call::openat ? -EACCES : 0; };
+    for (size_t i : {0, 1}) {
+      auto view = c->view(*state, i);
+      if (!view || std::memcmp(*view, tensors[i].bytes.data(), tensors[i].bytes.size()) != 0) ::_exit(1);
+    }
+    ::_exit(0);
+  };
+  forking.armed = true;
+  ASSERT_TRUE(is_ok(state->refresh_own_memory()));  // under the mutex
+  EXPECT_GT(forking.child, 0);
+}
+
 // The same of a handle on shards, which removes the journal of one that was not changed for long.
 TEST(ForkedShards, AChildWaitsForNoMutexOfItsParents) {
   constexpr int most_with_journals = 16;

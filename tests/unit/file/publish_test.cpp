@@ -271,5 +271,47 @@ TEST_F(PublishTest, AChildMayNotGoOnWithItsParentsTransaction) {
   child.forked = false;
 }
 
+TEST_F(PublishTest, SmallTensorsOfAPublishShareAWrite) {
+  testing::FaultEnv counting(env);
+  auto c = open(counting);
+  auto t = begin(*c);
+  std::vector<U8> added;
+  for (unsigned i = 0; i < 100; ++i) added.emplace_back(pattern(i == 50 ? 40000 : 100 + i, i));
+  for (size_t i = 0; i < added.size(); ++i) ASSERT_TRUE(is_ok(t->put(text("new ", i), added[i])));
+  counting.calls.clear();
+  ASSERT_TRUE(is_ok(t->commit()));
+  // Those before the large one, that, those behind it, and the header; perhaps the old ones, if the kernel copies none.
+  EXPECT_LE(std::count(counting.calls.begin(), counting.calls.end(), testing::Call::pwrite), 10);
+  for (size_t i = 0; i < added.size(); ++i) EXPECT_TRUE(same_bytes(seen(*c, text("new ", i)), added[i].bytes)) << i;
+}
+
+// As of a file of somebody else's, of mode 0444, whose ACL lets us write.
+TEST_F(PublishTest, TheRightsOfTheOldFileMayForbidToWriteTheNewOne) {
+  class Forbids : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int openat(int dir_fd, const char *name, int flags, mode_t mode) override {
+      const bool is_temporary = std::string_view(name).find(".st-tmp-") != std::string_view::npos;
+      if (is_temporary && has_rights) return -EACCES;
+      const int fd = FaultEnv::openat(dir_fd, name, flags, mode);
+      if (is_temporary && fd >= 0) made = fd;
+      return fd;
+    }
+    int fchmod(int fd, mode_t mode) override {
+      has_rights = has_rights || made >= 0;
+      return FaultEnv::fchmod(fd, mode);
+    }
+    int made = -1;
+    bool has_rights = false;
+  } forbids(env);
+  auto c = open(forbids);
+  const U8 added(pattern(500, 91));
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->put("new", added)));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(forbids.has_rights);
+  EXPECT_EQ(seen(*c, "new"), added.bytes);
+}
+
 }  // namespace
 }  // namespace st::store

@@ -199,5 +199,38 @@ TEST_F(Shown, ARefreshBesidePatchAfterPatchComesToAnEnd) {
   shows_the_file(*c);
 }
 
+// The bytes are in the file, but the handle cannot read them, or not even open the file. It shows the old ones no more.
+TEST_F(Shown, APatchThatTheHandleCannotReadIsReadByTheNextLook) {
+  constexpr std::pair<Call, int> failures[] = {{Call::pread, -EIO}, {Call::openat, -EMFILE}};
+  for (const auto &failure : failures) {
+    const Call failing = failure.first;
+    size_t committed = 0, met = 0;  // calls of that kind
+    for (size_t n = 0; n <= met; ++n) {
+      std::filesystem::remove_all(folder());  // with what a change has left that failed
+      put_bytes(path, old);
+      OpenOptions options = mapped(MapMode::none);
+      options.descriptors = std::make_shared<os::Descriptors>(between);
+      auto c = open(between, options);
+      ASSERT_TRUE(same_bytes(seen(*c, "b"), tensors[1].bytes));
+      options.descriptors->give_up(os::Descriptors::GiveUp::all);
+      met = 0;
+      const auto fails = nth_call_fails(n, failure.second, true, [=](Call now) { return now == failing; });
+      between.before = [&](Call now) {
+        met += now == failing;
+        return fails(now);
+      };
+      const bool done = update(*c, "b", new_b, options_of(false)).has_value();
+      committed += done && met > n;
+      auto view = c->view(*c->hold(), c->hold()->header.index.find("b").value());
+      if (done && view) {
+        EXPECT_TRUE(same_bytes({reinterpret_cast<const char *>(*view), new_b.size()}, new_b)) << n;
+      }
+      between.before = nullptr;
+      if (done) shows_the_file(*c);
+    }
+    EXPECT_GT(committed, 0u) << call_name(failing);
+  }
+}
+
 }  // namespace
 }  // namespace st::store

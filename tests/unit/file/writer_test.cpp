@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "counting_env.h"
 #include "crash_scene.h"
 #include "fault_env.h"
 #include "located.h"
@@ -244,6 +245,21 @@ TEST_F(WriterTest, CanonicalOrderIsThatOfStockWritersHoweverTensorsCome) {
   }
 }
 
+// Where blocks are shared, the tensors are not written twice.
+TEST_F(WriterTest, InCanonicalOrderItTakesNoRoomForWhatItShares) {
+  const std::string first(4 << 20, 'a'), second(10 << 20, 'b');
+  CountingXfs shares(faulty);
+  auto w = Writer::open(shares, path, {}, {}, {.layout = Layout::canonical, .alignment = 4096});
+  ASSERT_TRUE(is_ok(w));
+  ASSERT_TRUE(is_ok((*w)->put(u8("b", second))));
+  ASSERT_TRUE(is_ok((*w)->put(u8("a", first))));
+  shares.free_bytes = 1 << 20;
+  ASSERT_TRUE(is_ok((*w)->finish()));
+  EXPECT_EQ(shares.shared, first.size() + second.size());
+  EXPECT_TRUE(same_bytes(seen("a"), first));
+  EXPECT_TRUE(same_bytes(seen("b"), second));
+}
+
 TEST_F(WriterTest, AlignmentAndReserveAreKept) {
   ASSERT_TRUE(is_ok(save(faulty, path, {u8("a", a)}, {{"k", "v"}}, {.alignment = 4096, .reserve = 5000})));
   EXPECT_EQ(header()->data_offset() % 4096, 0u);
@@ -361,7 +377,7 @@ TEST_F(WriterTest, WithoutRoomNothingIsChanged) {
     using FaultEnv::FaultEnv;
     int fstatfs(int fd, struct statfs *out) override {
       const int r = FaultEnv::fstatfs(fd, out);
-      out->f_bavail = 1;
+      out->f_bavail = out->f_bfree = 1;
       return r;
     }
   } full(faulty);
@@ -497,6 +513,31 @@ TEST_F(Inherits, LabelsOfSecurityModulesAreTheirsToGiveButUsersAttributesMustCom
   }
 }
 
+// Of a file that its owner may not write, the ACL says so.
+TEST_F(Inherits, AnAclThatForbidsToWriteKeepsNoOtherAttributeOut) {
+  class AclFirst : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    ssize_t flistxattr(int, char *names, size_t size) override {
+      if (size >= listed.size()) std::memcpy(names, listed.data(), listed.size());
+      return static_cast<ssize_t>(listed.size());
+    }
+    ssize_t fgetxattr(int, const char *, void *value, size_t size) override {
+      if (size > 0) std::memcpy(value, "v", 1);
+      return 1;
+    }
+    int fsetxattr(int, const char *name, const void *, size_t) override {
+      if (!set.empty() && set.back().starts_with("system.")) return -EACCES;
+      set.push_back(name);
+      return 0;
+    }
+    const std::string listed{"system.posix_acl_access\0user.mine\0", 34};
+    std::vector<std::string> set;
+  } first(faulty);
+  ASSERT_TRUE(is_ok(replace(first)));
+  EXPECT_EQ(first.set, (std::vector<std::string>{"user.mine", "system.posix_acl_access"}));
+}
+
 TEST_F(Inherits, WhereOwnerOrGroupCannotBeGivenRightsAreTakenAndItIsTold) {
   // A file of others, as its stat says; and nobody may give files away.
   class Others : public FaultEnv {
@@ -552,6 +593,34 @@ TEST_F(Inherits, ADeadWritersTemporaryIsRemovedAndALivingOnesIsLeft) {
   living.reset(), second.reset();
   EXPECT_EQ(testing::names_in(dir.path()).size(), 2u);
   dir.may_hold_temporaries();
+}
+
+// Of a file that its owner may not write, a writer died when the new one had its rights already.
+TEST_F(Inherits, ADeadWritersTemporaryThatMayOnlyBeReadIsRemovedAndALivingOnesIsLeft) {
+  class OnlyReads : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int openat(int dir_fd, const char *name, int flags, mode_t mode) override {
+      const bool is_temporary = std::string_view(name).find(".st-tmp-") != std::string_view::npos;
+      return is_temporary && (flags & O_ACCMODE) != O_RDONLY ? -EACCES : FaultEnv::openat(dir_fd, name, flags, mode);
+    }
+    int lock(int fd, int command, struct flock *range) override {
+      if (!grants_all) return FaultEnv::lock(fd, command, range);
+      if (command == F_OFD_GETLK) range->l_type = F_UNLCK;
+      return 0;
+    }
+    bool grants_all = true;  // as some daemons do
+  } only_reads(faulty);
+  auto living = writer();
+  const std::string dead = dir / ".model.safetensors.st-tmp-0123456789abcdef";
+  put_bytes(dead, "half");
+  const os::Location at = located(only_reads, path);
+  EXPECT_TRUE(TemporaryFile::remove_stale(at).empty());
+  EXPECT_TRUE(std::filesystem::exists(dead));
+  only_reads.grants_all = false;
+  EXPECT_EQ(TemporaryFile::remove_stale(at).size(), 1u);
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_EQ(testing::names_in(dir.path()).size(), 2u);
 }
 
 TEST_F(Inherits, TemporariesThatCannotBeLookedAtAreLeft) {

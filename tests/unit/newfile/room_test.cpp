@@ -24,9 +24,13 @@ class Told : public FaultEnv {
   int fstatfs(int fd, struct statfs *out) override {
     const int r = FaultEnv::fstatfs(fd, out);
     if (free_blocks) out->f_bavail = *free_blocks;
-    if (block) out->f_bsize = *block;
+    if (of_root) out->f_bfree = out->f_bavail + *of_root;
+    if (type) out->f_type = *type;
+    if (block) out->f_bsize = out->f_frsize = *block;
+    if (best_write) out->f_bsize = *best_write;
     return r;
   }
+  uid_t geteuid() override { return user; }
   int64_t seek_hole(int fd, uint64_t offset) override { return hole ? *hole : FaultEnv::seek_hole(fd, offset); }
   int clone_range(int to, int from, uint64_t at, uint64_t n, uint64_t where) override {
     if (!shares) return FaultEnv::clone_range(to, from, at, n, where);
@@ -57,8 +61,10 @@ class Told : public FaultEnv {
   }
   std::optional<std::vector<Extent>> told_extents;
   int questions = 0;
-  std::optional<uint64_t> free_blocks;
-  std::optional<long> block;
+  std::optional<uint64_t> free_blocks, of_root;
+  std::optional<uint32_t> type;
+  std::optional<long> block, best_write;
+  uid_t user = 4242;
   std::optional<int64_t> hole;
   std::optional<ssize_t> copies;
   bool shares = false;
@@ -87,6 +93,27 @@ TEST_F(RoomTest, ThatIsNeededIsLookedForIfTheDiskSaysWhatItHas) {
   EXPECT_TRUE(is_ok(check_room(file, 3 * 4096)));
   env.before = [](Call call) { return call == Call::fstatfs ? -EIO : 0; };  // then the write itself must tell
   EXPECT_TRUE(is_ok(check_room(file, 3 * 4096 + 1)));
+}
+
+// As daemons of FUSE tell the piece that is best written.
+TEST_F(RoomTest, IsCountedInTheUnitsOfTheFilesystem) {
+  const os::File file = open(dir / "f");
+  env.free_blocks = 3, env.block = 4096, env.best_write = 1 << 20;
+  EXPECT_EQ(room_of(file).free, 3 * 4096u);
+  EXPECT_EQ(room_of(file).block, 4096u);
+  env.block = 0;  // it has no such word
+  EXPECT_EQ(room_of(file).free, 3u << 20);
+}
+
+TEST_F(RoomTest, OfExt4IsForRootWhatItKeepsForHim) {
+  const os::File file = open(dir / "f");
+  env.free_blocks = 0, env.of_root = 3, env.block = 4096;
+  for (const auto &[type, user, wanted] :
+       {std::tuple{0xEF53u, 0u, 3u}, {0xEF53u, 4242u, 0u}, {0x9123683Eu, 0u, 0u} /* btrfs */}) {
+    env.type = type, env.user = user;
+    EXPECT_EQ(room_of(file).free, wanted * 4096u) << type << " " << user;
+    EXPECT_EQ(check_room(file, 4096).has_value(), wanted > 0) << type << " " << user;
+  }
 }
 
 TEST_F(RoomTest, OfACopyOnWriteFilesystemIsAllThatChanges) {
@@ -293,13 +320,11 @@ TEST_F(RoomTest, AnIdentityDiffersInEachOfItsParts) {
 TEST_F(RoomTest, AJournalOfRootGoesToTheFilesOwnerAndIsReadableAsTheFileIs) {
   class AsRoot : public Told {
    public:
-    using Told::Told;
-    uid_t geteuid() override { return user; }
+    explicit AsRoot(os::Env &base) : Told(base) { user = 0; }
     int fchown(int, uid_t uid, gid_t gid) override {
       given = {uid, gid};
       return may_give ? 0 : -EPERM;
     }
-    uid_t user = 0;
     bool may_give = true;
     std::optional<std::pair<uid_t, gid_t>> given;
   } root(env);

@@ -114,6 +114,7 @@ class ByLength : public FileTest {
     int refuses = 0;                                 // an errno that F_SETFL answers
     std::map<int, int> opened;                       // descriptors, and their flags
     std::vector<int> read, written, synced, closed;  // by these
+    std::vector<struct iovec> into;                  // what preadv fills
     int set_direct(int fd) override { return refuses ? -refuses : (opened[fd] |= O_DIRECT, 0); }
     int openat(int dir_fd, const char *name, int flags, mode_t mode) override {
       const int fd = FaultEnv::openat(dir_fd, name, flags & ~O_DIRECT, mode);
@@ -123,6 +124,12 @@ class ByLength : public FileTest {
     ssize_t pread(int fd, void *to, size_t n, uint64_t offset) override {
       read.push_back(fd);
       return FaultEnv::pread(fd, to, n, offset);
+    }
+    ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override {
+      read.push_back(fd);
+      for (int i = 0; i < count; ++i)
+        if (parts[i].iov_len > 0) into.push_back(parts[i]);
+      return FaultEnv::preadv(fd, parts, count, offset);
     }
     ssize_t pwrite(int fd, const void *from, size_t n, uint64_t offset) override {
       written.push_back(fd);
@@ -175,6 +182,31 @@ TEST_F(ByLength, ALongReadHasADescriptorOfItsOwnThatNobodyHasReadBy) {
   auto had = file.read_up_to(got.data(), length, 100);
   ASSERT_TRUE(is_ok(had));
   EXPECT_EQ(*had, data.size() - 100);
+}
+
+// A process that forks meanwhile, and writes beside what is read, may get a copy of the page.
+TEST_F(ByLength, ALongReadGoesStraightToWholePagesAlone) {
+  put_bytes(path, data);
+  const size_t page = page_size();
+  std::string room(length + 2 * page, '#');
+  for (const size_t begin : {size_t{0}, size_t{1}, page - 1})
+    for (const bool by_halves : {false, true}) {
+      File file = shared();
+      char *const to = room.data() + (-reinterpret_cast<uintptr_t>(room.data()) % page) + begin;
+      client.into.clear();
+      if (by_halves) client.before = [](Call call) { return call == Call::pread ? FaultEnv::short_io : 0; };
+      ASSERT_TRUE(is_ok(file.read(to, length, 3)));
+      client.before = nullptr;
+      EXPECT_TRUE(same_bytes({to, length}, data.substr(3))) << begin;
+      EXPECT_FALSE(client.into.empty());
+      for (const struct iovec &part : client.into) {
+        const auto *at = static_cast<const char *>(part.iov_base);
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % page, 0u) << begin;
+        if (at >= to && at < to + length) {
+          EXPECT_EQ(part.iov_len % page, 0u) << begin;
+        }
+      }
+    }
 }
 
 TEST_F(ByLength, AStorageThatFailsIsNotReadByTheCache) {

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/round.h"
+#include "os/process.h"
 #include "read_scene.h"
 
 namespace st::read {
@@ -15,7 +17,11 @@ class MapEnv : public testing::FaultEnv {
  public:
   MapEnv() : FaultEnv(os::Env::posix()) {}
   int mmap(size_t n, int protection, int flags, int fd, void **out) override {
-    if (flags & MAP_HUGETLB) ++reserved;
+    if (flags & MAP_HUGETLB) {
+      ++reserved;
+      EXPECT_EQ(flags >> 26, 21) << "pages of 2^21 bytes";
+      EXPECT_EQ(n % (2 << 20), 0u);
+    }
     if (refuse_all || (flags & MAP_HUGETLB)) return -ENOMEM;
     mapped += n;
     return os::Env::posix().mmap(n, protection, flags, fd, out);
@@ -35,7 +41,7 @@ TEST(ArenaTest, IsAlignedAndWhole) {
     EXPECT_EQ(arena.size(), n);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(arena.data()) % 4096, 0u);
     std::memset(arena.data(), 7, n);
-    EXPECT_EQ(env.mapped > 0, n >= 2ul << 20) << n;
+    EXPECT_EQ(env.mapped, n < 2ul << 20 ? 0 : round_up(n, os::page_size())) << n;
   }
   EXPECT_EQ(env.mapped, 0u) << "given back";
 }

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "read/content.h"
+#include "read/warm.h"
 #include "read_scene.h"
 
 namespace st::read {
@@ -330,6 +332,17 @@ TEST_F(BulkTest, WithoutAMemoryLimitPagesStay) {
   auto wanted = random_pieces(12, 3);
   ASSERT_TRUE(is_ok(read(wanted, strategy(2, false))));
   for (const ReadEnv::Advice &a : env.advices) EXPECT_NE(a.advice, POSIX_FADV_DONTNEED);
+}
+
+// A mapping that was asked for, of a file that other hosts change. What is read past the cache would be lost at once.
+TEST_F(BulkTest, WarmingAFileThatIsReadPastTheCacheFillsItsMapping) {
+  auto content = Content::open(file, bytes.size(), 1, MapMode::private_copy, {os::Storage::network, "testfs"}, {});
+  ASSERT_TRUE(is_ok(content));
+  file.read_past_cache(os::PastCache::by_one);
+  auto done = warm(file, *content, {{0, bytes.size(), nullptr}}, strategy(2, false), {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(env.reads, 0u);
+  EXPECT_EQ(done->bytes, bytes.size());
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // How the bytes of a file are reached: the fallback from shared mapping to
 // private mapping to owned memory, and that all three show the same bytes.
 #include <cstring>
+#include <future>
 #include <map>
 #include <thread>
 
+#include "base/interrupt.h"
 #include "fault_env.h"
 #include "read/content.h"
 #include "test_files.h"
@@ -26,12 +28,15 @@ class StubbornEnv : public FaultEnv {
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
     ++reads;
     if (read_error) return -read_error;
-    return os::Env::posix().pread(fd, buffer, n, offset);
+    const ssize_t got = os::Env::posix().pread(fd, buffer, n, offset);
+    if (after_read) after_read(offset);
+    return got;
   }
   const char *getenv(const char *name) override { return std::strcmp(name, "ST_MAP") == 0 ? st_map : nullptr; }
 
   int shared_error = 0, private_error = 0;
   std::atomic<int> read_error = 0, reads = 0;
+  std::function<void(uint64_t offset)> after_read;
   const char *st_map = nullptr;
 };
 
@@ -216,6 +221,88 @@ TEST_F(ContentTest, AFailedReadIsTriedAgainByTheNextLook) {
   auto view = c->view(file, 3, 3 * slot_bytes, slot_bytes);
   ASSERT_TRUE(is_ok(view));
   EXPECT_EQ(std::memcmp(*view, bytes.data() + 3 * slot_bytes, slot_bytes), 0);
+}
+
+// A thread that is still reading slot 1, until another has done something. That comes at once; the bound only ends a
+// test that fails.
+class ASlowReader : public ContentTest {
+ protected:
+  void while_slot_1_is_read(const Content &c, const std::function<void()> &then) {
+    std::promise<void> begun, over;
+    std::future<void> is_over = over.get_future();
+    std::atomic<bool> first = true, in_time = false;
+    env.after_read = [&](uint64_t offset) {
+      if (offset != slot_bytes || !first.exchange(false)) return;
+      begun.set_value();
+      in_time = is_over.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
+    };
+    std::thread reader([&] { EXPECT_TRUE(is_ok(c.view(file, 1, slot_bytes, slot_bytes))); });
+    begun.get_future().wait();
+    then();
+    over.set_value();
+    reader.join();
+    env.after_read = nullptr;
+    EXPECT_TRUE(in_time) << "it waited for the reader";
+    expect_all_bytes(c);
+  }
+};
+
+TEST_F(ASlowReader, KeepsNobodyFromOtherPieces) {
+  for (const bool patches : {false, true}) {
+    auto c = open(MapMode::none);
+    while_slot_1_is_read(*c, [&] {
+      if (patches) {
+        EXPECT_TRUE(is_ok(c->refresh(file, 1, slot_bytes, slot_bytes)));
+      } else {
+        EXPECT_TRUE(is_ok(c->view(file, 2, 2 * slot_bytes, slot_bytes)));
+      }
+    });
+  }
+}
+
+TEST_F(ASlowReader, IsWaitedForByWhoWantsTheSameUntilThatIsInterrupted) {
+  auto c = open(MapMode::none);
+  while_slot_1_is_read(*c, [&] {
+    size_t asked = 0;
+    const InterruptScope waits([&] { return ++asked > 1 ? fail(Status::interrupted, "enough") : Result<void>(); });
+    EXPECT_TRUE(fails_with(Status::interrupted, c->view(file, 1, slot_bytes, slot_bytes)));
+  });
+  EXPECT_EQ(env.reads, static_cast<int>(slots));
+}
+
+TEST_F(ContentTest, AChangeDuringAFirstLookIsNotLost) {
+  auto c = open(MapMode::none);
+  const std::string fresh = testing::pattern(slot_bytes, 77);
+  bool changed = false;
+  env.after_read = [&](uint64_t offset) {
+    if (std::exchange(changed, true)) return;
+    testing::poke(path, offset, fresh);
+    EXPECT_TRUE(is_ok(c->refresh(file, 3, offset, slot_bytes)));
+  };
+  auto view = c->view(file, 3, 3 * slot_bytes, slot_bytes);
+  ASSERT_TRUE(is_ok(view));
+  EXPECT_EQ(std::memcmp(*view, fresh.data(), slot_bytes), 0);
+}
+
+// What is in memory is the old piece then, or a part of each.
+TEST_F(ContentTest, APatchThatCannotBeReadIsReadByTheNextLook) {
+  auto c = open(MapMode::none);
+  const auto look = [&] { return c->view(file, 9, 9 * slot_bytes, slot_bytes); };
+  ASSERT_TRUE(is_ok(look()));
+  const std::string fresh = testing::pattern(slot_bytes, 77);
+  testing::poke(path, 9 * slot_bytes, fresh);
+  env.read_error = EIO;
+  EXPECT_TRUE(fails_with(Status::io, c->refresh(file, 9, 9 * slot_bytes, slot_bytes)));
+  EXPECT_FALSE(c->in_own_memory(9));
+  EXPECT_TRUE(is_ok(c->refresh(file, 9, 9 * slot_bytes, slot_bytes)));  // there is nothing to read it to
+  EXPECT_TRUE(fails_with(Status::io, look()));
+  env.read_error = 0;
+  auto view = look();
+  ASSERT_TRUE(is_ok(view));
+  EXPECT_EQ(std::memcmp(*view, fresh.data(), slot_bytes), 0);
+  c->outdate(9, false);
+  testing::poke(path, 9 * slot_bytes, bytes.substr(9 * slot_bytes, slot_bytes));
+  expect_all_bytes(*c);
 }
 
 TEST_F(ContentTest, ATruncatedFileIsAnErrorWithoutAMapping) {

@@ -4,6 +4,10 @@
 
 #include <unistd.h>
 
+#include <thread>
+
+#include "os/mapping.h"
+#include "os/process.h"
 #include "read_scene.h"
 
 namespace st::read {
@@ -69,6 +73,17 @@ TEST_F(DirectTest, EveryReadIsAlignedAndNoneGoesThroughThePageCache) {
   EXPECT_EQ(descriptors.size(), 1u);
   EXPECT_EQ(descriptors.count(file.fd()), 0u);
   EXPECT_EQ(reads, done->requests);
+}
+
+TEST_F(DirectTest, NoMoreThreadsReadThanTheStrategySays) {
+  std::set<std::thread::id> threads;
+  env.on_read = [&](int, uint64_t) { return threads.insert(std::this_thread::get_id()), 0; };
+  auto how = strategy(4, false, true);
+  how.direct_threads = 1;
+  auto wanted = random_pieces(7);
+  ASSERT_TRUE(is_ok(read(wanted, how)));
+  expect_read(wanted);
+  EXPECT_EQ(threads.size(), 1u);
 }
 
 TEST_F(DirectTest, WhereItIsRefusedFilesAreReadTheUsualWay) {
@@ -172,6 +187,62 @@ TEST_F(ColdTest, SmallLoadsAndThoseOfWhoSaysNoGoThroughThePageCache) {
   forget();
   EXPECT_FALSE(goes_past(Direct::off, 69 * MiB));
   EXPECT_TRUE(goes_past(Direct::on, 1 * MiB));
+}
+
+// A client of GlusterFS, whose reads go straight to where they are wanted. Here F_SETFL answers, and does nothing.
+class StraightTest : public testing::ReadScene {
+ protected:
+  struct Client : testing::ReadEnv {
+    int set_direct(int fd) override {
+      std::lock_guard lock(mutex);
+      return direct.insert(fd), 0;
+    }
+    ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override {
+      {
+        std::lock_guard lock(mutex);
+        if (direct.contains(fd)) into.insert(into.end(), parts, parts + count);
+      }
+      return ReadEnv::preadv(fd, parts, count, offset);
+    }
+    std::mutex mutex;
+    std::set<int> direct;
+    std::vector<struct iovec> into;  // what is read so
+  };
+  StraightTest() {
+    auto opened = os::File::open(client, AT_FDCWD, path, O_RDONLY, 0, path);
+    EXPECT_TRUE(is_ok(opened));
+    file = std::move(*opened);
+    file.read_past_cache(os::PastCache::by_length);
+  }
+  ~StraightTest() override { file = {}; }
+  Client client;
+};
+
+TEST_F(StraightTest, OnlyWholePagesAreFilledWhereTheyAre) {
+  const size_t page = os::page_size();
+  for (const bool by_halves : {false, true}) {
+    if (by_halves) client.on_read = [n = 0](int, uint64_t) mutable { return n++ % 3 ? 0 : ReadEnv::short_io; };
+    client.into.clear();
+    auto wanted = random_pieces(5);
+    ASSERT_TRUE(is_ok(read(wanted, strategy(2, false))));
+    expect_read(wanted);
+    std::vector<Wanted> gap = {want(1, 100000, 0), want(100500, 70000, 1)};
+    ASSERT_TRUE(is_ok(read(gap, strategy(2, false))));
+    expect_read(gap);
+    wanted.insert(wanted.end(), gap.begin(), gap.end());
+    size_t where_wanted = 0;
+    for (const struct iovec &part : client.into) {
+      const auto *at = static_cast<const char *>(part.iov_base);
+      if (by_halves) continue;  // what goes on amid a page has it for itself
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % page, 0u);
+      for (const Wanted &w : wanted) {
+        if (at < w.room->data() || at >= w.room->data() + w.room->size()) continue;
+        ++where_wanted;
+        EXPECT_EQ(part.iov_len % page, 0u);
+      }
+    }
+    EXPECT_EQ(where_wanted > 0, !by_halves);
+  }
 }
 
 }  // namespace

@@ -76,6 +76,16 @@ TEST_F(StrategyTest, WhoSaysHowManyReadersThereAreReadsThroughThePageCache) {
   EXPECT_EQ(choose(Storage::local, {.block = 1 << 20})->direct, Direct::automatic);
 }
 
+TEST_F(StrategyTest, ThreadsPastThePageCacheAreNoMoreThanTheCallerSays) {
+  EXPECT_EQ(choose(Storage::local)->direct_threads, 8u);
+  EXPECT_EQ(choose(Storage::local, {.direct = Direct::on})->direct_threads, 8u);
+  EXPECT_EQ(choose(Storage::network, {.prefetch = Prefetch::parallel})->direct_threads, 8u);
+  EXPECT_EQ(choose(Storage::local, {.direct = Direct::on, .threads = 3})->direct_threads, 3u);
+  EXPECT_EQ(choose(Storage::fuse, {.prefetch = Prefetch::sequential})->direct_threads, 1u);
+  EXPECT_EQ(choose(Storage::local, {.workers = 4})->direct_threads, 2u);
+  EXPECT_EQ(choose(Storage::network, {.workers = 100})->direct_threads, 1u);
+}
+
 TEST_F(StrategyTest, NumbersAreBroughtIntoTheirBounds) {
   EXPECT_EQ(choose(Storage::local, {.threads = 1000})->threads, 64u);
   EXPECT_EQ(choose(Storage::local, {.block = 1})->block, 64u << 10);
