@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "file/slices.h"
+#include "os/random.h"
 
 namespace st::store {
 namespace {
@@ -187,7 +188,7 @@ Result<Fitted> fit(const Staged &staged, const Snapshot &to) {
   const Index &index = to.header.index;
   Fitted fitted;
   if (staged.draft) {
-    fitted.draft = std::make_unique<PendingCatalogue>(index);
+    fitted.draft = std::make_unique<PendingCatalogue>(index, os::hash_seed(staged.file.env()));
     for (const Change &change : staged.changes)
       if (auto applied = fitted.draft->apply(change); !applied) {
         Error e = std::move(applied.error());
@@ -245,7 +246,8 @@ Result<void> follow_to(Staged &staged, const DataFile::Look &look, std::unique_p
 Result<void> make_publish(Staged &staged, const Change *first) {
   if (staged.draft) return {};
   ST_ASSERT(staged.remakes.empty());
-  auto draft = std::make_unique<PendingCatalogue>(staged.snapshot->header.index);
+  const uint64_t seed = os::hash_seed(staged.file.env());
+  auto draft = std::make_unique<PendingCatalogue>(staged.snapshot->header.index, seed);
   std::vector<Change> changes;
   std::vector<StagedPayload> payloads;
   for (const StagedTensor &s : staged.tensors) {
