@@ -186,8 +186,8 @@ Result<void> stage_runs(Staged &staged, std::string_view name, const Form &form,
 template <class EachRun>
 Result<void> stage(Staged &staged, std::string_view name, const Form &form, std::span<const std::byte> bytes,
                    EachRun each_run) {
-  if (staged.options.publish) ST_TRY(make_publish(staged));
   if (bytes.empty()) return {};
+  if (staged.options.publish) ST_TRY(make_publish(staged));
   staged.failed = true;
   staged.begin_call();
   auto taken = stage_runs(staged, name, form, bytes, each_run);
