@@ -166,8 +166,8 @@ Result<void> Replacement::prepare() {
 // To make the new file durable took long. Who has given the name to another file meanwhile may be changing that one.
 Result<void> Replacement::may_take_name() {
   if (old_.locked) {
-    ST_TRY(fence_->stands());
     ST_TRY(moved_, target_.was_replaced(old_.locked->file));
+    if (!moved_) return fence_->stands();  // last, as nothing is promised from there to the rename
   } else if (!stands_) {
     struct stat s;
     ST_TRY(moved_, something_stands(&s));
