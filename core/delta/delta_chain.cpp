@@ -1,14 +1,14 @@
 #include "delta/delta_chain.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "delta/delta_hash.h"
+#include "format/seeded_hash.h"
 
 namespace st::store {
 namespace {
 
-using Holders = std::unordered_map<std::string_view, const ListedTensor *>;
+using Holders = SeededMap<std::string_view, const ListedTensor *>;
 
 // Tensors that lie in a delta below are checked by that delta's own hashes; tensors of
 // the base are noted.
@@ -31,10 +31,10 @@ Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &hol
 
 Result<DeltaChain> chain(const ModelView &base, std::span<const DeltaFile> deltas) {
   DeltaChain c{base.listing(), {}};
+  const uint64_t seed = base.fresh_seed();
   for (size_t n = 0; n < deltas.size(); ++n) {
     const DeltaFile &delta = deltas[n];
-    Holders holders;
-    holders.reserve(c.listing.tensors.size());
+    Holders holders(c.listing.tensors.size(), SeededHash(seed));
     for (const ListedTensor &t : c.listing.tensors) holders.emplace(t.name, &t);
     const auto check = [&](std::string_view name, const OldBytes &old) {
       return check_replaced(deltas.first(n), holders, name, old, &c.old);
@@ -42,7 +42,7 @@ Result<DeltaChain> chain(const ModelView &base, std::span<const DeltaFile> delta
     for (size_t i = 0; i < delta.index().size(); ++i)
       if (const auto &old = delta.notes.tensors[i].old) ST_TRY(check(delta.index().at(i).name, *old));
     for (const auto &[name, old] : delta.notes.deleted) ST_TRY(check(name, old));
-    if (auto applied = apply(&c.listing, delta.index(), delta.notes, static_cast<uint32_t>(n + 1)); !applied) {
+    if (auto applied = apply(&c.listing, delta.index(), delta.notes, static_cast<uint32_t>(n + 1), seed); !applied) {
       applied.error().message +=
           text(" (delta ", in_quotes(delta.path), " on ", in_quotes(n == 0 ? base.path() : deltas[n - 1].path), ")");
       return Failure(std::move(applied.error()));

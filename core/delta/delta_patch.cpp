@@ -66,7 +66,7 @@ class Patching {
 // What can be told without reading much: the catalogue, and how the tensors begin.
 Result<void> Patching::check(const ModelView &base, TensorList *result) const {
   *result = base.listing();
-  if (auto fits = apply(result, delta_.index(), delta_.notes, 1); !fits) {
+  if (auto fits = apply(result, delta_.index(), delta_.notes, 1, base.fresh_seed()); !fits) {
     fits.error().message += text(" (", in_quotes(base.path()), ")");
     return fits;
   }

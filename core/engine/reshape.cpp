@@ -126,7 +126,7 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   index.set_total(total_size_key, source.bytes());
 
   ST_TRY(const std::string spelled, index.spell_readable());
-  ST_TRY(auto made, write::TemporaryFile::create(folder.index(), 0666));
+  ST_TRY(auto made, write::TemporaryFile::create(folder.index(), write::mode_of_new));
   ST_TRY(made->file().write(spelled.data(), spelled.size(), 0));
   ST_TRY(folder.name_all({options.lock_timeout_ms}, options.log));
   ST_TRY(folder.sync_name());

@@ -110,7 +110,8 @@ class AnyTransaction {
   virtual Result<void> remove(std::string_view name) = 0;
   virtual Result<void> rename(std::string_view from, std::string_view to) = 0;
   virtual Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value) = 0;
-  // The metadata that the handle shows become these pairs, and no others. On shards they are the index's, but for its
+  // The metadata that the handle shows become these pairs, and no others. So it must come before other changes of the
+  // metadata. On shards they are the index's, but for its
   // totals; what goes also goes from the first shard's header, which readers of that file alone would show.
   virtual Result<void> replace_metadata(MetadataPairs wanted) = 0;
   // All tensors that there are by then, in their order in the file. Shards have the order of their names, and keep it.

@@ -21,6 +21,13 @@ std::vector<os::LockRange> ranges_to_lock(const Staged &staged) {
   return ranges;
 }
 
+// One lock may be for many tensors, of which another process has a few.
+Covered locked_by_others(const os::File &file, const Covered &wanted) {
+  auto part = os::locked_part(file, {wanted.begin, wanted.end - wanted.begin, true});
+  if (!part || !*part) return wanted;  // it is free by now, or a neighbour in its page was locked
+  return {(*part)->begin, (*part)->begin + (*part)->length};
+}
+
 // Which tensor could not be locked, and which process holds it?
 Error name_blocked(const Staged &staged, Error busy, const os::File &file) {
   if (busy.status != Status::busy) return busy;
@@ -29,7 +36,7 @@ Error name_blocked(const Staged &staged, Error busy, const os::File &file) {
   // The first that does not end before: a lock may begin with its page.
   const auto blocked = std::find_if(locks.begin(), locks.end(), [&](const Covered &c) { return c.end > busy.offset; });
   const bool is_tensor = blocked != locks.end() && busy.offset > 0;
-  const std::string name(is_tensor ? name_at(staged, blocked->begin) : std::string_view());
+  const std::string name(is_tensor ? name_in(staged, locked_by_others(file, *blocked)) : std::string_view());
   const os::LockRange range = is_tensor            ? os::LockRange{busy.offset, blocked->end - busy.offset, true}
                               : staged.publishes() ? os::whole_file(true)
                                                    : os::LockRange{0, staged.snapshot->header.data_offset(), false};

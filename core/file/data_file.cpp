@@ -29,7 +29,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
   ST_TRY(c->undo_from_, write::undo_from(env, snapshot->filesystem));
   if (c->options_.writable) {
     c->journals_ = std::make_unique<write::JournalFolder>(c->at_, snapshot->identity);
-    c->deferred_ = std::make_unique<DeferredCommits>(env, *c->journals_);
+    c->deferred_ = std::make_unique<DeferredCommits>(env, c->path_, *c->journals_);
   }
   c->adopt(c->place(std::move(snapshot)));
   return c;
@@ -289,7 +289,7 @@ Result<void> DataFile::recover(const os::LockWait &wait) {
 
 Result<bool> DataFile::settle_deferred(const os::LockWait &wait) {
   if (!deferred_) return false;
-  if (poisoned()) deferred_->leave();  // a second sync would not tell what was lost
+  if (poisoned()) ST_TRY(deferred_->leave(wait));  // a second sync would not tell what was lost
   bool open_outcome = false;
   auto settled = deferred_->settle(wait, &open_outcome);
   if (settled || !open_outcome) return settled;

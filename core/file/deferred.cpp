@@ -4,8 +4,8 @@
 
 namespace st::store {
 
-DeferredCommits::DeferredCommits(os::Env &env, write::JournalFolder &journals)
-    : env_(env), journals_(journals), process_(env.fork_generation()) {
+DeferredCommits::DeferredCommits(os::Env &env, const std::string &path, write::JournalFolder &journals)
+    : env_(env), named_(os::File::closed(env, path)), journals_(journals), process_(env.fork_generation()) {
   settling_.reserve(most);
   waiting_.reserve(most);
 }
@@ -32,9 +32,21 @@ void DeferredCommits::take_what_waits() {
   waiting_.clear();
 }
 
+// Who has it waits for others perhaps, and as long as its own caller allows. So this is one more lock to be waited for.
+Result<std::unique_lock<std::mutex>> DeferredCommits::settle_alone(const os::LockWait &wait) {
+  std::unique_lock lock(settles_, std::try_to_lock);
+  if (lock) return lock;
+  os::Patience patience(named_, wait);
+  while (!lock.try_lock()) {
+    ST_TRY(patience.check(no_offset));
+    patience.sleep();
+  }
+  return lock;
+}
+
 Result<bool> DeferredCommits::settle(const os::LockWait &wait, bool *open_outcome) {
   if (are_parents()) return false;
-  const std::lock_guard lock(settles_);
+  ST_TRY(const auto lock, settle_alone(wait));
   take_what_waits();
   const size_t before = settling_.size();
   if (before == 0) return false;
@@ -93,12 +105,13 @@ Result<void> DeferredCommits::settle_each(const os::LockWait &wait, bool *open_o
   return {};
 }
 
-void DeferredCommits::leave() noexcept {
-  if (are_parents()) return;
-  const std::lock_guard lock(settles_);
+Result<void> DeferredCommits::leave(const os::LockWait &wait) {
+  if (are_parents()) return {};
+  ST_TRY(const auto lock, settle_alone(wait));
   take_what_waits();
   places_ -= settling_.size();
   settling_.clear();
+  return {};
 }
 
 }  // namespace st::store

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "journal/journal_folder.h"
@@ -23,7 +24,7 @@ struct DeferredCommit {
 
 class DeferredCommits {
  public:
-  DeferredCommits(os::Env &env, write::JournalFolder &journals);
+  DeferredCommits(os::Env &env, const std::string &path, write::JournalFolder &journals);  // of the file at `path`
   // Those that are left at the end are for recovery.
 
   // A place for one more, if there is one: each takes a journal, and descriptors. A commit takes it before it begins.
@@ -45,28 +46,31 @@ class DeferredCommits {
   // Unlocks its file. The caller has a Place. Takes no memory and waits for no disk, as it is called after the point of
   // no return.
   void add(DeferredCommit commit) noexcept;
-  // All are durable in the file, and their journals empty. Whether there were any. Status busy: they stay as they are.
+  // All are durable in the file, and their journals empty. Whether there were any. Status busy: they stay as they are,
+  // or another thread is at it for longer than `wait`.
   // `open_outcome`: a sync failed. Then the journals are unlocked, for recovery.
   Result<bool> settle(const os::LockWait &wait, bool *open_outcome);
-  // The journals are unlocked, for recovery.
-  void leave() noexcept;
+  // The journals are unlocked, for recovery. Status busy, too.
+  Result<void> leave(const os::LockWait &wait);
 
  private:
   static constexpr size_t most = 16;
 
   bool take_place();
   void give_place_back() { --places_; }
+  Result<std::unique_lock<std::mutex>> settle_alone(const os::LockWait &wait);
   void take_what_waits();
   Result<void> settle_each(const os::LockWait &wait, bool *open_outcome);
   // In a forked child they are; then its copies of the mutexes may be locked for ever.
   bool are_parents() const { return env_.fork_generation() != process_; }
 
   os::Env &env_;
+  const os::File named_;  // not open: for messages
   write::JournalFolder &journals_;
   const uint64_t process_;          // see os::Env::fork_generation
   std::atomic<size_t> places_ = 0;  // taken
   std::atomic<uint64_t> added_ = 0;
-  std::mutex settles_;  // of settling_, while a disk is waited for
+  std::mutex settles_;  // of settling_, while a lock or a disk is waited for
   std::vector<DeferredCommit> settling_;
   std::mutex waits_;  // of waiting_
   std::vector<DeferredCommit> waiting_;

@@ -17,7 +17,8 @@ Result<void> check_new_name(std::string_view name) {
               "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
 }
 
-PendingCatalogue::PendingCatalogue(const Index &index) {
+PendingCatalogue::PendingCatalogue(const Index &index, uint64_t hash_seed)
+    : by_name_(0, SeededHash(hash_seed)), by_key_(0, SeededHash(hash_seed)) {
   places_.reserve(index.size());
   by_name_.reserve(index.size());
   for (size_t i = 0; i < index.size(); ++i) {

@@ -7,10 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "format/index.h"
+#include "format/seeded_hash.h"
 
 namespace st::store {
 
@@ -48,7 +48,8 @@ struct PendingTensor {
 
 class PendingCatalogue {
  public:
-  explicit PendingCatalogue(const Index &index);
+  // `hash_seed` must be unpredictable to whoever chose the names: see os/random.h.
+  PendingCatalogue(const Index &index, uint64_t hash_seed);
 
   // Nothing has changed if it fails: statuses not_found, duplicate_name, those
   // of a mismatch; invalid_argument for an order that is none of these tensors.
@@ -66,9 +67,9 @@ class PendingCatalogue {
   Result<void> reorder(const std::vector<std::string> &names);
 
   std::vector<std::optional<PendingTensor>> places_;  // none: removed
-  std::unordered_map<std::string, size_t> by_name_;
+  SeededMap<std::string, size_t> by_name_;
   std::vector<std::optional<std::pair<std::string, std::string>>> metadata_;  // none: removed
-  std::unordered_map<std::string, size_t> by_key_;
+  SeededMap<std::string, size_t> by_key_;
 };
 
 // For sentences: "[2, 3]"; a dtype of the caller's, which may be none.

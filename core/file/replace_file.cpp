@@ -1,6 +1,7 @@
 #include "file/replace_file.h"
 
 #include <cerrno>
+#include <optional>
 
 #include "base/open_outcome.h"
 #include "journal/journal_folder.h"
@@ -9,6 +10,7 @@
 #include "journal/recover.h"
 #include "newfile/copy_attributes.h"
 #include "os/turnstile.h"
+#include "os/waited.h"
 
 namespace st::write {
 namespace {
@@ -98,32 +100,110 @@ Result<Destination> destination_at(os::Location at) {
   return Destination{std::move(at), exists};
 }
 
-Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32_t lock_timeout_ms,
-                          const Control &control, const Log &log) {
-  struct stat s;
-  const int r = target.stat(&s);
-  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "replace", target.path()));
-  const bool stands = r == 0 && !S_ISLNK(s.st_mode);  // see find_destination
-  Fence fence(target);
-  ReplacedFile old;
-  const os::LockWait wait{lock_timeout_ms, &control, nullptr};
-  if (stands) {
-    ST_TRY(fence.raise(s));
-    ST_TRY(old, lock_replaced(target, wait, log));
-  } else {
-    ST_TRY(auto fresh, made.file().stat());
-    ST_TRY(move_all_aside(target, fresh, wait, log));
+namespace {
+
+// The mode that a new file gets here. Another new file tells it: to ask for the umask would change it for all threads.
+Result<void> give_mode_of_new(const os::Location &target, const os::File &made) {
+  constexpr mode_t permissions = 07777;
+  ST_TRY(const auto other, TemporaryFile::create(target, mode_of_new));
+  ST_TRY(auto wanted, other->file().stat());
+  ST_TRY(auto has, made.stat());
+  if (((has.st_mode ^ wanted.st_mode) & permissions) == 0) return {};
+  const int r = made.env().fchmod(made.fd(), wanted.st_mode & permissions);
+  if (r < 0) return Failure(made.error(-r, "set the mode of"));
+  return {};
+}
+
+class Replacement {
+ public:
+  Replacement(const os::Location &target, TemporaryFile &made, const os::LockWait &wait, const Control &control,
+              const Log &log)
+      : target_(target), made_(made), wait_(wait), control_(control), log_(log) {
+    is_anothers_ = made.mode() != mode_of_new;
   }
-  if (const os::File *from = old.get()) ST_TRY(copy_attributes(*from, made.file(), log));
-  auto placed = made.rename_into_place(control, [&] { return old.locked ? fence.stands() : Result<void>(); });
-  if (placed && old.locked) os::hand_over(old.locked->file, old.locked->lock);
-  if (placed) return {};
+  // Whether it was done. False: something else has the name by now, so look anew.
+  Result<bool> attempt();
+
+ private:
+  Result<bool> something_stands(struct stat *out) const;
+  Result<void> prepare();
+  Result<void> may_take_name();
+
+  const os::Location &target_;
+  TemporaryFile &made_;
+  const os::LockWait &wait_;
+  const Control &control_;
+  const Log &log_;
+  std::optional<Fence> fence_;
+  ReplacedFile old_;
+  bool stands_ = false, moved_ = false;
+  bool is_anothers_ = false;  // the new file has the mode that another needed
+};
+
+// A link is replaced as if there were nothing: see find_destination.
+Result<bool> Replacement::something_stands(struct stat *out) const {
+  const int r = target_.stat(out);
+  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "replace", target_.path()));
+  return r == 0 && !S_ISLNK(out->st_mode);
+}
+
+Result<void> Replacement::prepare() {
+  struct stat s;
+  ST_TRY(stands_, something_stands(&s));
+  if (stands_) {
+    ST_TRY(fence_->raise(s));
+    ST_TRY(old_, lock_replaced(target_, wait_, log_));
+    is_anothers_ = true;
+    return copy_attributes(*old_.get(), made_.file(), log_);
+  }
+  ST_TRY(auto fresh, made_.file().stat());
+  ST_TRY(move_all_aside(target_, fresh, wait_, log_));
+  if (!is_anothers_) return {};
+  is_anothers_ = false;
+  return give_mode_of_new(target_, made_.file());
+}
+
+// To make the new file durable took long. Who has given the name to another file meanwhile may be changing that one.
+Result<void> Replacement::may_take_name() {
+  if (old_.locked) {
+    ST_TRY(moved_, target_.was_replaced(old_.locked->file));
+    if (!moved_) return fence_->stands();  // last, as nothing is promised from there to the rename
+  } else if (!stands_) {
+    struct stat s;
+    ST_TRY(moved_, something_stands(&s));
+  }
+  return moved_ ? fail(Status::busy, "something else has the name") : Result<void>();
+}
+
+Result<bool> Replacement::attempt() {
+  old_ = {};
+  fence_.emplace(target_);
+  moved_ = false;
+  ST_TRY(prepare());
+  auto placed = made_.rename_into_place(control_, [&] { return may_take_name(); });
+  if (placed && old_.locked) os::hand_over(old_.locked->file, old_.locked->lock);
+  if (placed) return true;
+  if (moved_) return false;
   Error e = std::move(placed.error().error);
   if (!placed.error().replaced) return Failure(std::move(e));
   return open_outcome(std::move(e), [&](const std::string &why) {
-    return text("the new ", in_quotes(target.path()), " is in place, but a power cut may undo that (", why,
+    return text("the new ", in_quotes(target_.path()), " is in place, but a power cut may undo that (", why,
                 "); save it again");
   });
+}
+
+}  // namespace
+
+Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32_t lock_timeout_ms,
+                          const Control &control, const Log &log) {
+  const os::WaitedByCall call(os::WaitedByCall::if_outside);
+  const os::LockWait wait{lock_timeout_ms, &control, nullptr};
+  Replacement replacement(target, made, wait, control, log);
+  for (int i = 0; i < os::most_lock_attempts; ++i) {
+    ST_TRY(const bool done, replacement.attempt());
+    if (done) return {};
+  }
+  return fail(Status::busy, in_quotes(target.path()), " is being replaced all the time; try again");
 }
 
 }  // namespace st::write

@@ -10,18 +10,22 @@
 
 namespace st::write {
 
+// Of a file that replaces none; subject to the umask.
+inline constexpr mode_t mode_of_new = 0666;
+
 // Where the new file is to go.
 struct Destination {
   os::Location at;
   bool exists;  // there is a file to be replaced
   // The temporary's mode. A file that will inherit another's rights is nobody else's until then.
-  mode_t mode() const { return exists ? 0600 : 0666; }
+  mode_t mode() const { return exists ? 0600 : mode_of_new; }
 };
 // Status not_regular if that is there, but no plain file.
 Result<Destination> find_destination(os::Env &env, const std::string &path);
 Result<Destination> destination_at(os::Location at);
 
-// Status busy: nothing has changed, and it may be called again. Status
+// What has the name is looked at once more when the new file is durable, which may take long: another save may have
+// come first. Status busy: nothing has changed, and it may be called again. Status
 // needs_recovery: the new file stands, but a power cut may bring the old one back.
 Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32_t lock_timeout_ms,
                           const Control &control, const Log &log);

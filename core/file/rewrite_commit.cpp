@@ -188,8 +188,10 @@ Error read_otherwise(const Staged &staged, Error e) {
 Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile *made, const os::Location &at,
                            std::string_view infix, bool keeping_removed) {
   // We hold the exclusive lock and no journal waits, so undecided temporaries are stale.
-  write::TemporaryFile::remove_stale(staged.file.location(), write::undecided_infix);
-  ST_TRY(made->replacement, staged.with_room([&] { return write::TemporaryFile::create(at, 0600, infix); }));
+  using write::TemporaryFile;
+  TemporaryFile::remove_stale(staged.file.location(), {write::temporary_infix, write::undecided_infix});
+  const auto create = [&] { return TemporaryFile::create(at, 0600, infix, TemporaryFile::Stale::removed); };
+  ST_TRY(made->replacement, staged.with_room(create));
   const os::File &file = made->replacement->file();
   const uint64_t block = write::shareable_block(file);
   ST_TRY(auto drawn, draw(staged, lock.file(), block, keeping_removed));

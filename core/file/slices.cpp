@@ -14,7 +14,8 @@ namespace {
 
 // With more ranges than this, a transaction locks the bytes between the nearest of them too: a lock is a system call,
 // and the kernel walks a list of them.
-constexpr size_t most_slice_locks = 1024;
+constexpr size_t most_slice_locks = 1024;  // and one for each whole tensor
+constexpr size_t most_locks = 4096;        // in all
 constexpr uint64_t shortest_gap =
     4096;  // what shorter gaps do not keep apart, where bytes are asked for by the page or block
 
@@ -185,8 +186,8 @@ Result<void> stage_runs(Staged &staged, std::string_view name, const Form &form,
 template <class EachRun>
 Result<void> stage(Staged &staged, std::string_view name, const Form &form, std::span<const std::byte> bytes,
                    EachRun each_run) {
-  if (staged.options.publish) ST_TRY(make_publish(staged));
   if (bytes.empty()) return {};
+  if (staged.options.publish) ST_TRY(make_publish(staged));
   staged.failed = true;
   staged.begin_call();
   auto taken = stage_runs(staged, name, form, bytes, each_run);
@@ -303,20 +304,27 @@ std::vector<Covered> bytes_to_lock(const Staged &staged) {
   std::vector<Covered> ranges;
   ranges.reserve(pieces.size());
   for (const write::Piece &p : pieces) ranges.push_back({p.offset, p.offset + p.payload.length});
-  return staged.slices.empty() ? ranges : cover(std::move(ranges), 0, staged.tensors.size() + most_slice_locks);
+  const size_t most = staged.slices.empty() ? most_locks : staged.tensors.size() + most_slice_locks;
+  return cover(std::move(ranges), 0, std::min(most, most_locks));
 }
 
-// The name of the staged tensor that this byte of the file is of.
-std::string_view name_at(const Staged &staged, uint64_t offset) {
-  for (const StagedTensor &t : staged.tensors)
-    if (offset - t.piece.offset < t.piece.payload.length) return t.name;
+std::string_view name_in(const Staged &staged, const Covered &bytes) {
   std::string_view name;
-  for (const StagedRemake &r : staged.remakes) {
-    const ByteRange tensor = staged.place_of(r.index);
-    if (offset - tensor.begin < tensor.length) return r.name;
-  }
-  for (const auto &[index, s] : staged.slices)
-    if (staged.place_of(index).begin <= offset) name = s.name;
+  uint64_t first = UINT64_MAX;
+  const auto take = [&](std::string_view of, uint64_t begin, uint64_t length) {
+    if (begin >= first || begin >= bytes.end || bytes.begin >= begin + length) return;
+    name = of;
+    first = begin;
+  };
+  for (const StagedTensor &t : staged.tensors) take(t.name, t.piece.offset, t.piece.payload.length);
+  const auto take_place = [&](std::string_view of, size_t index) {
+    const ByteRange tensor = staged.place_of(index);
+    take(of, tensor.begin, tensor.length);
+  };
+  for (const StagedRemake &r : staged.remakes) take_place(r.name, r.index);
+  for (const auto &[index, s] : staged.slices) take_place(s.name, index);
+  const Index &index = staged.snapshot->header.index;
+  for (size_t i = 0; i < index.size() && first == UINT64_MAX; ++i) take_place(index.at(i).name, i);
   return name;
 }
 

@@ -18,8 +18,9 @@ Result<void> restage_slices(Staged &staged, write::Journal &gone);
 
 // Which bytes of the file a patch locks, in ascending order.
 std::vector<Covered> bytes_to_lock(const Staged &staged);
-// The name of the staged tensor that this byte of the file is of.
-std::string_view name_at(const Staged &staged, uint64_t offset);
+// The name of the first staged tensor that has some of these bytes of the file; or, where they lie between such, of the
+// tensor that they are of.
+std::string_view name_in(const Staged &staged, const Covered &bytes);
 
 // Pieces of what is staged by slices. Under the locks, as bytes between short strips are the file's own.
 Result<void> assemble_slices(Staged &staged, const os::File &data);

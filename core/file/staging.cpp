@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "file/slices.h"
+#include "os/random.h"
 
 namespace st::store {
 namespace {
@@ -44,6 +45,15 @@ Result<void> stage_in_place(Staged &staged, size_t index, const TensorView &tens
   return check_hash(tensor.name, value, payload.hash);
 }
 
+// The payload in the journal whose place new bytes of a tensor may take: its own, as a rename takes a payload along.
+std::optional<size_t> replaced_payload(const Staged &staged, const std::string &name, uint64_t nbytes) {
+  const PendingTensor *t = staged.draft->find(name);
+  if (!t || !t->slices.empty()) return std::nullopt;
+  const bool fits =
+      t->payload && !staged.payloads[*t->payload].bytes && staged.payloads[*t->payload].journal.length == nbytes;
+  return fits ? t->payload : std::nullopt;
+}
+
 Result<void> stage_in_draft(Staged &staged, Change change, const NewBytes &value) {
   ST_TRY(staged.may_go_on());
   if (!is_dtype(value.dtype))
@@ -67,21 +77,28 @@ Result<void> stage_in_draft(Staged &staged, Change change, const NewBytes &value
     ST_TRY(
         check_same_form(change.name, form->dtype, form->shape, form->nbytes, value.dtype, value.shape, value.nbytes));
   }
-  ST_TRY(make_publish(staged));
   if (change.kind == Change::update && value.nbytes == 0) return {};  // nothing, as in place
+  ST_TRY(make_publish(staged));
+  std::optional<size_t> replaced;
   StagedPayload payload{value.bytes, {}, value.nbytes, {}, value.hash};
   if (staged.options.copy && value.nbytes > 0) {
     staged.begin_call();
     staged.failed = true;
     if (auto ok = staged.need_journal(); !ok) return Failure(std::move(ok.error()).about_tensor_at_least(change.name));
-    auto copied = staged.journal.journal->append(value.bytes, value.nbytes, staged.control);
+    write::Journal &journal = *staged.journal.journal;
+    replaced = replaced_payload(staged, change.name, value.nbytes);
+    auto copied = replaced ? journal.overwrite(staged.payloads[*replaced].journal, value.bytes, staged.control)
+                           : journal.append(value.bytes, value.nbytes, staged.control);
     if (!copied) return Failure(std::move(copied.error()).about_tensor_at_least(change.name));
     ST_TRY(check_hash(change.name, value, copied->hash));
     staged.failed = false;
     payload = {nullptr, *copied, value.nbytes};
   }
-  change.payload = staged.payloads.size();
-  staged.payloads.push_back(payload);
+  change.payload = replaced.value_or(staged.payloads.size());
+  if (replaced)
+    staged.payloads[*replaced] = payload;
+  else
+    staged.payloads.push_back(payload);
   return stage_change(staged, std::move(change));
 }
 
@@ -187,7 +204,7 @@ Result<Fitted> fit(const Staged &staged, const Snapshot &to) {
   const Index &index = to.header.index;
   Fitted fitted;
   if (staged.draft) {
-    fitted.draft = std::make_unique<PendingCatalogue>(index);
+    fitted.draft = std::make_unique<PendingCatalogue>(index, os::hash_seed(staged.file.env()));
     for (const Change &change : staged.changes)
       if (auto applied = fitted.draft->apply(change); !applied) {
         Error e = std::move(applied.error());
@@ -245,7 +262,8 @@ Result<void> follow_to(Staged &staged, const DataFile::Look &look, std::unique_p
 Result<void> make_publish(Staged &staged, const Change *first) {
   if (staged.draft) return {};
   ST_ASSERT(staged.remakes.empty());
-  auto draft = std::make_unique<PendingCatalogue>(staged.snapshot->header.index);
+  const uint64_t seed = os::hash_seed(staged.file.env());
+  auto draft = std::make_unique<PendingCatalogue>(staged.snapshot->header.index, seed);
   std::vector<Change> changes;
   std::vector<StagedPayload> payloads;
   for (const StagedTensor &s : staged.tensors) {

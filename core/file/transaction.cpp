@@ -1,6 +1,6 @@
 #include "file/transaction.h"
 
-#include <unordered_set>
+#include <set>
 
 #include "base/check.h"
 #include "file/commit_plan.h"
@@ -62,7 +62,7 @@ Result<void> Transaction::set_metadata(std::string_view key, std::optional<std::
 
 Result<void> Transaction::replace_metadata(MetadataPairs wanted) {
   const Index &now = staged_.snapshot->header.index;
-  std::unordered_set<std::string_view> keys;
+  std::set<std::string_view> keys;
   for (const auto &[key, text] : wanted) keys.insert(key);
   for (size_t i = 0; i < now.metadata_size(); ++i) {
     const auto [key, text] = now.metadata_at(i);

@@ -148,12 +148,13 @@ class Versions {
   const T &lend() const {
     for (;;) {
       Slot *slot = current_.load(std::memory_order_acquire);
-      uint64_t uses = slot->uses.load(std::memory_order_acquire);
-      while (uses != 0 && !(uses & lent_bit) &&
-             !slot->uses.compare_exchange_weak(uses, uses | lent_bit, std::memory_order_acq_rel)) {
-      }
-      // The bit was seen on a state that is there, so that state stays. Is it the current one?
-      if (uses != 0 && current_.load(std::memory_order_acquire) == slot) return *slot->value;
+      const bool lent = slot->uses.load(std::memory_order_acquire) & lent_bit;
+      if (!lent && !hold(slot)) continue;
+      // It is lent or held, so it stays. One that is not the current one any more does not become lent: nobody gets it.
+      const Held held(lent ? nullptr : slot);
+      if (current_.load(std::memory_order_acquire) != slot) continue;
+      if (!lent) held.lend();
+      return *slot->value;
     }
   }
   // What was lent is wanted no more. Must not race with lend().

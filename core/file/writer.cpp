@@ -9,6 +9,7 @@
 #include "newfile/room.h"
 #include "newfile/stream.h"
 #include "newfile/units.h"
+#include "os/random.h"
 
 namespace st::write {
 namespace {
@@ -35,6 +36,9 @@ Result<void> check(const SaveOptions &options, const NewMetadata &metadata) {
 }
 
 }  // namespace
+
+Writer::Writer(os::Env &env, SaveOptions options)
+    : env_(env), options_(std::move(options)), by_name_(0, SeededHash(os::hash_seed(env))) {}
 
 Result<std::unique_ptr<Writer>> Writer::open(os::Env &env, const std::string &path, std::vector<NewTensor> declared,
                                              NewMetadata metadata, SaveOptions options) {

@@ -13,12 +13,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/control.h"
 #include "file/replace_file.h"
 #include "format/header.h"
+#include "format/seeded_hash.h"
 #include "newfile/layout.h"
 #include "newfile/temporary_file.h"
 #include "os/range_lock.h"
@@ -75,7 +75,7 @@ class Writer {
     uint64_t written;
   };
 
-  Writer(os::Env &env, SaveOptions options) : env_(env), options_(std::move(options)) {}
+  Writer(os::Env &env, SaveOptions options);
   Result<void> may_go_on() const;
   std::optional<size_t> find(std::string_view name);
   Result<Slot *> declared_slot(std::string_view name);
@@ -93,11 +93,11 @@ class Writer {
   os::Location target_;
   NewMetadata metadata_;
   std::deque<Slot> slots_;  // in the order of the file; each stays where it is, as its name is a key below
-  std::unordered_map<std::string_view, size_t> by_name_;  // of as many as there were when a name was last looked for
-  uint64_t data_offset_ = 0;                              // of the file as it is being written
-  uint64_t end_ = 0;                                      // of the data so far
-  size_t declared_ = 0;                                   // the first so many slots
-  std::string header_;                                    // of these
+  SeededMap<std::string_view, size_t> by_name_;  // of as many as there were when a name was last looked for
+  uint64_t data_offset_ = 0;                     // of the file as it is being written
+  uint64_t end_ = 0;                             // of the data so far
+  size_t declared_ = 0;                          // the first so many slots
+  std::string header_;                           // of these
   bool arranged_ = false;
   bool failed_ = false;
   std::unique_ptr<TemporaryFile> made_;

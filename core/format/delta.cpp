@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <unordered_map>
-#include <unordered_set>
+#include <map>
+#include <set>
 
 #include "format/json_document.h"
 #include "format/json_string.h"
@@ -113,8 +113,8 @@ struct Hashes {
   bool all_are_good = true;
 };
 
-Result<std::unordered_map<std::string, Hashes>> parse_hashes(const Index &index) {
-  std::unordered_map<std::string, Hashes> all;
+Result<std::map<std::string, Hashes>> parse_hashes(const Index &index) {
+  std::map<std::string, Hashes> all;
   bool twice = false;
   const auto take = [&](std::string name, od::value value) -> simdjson::error_code {
     const auto [place, fresh] = all.try_emplace(std::move(name));
@@ -218,7 +218,7 @@ Result<DeltaNotes> parse_delta(const Index &index) {
 
   std::vector<std::string> deleted;
   ST_TRY(JsonValue(index, deleted_key).each_string([&](std::string_view s) { deleted.emplace_back(s); }));
-  std::unordered_set<std::string_view> seen;
+  std::set<std::string_view> seen;
   for (std::string &name : deleted) {
     if (index.find(name)) return bad(deleted_key, text("has ", st::in_quotes(name), ", which the delta also holds"));
     if (!seen.insert(name).second) return bad(deleted_key, text("has ", st::in_quotes(name), " twice"));

@@ -3,7 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <unordered_set>
+#include <set>
 #include <vector>
 
 #include "base/check.h"
@@ -39,7 +39,7 @@ const HeaderTensor *find_duplicate(std::span<const HeaderTensor> tensors) {
   for (const HeaderTensor &t : tensors) hashes.push_back(hash64(t.name.data(), t.name.size()));
   std::sort(hashes.begin(), hashes.end());
   if (std::adjacent_find(hashes.begin(), hashes.end()) == hashes.end()) return nullptr;
-  std::unordered_set<std::string_view> names{metadata};
+  std::set<std::string_view> names{metadata};
   for (const HeaderTensor &t : tensors)
     if (!names.insert(t.name).second) return &t;
   return nullptr;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/hash.h"
 #include "format/ignored_number.h"
 #include "format/json_document.h"
 #include "format/json_number.h"
@@ -71,10 +70,6 @@ bool is_index_name(std::string_view path) {
   if (at == std::string_view::npos || !name.ends_with(end)) return false;
   const std::string_view variant = name.substr(at + middle.size() - 1);  // ".json" or ".fp16.json"
   return variant.size() >= end.size() && variant.find('.', 1) >= variant.size() - end.size();
-}
-
-size_t SeededHash::operator()(std::string_view name) const {
-  return hash64(name.data(), name.size(), seed);
 }
 
 // Collects what the JSON says. It was checked as a whole before, so here only the types are.

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
+#include "format/seeded_hash.h"
 
 namespace st {
 
@@ -23,14 +23,6 @@ inline bool is_total(std::string_view key) {
 
 // Is this what an index is named? ("model.safetensors.index.json", also with a variant: "….index.fp16.json".)
 bool is_index_name(std::string_view path);
-
-// Seeded, so that nobody can choose names that collide.
-struct SeededHash {
-  using is_transparent = void;
-  explicit SeededHash(uint64_t s = 0) : seed(s) {}
-  uint64_t seed;
-  size_t operator()(std::string_view name) const;
-};
 
 class ShardIndex {
  public:
@@ -75,7 +67,7 @@ class ShardIndex {
 
  private:
   friend class ShardIndexParser;
-  using ByName = std::unordered_map<std::string, uint32_t, SeededHash, std::equal_to<>>;
+  using ByName = SeededMap<std::string, uint32_t>;
   // Whether there was none of that key.
   bool put(Pair pair);
 

@@ -1,23 +1,25 @@
 #include "format/tensor_list.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <map>
+#include <set>
 #include <unordered_set>
 
 #include "format/base_identity.h"
+#include "format/seeded_hash.h"
 
 namespace st {
 namespace {
 
 using Pair = std::pair<std::string_view, std::string_view>;
 
-std::unordered_map<std::string_view, std::string_view> map_of(const std::vector<Pair> &metadata) {
+std::map<std::string_view, std::string_view> map_of(const std::vector<Pair> &metadata) {
   return {metadata.begin(), metadata.end()};
 }
 
 // The names of `tensors`, with what is `kept` in its place and `added` behind.
 std::vector<std::string_view> natural_order(const std::vector<ListedTensor> &from,
-                                            const std::unordered_set<std::string_view> &kept,
+                                            const std::set<std::string_view> &kept,
                                             const std::vector<std::string_view> &added) {
   std::vector<std::string_view> names;
   for (const ListedTensor &t : from)
@@ -26,8 +28,8 @@ std::vector<std::string_view> natural_order(const std::vector<ListedTensor> &fro
   return names;
 }
 
-Result<void> reorder(TensorList *c, const std::vector<std::string> &order) {
-  std::unordered_map<std::string_view, const ListedTensor *> by_name;
+Result<void> reorder(TensorList *c, const std::vector<std::string> &order, uint64_t hash_seed) {
+  SeededMap<std::string_view, const ListedTensor *> by_name(c->tensors.size(), SeededHash(hash_seed));
   for (const ListedTensor &t : c->tensors) by_name.emplace(t.name, &t);
   std::vector<ListedTensor> ordered;
   ordered.reserve(order.size());
@@ -44,9 +46,9 @@ Result<void> reorder(TensorList *c, const std::vector<std::string> &order) {
 }
 
 // Which tensors there are then; those that go leave their place.
-Result<void> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &notes, uint32_t layer) {
-  std::unordered_map<std::string_view, ListedTensor *> by_name;
-  by_name.reserve(c->tensors.size());
+Result<void> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &notes, uint32_t layer,
+                           uint64_t hash_seed) {
+  SeededMap<std::string_view, ListedTensor *> by_name(c->tensors.size(), SeededHash(hash_seed));
   for (ListedTensor &t : c->tensors) by_name.emplace(t.name, &t);
   std::unordered_set<const ListedTensor *> gone;
   for (const auto &[name, old] : notes.deleted) {
@@ -75,13 +77,13 @@ Result<void> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &
         std::remove_if(c->tensors.begin(), c->tensors.end(), [&](const auto &t) { return gone.count(&t) > 0; }),
         c->tensors.end());
   c->tensors.insert(c->tensors.end(), added.begin(), added.end());
-  return notes.order.empty() ? Result<void>() : reorder(c, notes.order);
+  return notes.order.empty() ? Result<void>() : reorder(c, notes.order, hash_seed);
 }
 
 void apply_metadata(TensorList *c, const DeltaNotes &notes) {
-  const std::unordered_set<std::string_view> removed(notes.removed.begin(), notes.removed.end());
+  const std::set<std::string_view> removed(notes.removed.begin(), notes.removed.end());
   std::erase_if(c->metadata, [&](const Pair &p) { return removed.contains(p.first); });
-  std::unordered_map<std::string_view, size_t> places;
+  std::map<std::string_view, size_t> places;
   for (const Pair &p : c->metadata) places.emplace(p.first, places.size());
   for (const auto &[key, value] : notes.set) {
     const auto [found, is_new] = places.try_emplace(key, c->metadata.size());
@@ -105,13 +107,14 @@ TensorList listing_of(const Index &index) {
   return c;
 }
 
-Result<void> apply(TensorList *listing, const Index &delta, const DeltaNotes &notes, uint32_t layer) {
+Result<void> apply(TensorList *listing, const Index &delta, const DeltaNotes &notes, uint32_t layer,
+                   uint64_t hash_seed) {
   const Hash128 found = identity_of(*listing);
   if (found != notes.base)
     return fail(Status::delta_base, "the delta was made for a base with other names, dtypes, shapes or metadata (",
                 spell_hash(notes.base), ", found ", spell_hash(found), ")",
                 found == notes.result ? "; it seems to have been applied already" : "");
-  ST_TRY(apply_tensors(listing, delta, notes, layer));
+  ST_TRY(apply_tensors(listing, delta, notes, layer, hash_seed));
   apply_metadata(listing, notes);
   if (identity_of(*listing) != notes.result)
     return fail(Status::delta, "the delta does not lead to the result that it names; make it anew");
@@ -133,7 +136,7 @@ DeltaNotes describe(const TensorList &from, const TensorList &to, std::span<cons
     if (!after.count(key)) notes.removed.emplace_back(key);
 
   std::vector<std::string_view> added;
-  std::unordered_set<std::string_view> kept;
+  std::set<std::string_view> kept;
   for (const ListedTensor &t : to.tensors) kept.insert(t.name);
   for (const NotedTensor &t : tensors) {
     notes.tensors.push_back(t.hashes);

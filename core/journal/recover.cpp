@@ -168,7 +168,7 @@ class Recovery {
 
  private:
   void remove_new_files(std::string_view infix) {
-    for (std::string &removed : TemporaryFile::remove_stale(file_, infix, listed_))
+    for (std::string &removed : TemporaryFile::remove_stale(file_, {infix}, listed_))
       tell(LogLevel::info, Status::ok, std::move(removed));
   }
   Result<void> settle(Round round, const Folder &folder, std::string *name, Found &hot, const os::File &data,

@@ -101,7 +101,7 @@ Result<void> SuperRecovery::run() {
     ST_TRY(names, folder->journals());
     ST_TRY(settle_all(*folder, names, by_path, (*exclusive)->file));
   }
-  for (std::string &removed : TemporaryFile::remove_stale(index_, undecided_infix))
+  for (std::string &removed : TemporaryFile::remove_stale(index_, {undecided_infix}))
     tell(LogLevel::info, Status::ok, std::move(removed));
   (*exclusive)->lock.release();
   if (Folder::remove_if_empty(index_) && names.empty()) tell(LogLevel::info, Status::ok, Folder::removed_empty);

@@ -1,8 +1,9 @@
 #include "model/model_view.h"
 
-#include <algorithm>
+#include <set>
 
 #include "format/shard_index.h"
+#include "os/random.h"
 
 namespace st::store {
 
@@ -21,16 +22,15 @@ ModelView::ModelView(Catalogue of, std::string path, std::vector<Opened> files, 
       places_.push_back({places_.size(), number, file, snapshot, i});
   }
   if (files_.size() > 1) {
-    by_name_.reserve(n);
+    by_name_ = SeededMap<std::string_view, size_t>(n, SeededHash(fresh_seed()));
     for (const Place &p : places_) by_name_.emplace(p.tensor().name, p.global);
   }
   if (files_.empty()) return;
   const Index &first = files_.front().snapshot->header.index;
-  for (size_t i = 0; i < first.metadata_size(); ++i) {
-    const MetadataPair pair = first.metadata_at(i);
-    const auto known = [&](const MetadataPair &p) { return p.first == pair.first; };
-    if (std::none_of(of_index_.begin(), of_index_.end(), known)) metadata_.push_back(pair);
-  }
+  std::set<std::string_view> known;
+  for (const MetadataPair &p : of_index_) known.insert(p.first);
+  for (size_t i = 0; i < first.metadata_size(); ++i)
+    if (const MetadataPair pair = first.metadata_at(i); !known.contains(pair.first)) metadata_.push_back(pair);
 }
 
 Result<ModelView> ModelView::of(const Model &model) {
@@ -56,6 +56,10 @@ std::optional<size_t> ModelView::find(std::string_view name) const {
   if (files_.size() == 1) return files_.front().snapshot->header.index.find(name);
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+uint64_t ModelView::fresh_seed() const {
+  return os::hash_seed(files_.empty() ? os::Env::posix() : files_.front().data_file->env());
 }
 
 uint64_t ModelView::data_bytes() const {

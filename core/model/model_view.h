@@ -6,9 +6,9 @@
 
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "format/seeded_hash.h"
 #include "format/tensor_list.h"
 #include "model/model.h"
 
@@ -29,7 +29,8 @@ class ModelView {
   std::optional<size_t> find(std::string_view name) const;
   uint64_t data_bytes() const;
   std::span<const Opened> files() const { return files_; }
-  size_t index_bytes() const;  // of memory
+  size_t index_bytes() const;   // of memory
+  uint64_t fresh_seed() const;  // of a table of names, as SeededHash wants it
   // The file's metadata. For shards the index's, but for its totals; then what else the first shard's header has.
   const std::vector<MetadataPair> &metadata() const { return metadata_; }
   const std::vector<MetadataPair> &of_index() const { return of_index_; }  // those of them that are the index's
@@ -55,7 +56,7 @@ class ModelView {
   std::string path_;
   std::vector<Opened> files_;
   std::vector<Place> places_;
-  std::unordered_map<std::string_view, size_t> by_name_;  // of several files
+  SeededMap<std::string_view, size_t> by_name_;  // of several files
   std::vector<MetadataPair> of_index_, metadata_;
 };
 

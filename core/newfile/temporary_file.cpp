@@ -30,13 +30,21 @@ bool remove_unlocked(const os::Location &at, const struct stat *known) {
 }
 
 // A temporary is stale if its lock is free.
-std::vector<std::string> TemporaryFile::remove_stale(const os::Location &target, std::string_view infix,
+std::vector<std::string> TemporaryFile::remove_stale(const os::Location &target,
+                                                     std::initializer_list<std::string_view> infixes,
                                                      os::Neighbours *listed) {
+  std::string prefix = temporary_prefix(target.name(), *infixes.begin());
+  for (const std::string_view infix : infixes) {
+    const std::string other = temporary_prefix(target.name(), infix);
+    prefix.erase(std::mismatch(prefix.begin(), prefix.end(), other.begin(), other.end()).first, prefix.end());
+  }
   std::vector<std::string> removed;
-  const std::string prefix = temporary_prefix(target.name(), infix);
-  for (const std::string &name : os::Neighbours::beginning_with(target, prefix, listed))
-    if (is_temporary_of(name, target.name(), infix) && remove_unlocked(target.beside(name)))
-      removed.push_back(removed_new_file(name));
+  for (const std::string &name : os::Neighbours::beginning_with(target, prefix, listed)) {
+    const bool is_one = std::any_of(infixes.begin(), infixes.end(), [&](std::string_view infix) {
+      return is_temporary_of(name, target.name(), infix);
+    });
+    if (is_one && remove_unlocked(target.beside(name))) removed.push_back(removed_new_file(name));
+  }
   return removed;
 }
 
@@ -47,20 +55,20 @@ bool TemporaryFile::is_any(const os::Location &target, std::string_view infix, o
 }
 
 Result<std::unique_ptr<TemporaryFile>> TemporaryFile::create(const os::Location &target, mode_t mode,
-                                                             std::string_view infix) {
-  std::unique_ptr<TemporaryFile> r(new TemporaryFile(target, infix));
+                                                             std::string_view infix, Stale stale) {
+  std::unique_ptr<TemporaryFile> r(new TemporaryFile(target, infix, mode));
   r->process_ = target.env().fork_generation();
-  if (infix == temporary_infix) remove_stale(target, infix);
-  ST_TRY(r->make(mode));
+  if (infix == temporary_infix && stale == Stale::to_be_removed) remove_stale(target);
+  ST_TRY(r->make());
   return r;
 }
 
-Result<void> TemporaryFile::make(mode_t mode) {
+Result<void> TemporaryFile::make() {
   constexpr int attempts = 100;
   Error last;
   for (int i = 0; i < attempts; ++i) {
     temporary_ = temporary_prefix(target_.name(), infix_) + os::random_name(env());
-    auto file = target_.beside(temporary_).open(O_RDWR | O_CREAT | O_EXCL, mode);
+    auto file = target_.beside(temporary_).open(O_RDWR | O_CREAT | O_EXCL, mode_);
     if (!file) {
       if (file.error().os_errno != EEXIST) return Failure(std::move(file.error()));
       last = std::move(file.error());

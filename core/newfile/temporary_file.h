@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -39,14 +40,17 @@ inline std::string removed_new_file(std::string_view name) {
 
 class TemporaryFile {
  public:
-  // Removes what dead writers of `target` have left. `mode` is subject to the umask.
+  // Removes what dead writers of `target` have left, unless that was done. `mode` is subject to the umask.
+  enum class Stale { to_be_removed, removed };
   static Result<std::unique_ptr<TemporaryFile>> create(const os::Location &target, mode_t mode,
-                                                       std::string_view infix = temporary_infix);
+                                                       std::string_view infix = temporary_infix,
+                                                       Stale stale = Stale::to_be_removed);
   ~TemporaryFile();
 
   // Open for reading and writing, and locked as a whole until this object
   // dies: a process that finds it under its new name waits until that is durable.
   const os::File &file() const { return file_; }
+  mode_t mode() const { return mode_; }  // as it was asked for
   // Another description of the same file, without the lock.
   Result<os::File> open_again() const;
 
@@ -68,14 +72,17 @@ class TemporaryFile {
 
   // Does any temporary of `target` exist? Looks into `listed`, or lists the folder.
   static bool is_any(const os::Location &target, std::string_view infix, os::Neighbours *listed = nullptr);
-  // Removes temporaries of `target` whose writers are gone. Undecided ones only under an exclusive lock on `target`:
-  // else one may be decided, and its writer die, after the look for a decision. Answers a sentence for each.
-  static std::vector<std::string> remove_stale(const os::Location &target, std::string_view infix = temporary_infix,
+  // Removes temporaries of `target` whose writers are gone, after one look into the folder. Undecided ones only under
+  // an exclusive lock on `target`: else one may be decided, and its writer die, after the look for a decision. Answers
+  // a sentence for each.
+  static std::vector<std::string> remove_stale(const os::Location &target,
+                                               std::initializer_list<std::string_view> infixes = {temporary_infix},
                                                os::Neighbours *listed = nullptr);
 
  private:
-  TemporaryFile(os::Location target, std::string_view infix) : target_(std::move(target)), infix_(infix) {}
-  Result<void> make(mode_t mode);
+  TemporaryFile(os::Location target, std::string_view infix, mode_t mode)
+      : target_(std::move(target)), infix_(infix), mode_(mode) {}
+  Result<void> make();
   os::Env &env() const { return target_.env(); }
   bool stands(const os::Location &at) const;
   Result<void> rename_to(const os::Location &to);
@@ -83,6 +90,7 @@ class TemporaryFile {
   uint64_t process_ = 0;  // see os::Env::fork_generation
   const os::Location target_;
   const std::string infix_;
+  const mode_t mode_;
   std::string temporary_;
   os::File file_;
   os::RangeLock lock_;  // of file_: dies first

@@ -4,8 +4,7 @@
 
 namespace st::os {
 
-Descriptors::Held Descriptors::keep(Open &open, const void *owner, File file) {
-  Held held = std::make_shared<const File>(std::move(file));
+Descriptors::Held Descriptors::keep(Open &open, const void *owner, Held held) {
   ByUse fresh, given_up;  // closed after the mutex is free
   fresh.emplace_front(owner, held);
   std::lock_guard lock(open.mutex);
@@ -27,7 +26,17 @@ Descriptors::ByUse Descriptors::take_from(Open &open, size_t stay) {
 }
 
 void Descriptors::put(const void *owner, File file) {
-  keep(open_.mine(), owner, std::move(file));
+  keep(open_.mine(), owner, std::make_shared<const File>(std::move(file)));
+}
+
+Descriptors::Held Descriptors::inherited(Open &mine, const void *owner) {
+  Held found;
+  const std::lock_guard alone(mine.mutex);
+  open_.each_parents([&](Open &parents) {
+    if (const auto kept = parents.by_owner.find(owner); !found && kept != parents.by_owner.end())
+      found = kept->second->second;
+  });
+  return found;
 }
 
 Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed, const struct stat &identity) {
@@ -43,12 +52,14 @@ Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed
   const auto opened = [&] { return File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path); };
   auto had = opened();
   while (!had && is_scarcity(had.error()) && give_up(GiveUp::half)) had = opened();
+  if (!had && had.error().status == Status::permission)
+    if (Held held = inherited(open, owner)) return keep(open, owner, std::move(held));
   ST_TRY(auto file, std::move(had));
   file.read_like(closed);
   ST_TRY(auto s, file.stat());
   if (!same_inode(s, identity))
     return fail(Status::file_changed, in_quotes(path), " now names another file; refresh the handle, or open it anew");
-  return keep(open, owner, std::move(file));
+  return keep(open, owner, std::make_shared<const File>(std::move(file)));
 }
 
 bool Descriptors::give_up(GiveUp what) {

@@ -2,7 +2,7 @@
 // recently used one is closed. When it is wanted again, it is opened anew by its
 // path, if that still leads to the same file. Where the process may open no more
 // files, half of them are closed. Any thread. A forked child has descriptors of its
-// own, and takes no mutex of its parent's.
+// own, and waits for no mutex of its parent's.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,8 @@ class Descriptors {
   using Held = std::shared_ptr<const File>;
   // `owner` names it: one owner, one file.
   void put(const void *owner, File file);
-  // For reading, as `closed` is read. Status file_changed if its path leads to another file than `identity`.
+  // For reading, as `closed` is read. Status file_changed if its path leads to another file than `identity`. A child
+  // that gave up the right to open it may still read by what it inherited, if that was open.
   Result<Held> get(const void *owner, const File &closed, const struct stat &identity);
   void forget(const void *owner);
   // Closes half of them, those that were used least recently, and at least one; or all. False: there was none.
@@ -59,7 +60,8 @@ class Descriptors {
     std::unordered_map<const void *, std::list<std::pair<const void *, Held>>::iterator> by_owner;
   };
   using ByUse = decltype(Open::by_use);
-  Held keep(Open &open, const void *owner, File file);
+  Held keep(Open &open, const void *owner, Held held);
+  Held inherited(Open &mine, const void *owner);
   // All but so many. Call with the mutex, and let them be closed when it is free.
   static ByUse take_from(Open &open, size_t stay);
 

@@ -19,10 +19,16 @@ std::vector<std::string> Neighbours::beginning_with(const Location &file, const 
   return {begin, end};
 }
 
+// The folder may hold a hundred thousand files, of which each is saved after a look like this: only what is asked for
+// is put in order.
 std::vector<std::string> Neighbours::beginning_with(const Location &file, const std::string &prefix,
                                                     Neighbours *listed) {
-  Neighbours once;
-  return (listed ? *listed : once).beginning_with(file, prefix);
+  if (listed) return listed->beginning_with(file, prefix);
+  auto names = file.folder()->list();
+  if (!names) return {};
+  std::erase_if(*names, [&](const std::string &name) { return !name.starts_with(prefix); });
+  std::sort(names->begin(), names->end());
+  return std::move(*names);
 }
 
 }  // namespace st::os

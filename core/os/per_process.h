@@ -44,6 +44,17 @@ class PerProcess {
     }
     return last->state;
   }
+  // What its parents have left to this process, unless a thread of theirs was amid a change of it. Not by two threads
+  // at once, which would take each other for such.
+  template <class Visit>
+  void each_parents(Visit visit) {
+    const uint64_t now = env_.fork_generation();
+    for (Own *own = last_.load(std::memory_order_acquire); own; own = own->before) {
+      if (own->generation == now) continue;
+      const std::unique_lock lock(own->state.mutex, std::try_to_lock);
+      if (lock) visit(own->state);
+    }
+  }
 
  private:
   struct Own {

@@ -156,6 +156,17 @@ Result<bool> is_locked(const File &file, const LockRange &range) {
   return lock.l_type != F_UNLCK;
 }
 
+Result<std::optional<LockRange>> locked_part(const File &file, const LockRange &range) {
+  struct flock lock = flock_of(range, type_of(range));
+  if (const int r = file.env().lock(file.fd(), F_OFD_GETLK, &lock); r < 0) return lock_failure(file, -r);
+  if (lock.l_type == F_UNLCK) return std::nullopt;
+  const auto end_of = [](uint64_t begin, uint64_t length) { return length == 0 ? UINT64_MAX : begin + length; };
+  const auto at = static_cast<uint64_t>(lock.l_start);
+  const uint64_t end = std::min(end_of(range.begin, range.length), end_of(at, static_cast<uint64_t>(lock.l_len)));
+  const uint64_t begin = std::max(range.begin, at);
+  return LockRange{begin, end > begin ? end - begin : range.length, lock.l_type == F_WRLCK};
+}
+
 Result<Locked> how_locked(const File &file) {
   struct flock lock = flock_of(whole_file(true), F_WRLCK);
   if (const int r = ask(file, F_OFD_GETLK, &lock); r < 0) return lock_failure(file, -r);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <unordered_set>
+#include <set>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -58,7 +58,7 @@ std::optional<std::vector<OldShard>> parse_old_list(std::string_view text) {
   if (text.substr(last) != hash_line(text.substr(0, last))) return std::nullopt;
   std::string_view left = text.substr(0, last).substr(first_line.size());
   std::vector<OldShard> list;
-  std::unordered_set<std::string_view> names;
+  std::set<std::string_view> names;
   while (!left.empty()) {
     OldShard old;
     if (!take(&left, &old.until) || !take(&left, &old.inode) || !take(&left, &old.size) ||

@@ -46,7 +46,7 @@ Result<write::OldShard> OldShards::shard_at(const os::Location &at, uint64_t unt
 
 Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &now) {
   OldShards old(index);
-  std::unordered_set<std::string> families;
+  std::set<std::string> families;
   for (const std::string &shard : now.shards()) {
     old.generation_ = std::max(old.generation_, write::generation_of(shard));
     families.insert(write::with_generation(shard, 0));
@@ -63,7 +63,7 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
   const uint64_t reached = old.generation_;
   ST_TRY(old.read_list(now));
   const bool has_list = old.has_list_ && old.verdict_.is_good();
-  std::unordered_set<std::string_view> listed;
+  std::set<std::string_view> listed;
   for (const write::OldShard &shard : old.listed_) listed.insert(shard.name);
   for (const std::string &name : names) {
     if (!families.contains(write::with_generation(name, 0))) continue;
@@ -113,7 +113,7 @@ Result<void> OldShards::read_list(const ShardIndex &now) {
   std::vector<write::OldShard> list;
   ST_TRY(auto file, list_at().open(O_RDONLY | O_NONBLOCK));
   ST_TRY(verdict_, judge_list(file, &list));
-  const std::unordered_set<std::string_view> named(now.shards().begin(), now.shards().end());
+  const std::set<std::string_view> named(now.shards().begin(), now.shards().end());
   for (write::OldShard &old : list) {
     generation_ = std::max(generation_, write::generation_of(old.name));
     if (named.contains(old.name)) continue;
@@ -127,8 +127,8 @@ Result<void> OldShards::read_list(const ShardIndex &now) {
 }
 
 // None: one of them cannot be read, so nobody knows.
-std::optional<std::unordered_set<std::string>> OldShards::named_by_others(const write::Findings &findings) const {
-  std::unordered_set<std::string> named;
+std::optional<std::set<std::string>> OldShards::named_by_others(const write::Findings &findings) const {
+  std::set<std::string> named;
   for (const std::string &name : others_) {
     auto at = os::Location::find_in(index_.folder(), name);
     auto read = at ? Shards::read_index(*at) : Result<ReadIndex>(Failure(at.error()));
@@ -176,7 +176,7 @@ Result<void> OldShards::remove(uint64_t now, const write::Findings &findings) {
   const auto named = named_by_others(findings);
   if (!named) return {};
   // The journal that a dead writer has beside one goes first.
-  std::unordered_set<std::string> may_go;
+  std::set<std::string> may_go;
   for (const write::OldShard &old : listed_)
     if (is_due(old) && !named->contains(old.name) && goes_without_journal(index_.beside(old.name)))
       may_go.insert(old.name);

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "format/shard_index.h"
@@ -47,7 +47,7 @@ class OldShards {
   bool is_temporary(const struct stat &file) const;
   Result<write::Verdict> judge_list(const os::File &file, std::vector<write::OldShard> *list) const;
   void put_list_aside(const write::Findings &findings);
-  std::optional<std::unordered_set<std::string>> named_by_others(const write::Findings &findings) const;
+  std::optional<std::set<std::string>> named_by_others(const write::Findings &findings) const;
   bool remove(const std::string &name, const write::OldShard *listed, const write::Findings &findings) const;
 
   os::Location index_;

@@ -290,7 +290,7 @@ Result<std::optional<std::string>> ShardCommit::new_index(ReadIndex *as_read) co
 
 // Durable but for its name.
 Result<void> ShardCommit::make_index(const std::string &text) {
-  write::TemporaryFile::remove_stale(shards_.location(), write::undecided_infix);
+  write::TemporaryFile::remove_stale(shards_.location(), {write::undecided_infix});
   const auto made = [this] { return write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix); };
   ST_TRY(index_.fresh, with_room(made));
   const os::File &file = index_.fresh->file();

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <map>
-#include <unordered_map>
 
 #include "shards/shard_commit.h"
 
@@ -72,10 +71,10 @@ class ShardTransaction final : public AnyTransaction {
   const TransactionOptions options_;
   const Catalogue state_;  // and with it its shards, which the parts are of
   const ShardCatalogue &shown_;
-  std::map<uint32_t, std::unique_ptr<Transaction>> parts_;          // by number of the shard
-  std::unordered_map<std::string, std::optional<uint32_t>> moved_;  // names that are no longer where the index has them
+  std::map<uint32_t, std::unique_ptr<Transaction>> parts_;  // by number of the shard
+  std::map<std::string, std::optional<uint32_t>> moved_;    // names that are no longer where the index has them
   std::vector<MetadataChange> metadata_;
-  std::unordered_map<std::string, bool> has_key_;  // of each key in them, after the last
+  std::map<std::string, bool> has_key_;  // of each key in them, after the last
   Approve approve_;
   bool failed_ = false;
 };

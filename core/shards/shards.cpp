@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <unordered_set>
+#include <set>
 
 #include "base/hash.h"
 #include "base/huge_memory.h"
@@ -134,7 +134,7 @@ void Shards::pin_in_all_states(const Member &shard) {
 // One look at the folder, not one at each shard.
 Result<void> Shards::check_all_there(const ShardIndex &index) const {
   ST_TRY(auto names, folder_->list());
-  const std::unordered_set<std::string_view> there(names.begin(), names.end());
+  const std::set<std::string_view> there(names.begin(), names.end());
   for (uint32_t i = 0; i < index.shards().size(); ++i)
     if (!there.contains(index.shards()[i])) return Failure(missing(path_, i, folder_->path_of(index.shards()[i])));
   return {};

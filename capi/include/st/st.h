@@ -866,10 +866,10 @@ void st_txn_free(st_txn *txn);
  * writes over these bytes, a crash may take its bytes back. Or recovery answers
  * ST_E_JOURNAL. The journal folder must stay beside the file. After a crash,
  * open the file once before you copy both.
- * Statuses: ST_E_BUSY (a recovery or publish has the file for longer than the
- * handle's lock_timeout_ms); ST_E_INTERRUPTED; ST_E_NEEDS_RECOVERY (a sync
- * failed: nothing is lost, and the next st_open finishes it); ST_E_POISONED.
- * Any thread. */
+ * Statuses: ST_E_BUSY (a recovery, a publish, or another thread's st_sync has
+ * the file for longer than the handle's lock_timeout_ms); ST_E_INTERRUPTED;
+ * ST_E_NEEDS_RECOVERY (a sync failed: nothing is lost, and the next st_open
+ * finishes it); ST_E_IO; ST_E_POISONED. Any thread. */
 st_status st_sync(st_file *file);
 
 /* ================================================================= saving */

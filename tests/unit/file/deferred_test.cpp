@@ -1,6 +1,9 @@
 // Commits that answer when their journal is durable: what they cost, what makes the file durable after them, and what
 // is left when that fails, or when somebody else is faster.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <future>
 
 #include "engine/recover_all.h"
 #include "fault_env.h"
@@ -281,6 +284,38 @@ TEST_F(Deferred, WaitsForARecoveryAndForAPublish) {
     EXPECT_EQ(syncs_of([&] { EXPECT_TRUE(fails_with(Status::busy, handle->sync())); }), 0);
   }
   EXPECT_EQ(syncs_of([&] { ASSERT_TRUE(is_ok(handle->sync())); }), 1);
+}
+
+// Another thread is at it, and waits: each has its own time, and may be stopped.
+TEST_F(Deferred, WaitsForAnotherThreadNoLongerThanItsCallerAllows) {
+  auto handle = open(env);
+  ASSERT_TRUE(is_ok(commit(*handle, "a", new_a)));
+  auto other = os::File::open(disk, AT_FDCWD, path, O_RDWR, 0, path);
+  auto whole = os::RangeLock::acquire(*other, {os::whole_file(true)}, {});
+  ASSERT_TRUE(is_ok(whole));
+  std::atomic<uint64_t> interrupts = 0;
+  const Control stopped({}, &interrupts), cancelled([](uint64_t, uint64_t) { return false; }, nullptr);
+  ++interrupts;
+  std::future<void> second;
+  size_t looks = 0;  // of the first, for the lock
+  env.before = [&](Call call) {
+    if (call != Call::lock || ++looks != 2) return 0;
+    second = std::async(std::launch::async, [&] {
+      for (const int32_t ms : {0, 50})
+        EXPECT_TRUE(fails_with(Status::busy, handle->settle_deferred({ms, nullptr, nullptr})));
+      EXPECT_TRUE(fails_with(Status::interrupted, handle->settle_deferred({-1, &stopped, nullptr})));
+      EXPECT_TRUE(fails_with(Status::cancelled, handle->settle_deferred({-1, &cancelled, nullptr})));
+    });
+    EXPECT_EQ(second.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "it waits for the first";
+    whole->release();
+    return 0;
+  };
+  auto settled = handle->settle_deferred({-1, nullptr, nullptr});
+  second.wait();
+  env.before = nullptr;
+  ASSERT_TRUE(is_ok(settled));
+  EXPECT_TRUE(*settled);
+  expect_after_a_cut(file(new_a, old_b));
 }
 
 // A commit that first makes room for its journal waits for locks twice.

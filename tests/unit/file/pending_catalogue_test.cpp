@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "colliding_names.h"
 #include "os/env.h"
 #include "parse.h"
 #include "proportion.h"
@@ -38,7 +39,7 @@ class PendingCatalogueTest : public ::testing::Test {
 };
 
 TEST_F(PendingCatalogueTest, KeepsTheOrderOfTheFileAndAddsAtItsEnd) {
-  PendingCatalogue draft(index);
+  PendingCatalogue draft(index, 1);
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "d", 3))));
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "b", 9))));
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::update, "a", 8))));
@@ -51,7 +52,7 @@ TEST_F(PendingCatalogueTest, KeepsTheOrderOfTheFileAndAddsAtItsEnd) {
 }
 
 TEST_F(PendingCatalogueTest, ChangesMetadataInTheOrderOfTheHeader) {
-  PendingCatalogue draft(index);
+  PendingCatalogue draft(index, 1);
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "z", "1"})));
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "a", "2"})));
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "k", "w"})));
@@ -64,7 +65,7 @@ TEST_F(PendingCatalogueTest, ChangesMetadataInTheOrderOfTheHeader) {
 // A file, or a delta, may have a million keys.
 TEST_F(PendingCatalogueTest, ManyKeysTakeWorkInProportion) {
   const auto cost_of = [this](size_t n) {
-    PendingCatalogue draft(index);
+    PendingCatalogue draft(index, 1);
     return testing::thread_ns_of([&] {
       for (const Change::Kind kind : {Change::set_metadata, Change::set_metadata, Change::remove_metadata})
         for (size_t i = 0; i < n; ++i) EXPECT_TRUE(is_ok(draft.apply({kind, text("key ", i), "v"})));
@@ -74,8 +75,26 @@ TEST_F(PendingCatalogueTest, ManyKeysTakeWorkInProportion) {
   testing::expect_in_proportion(cost_of);
 }
 
+TEST_F(PendingCatalogueTest, NamesThatCollideTakeWorkInProportion) {
+  if (!testing::names_collide()) GTEST_SKIP() << "another std::hash than libstdc++'s";
+  const auto cost_of = [this](size_t n) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < n; ++i) names.push_back(testing::colliding_name(i));
+    PendingCatalogue draft(index, 1);
+    return testing::thread_ns_of([&] {
+      for (const std::string &name : names) {
+        EXPECT_TRUE(is_ok(draft.apply({Change::set_metadata, name, "v"})));
+        EXPECT_TRUE(is_ok(draft.apply(bytes(Change::put, name, 1))));
+      }
+      EXPECT_EQ(draft.metadata().size(), n + 1);
+      EXPECT_EQ(draft.tensors().size(), n + index.size());
+    });
+  };
+  testing::expect_in_proportion(cost_of);
+}
+
 TEST_F(PendingCatalogueTest, IsAsItWasAfterARefusal) {
-  PendingCatalogue draft(index);
+  PendingCatalogue draft(index, 1);
   EXPECT_TRUE(fails_with(Status::not_found, draft.apply(bytes(Change::update, "x", 8))));
   EXPECT_TRUE(fails_with(Status::nbytes_mismatch, draft.apply({Change::update, "a", {}, {Dtype::U8, {8}, 7}})));
   EXPECT_TRUE(fails_with(Status::shape_mismatch, draft.apply(bytes(Change::update, "a", 9))));
@@ -89,7 +108,7 @@ TEST_F(PendingCatalogueTest, IsAsItWasAfterARefusal) {
 
 TEST_F(PendingCatalogueTest, TakesAnOrderOfAllItsTensors) {
   auto order = [](std::vector<std::string> names) { return Change{Change::order, {}, {}, {}, 0, std::move(names)}; };
-  PendingCatalogue draft(index);
+  PendingCatalogue draft(index, 1);
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "d", 3))));
   ASSERT_TRUE(is_ok(draft.apply({Change::remove, "b", {}})));
   const std::string as_it_was = said_by(draft);

@@ -1,6 +1,9 @@
 // Transactions that change the layout, on a real file: what they leave in it, what they refuse and what they foretell.
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "store_scene.h"
 
 namespace st::store {
@@ -43,6 +46,74 @@ TEST_F(PublishTest, PutsRenamesRemovesAndUpdatesAsOne) {
   EXPECT_EQ(seen(*c, "new"), added.bytes);
   EXPECT_EQ(names(), (Names{"z", "b", "new"}));
   EXPECT_EQ(c->snapshot().header.index.metadata_find("k"), "v");
+}
+
+// What dead writers have left goes by it: temporaries of a publish, and of a transaction on several files.
+TEST_F(PublishTest, LooksIntoTheFolderOnce) {
+  const std::string left[] = {dir / ".model.safetensors.st-tmp-0123456789abcdef",
+                              dir / ".model.safetensors.st-new-0123456789abcdef"};
+  for (const std::string &temporary : left) put_bytes(temporary, "half");
+  testing::FaultEnv counted(env);
+  auto c = StoreScene::open(counted);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->rename("a", "z")));
+  counted.calls.clear();
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(std::count(counted.calls.begin(), counted.calls.end(), testing::Call::list), 1);
+  for (const std::string &temporary : left) EXPECT_FALSE(std::filesystem::exists(temporary)) << temporary;
+}
+
+// With ST_TXN_COPY each payload has one place in the journal, however often it is put.
+TEST_F(PublishTest, APayloadThatIsPutAgainTakesThePlaceOfTheFirst) {
+  auto c = open();
+  TransactionOptions copying;
+  copying.copy = true;
+  auto t = begin(*c, copying);
+  const auto journal_bytes = [&] {
+    uint64_t n = 0;
+    for (const std::string &name : names_in(folder())) n += std::filesystem::file_size(folder() + "/" + name);
+    return n;
+  };
+  constexpr size_t n = 1 << 20;
+  const U8 last(pattern(n, 3)), shorter(pattern(n / 2, 4)), moved(pattern(n, 5));
+  ASSERT_TRUE(is_ok(t->put("new", U8(pattern(n, 1)))));
+  const uint64_t once = journal_bytes();
+  for (unsigned i = 0; i < 9; ++i) ASSERT_TRUE(is_ok(t->put("new", U8(pattern(n, 10 + i)))));
+  EXPECT_GE(once, n);
+  EXPECT_LT(journal_bytes(), once + n);
+  ASSERT_TRUE(is_ok(t->put("new", moved)));
+  ASSERT_TRUE(is_ok(t->rename("new", "moved")));
+  ASSERT_TRUE(is_ok(t->put("new", last)));
+  ASSERT_TRUE(is_ok(t->put("a", moved)));
+  ASSERT_TRUE(is_ok(t->put("a", shorter)));
+  const Range first{0, 2, 1};
+  ASSERT_TRUE(is_ok(t->update_slice("new", TensorPart{{&first, 1}, {}}, U8("xy"))));
+  ASSERT_TRUE(is_ok(t->put("b", last)));
+  ASSERT_TRUE(is_ok(t->update_slice("b", TensorPart{{&first, 1}, {}}, U8("xy"))));
+  ASSERT_TRUE(is_ok(t->put("b", moved)));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(same_bytes(seen(*c, "moved"), moved.bytes));
+  EXPECT_TRUE(same_bytes(seen(*c, "new"), "xy" + last.bytes.substr(2)));
+  EXPECT_TRUE(same_bytes(seen(*c, "a"), shorter.bytes));
+  EXPECT_TRUE(same_bytes(seen(*c, "b"), moved.bytes));
+}
+
+TEST_F(PublishTest, OfNothingMakesNoNewFile) {
+  put_bytes(path, file_of({u8_tensor("none", 0, 1), u8_tensor("a", 10, 1)}));
+  auto c = open();
+  const uint64_t inode = c->snapshot().identity.st_ino;
+  TransactionOptions options;
+  options.publish = true;
+  auto t = begin(*c, options);
+  const U8 empty("");
+  ASSERT_TRUE(is_ok(t->update("none", empty)));
+  const Range nothing{3, 3, 1};
+  ASSERT_TRUE(is_ok(t->update_slice("a", TensorPart{{&nothing, 1}, {}}, empty)));
+  auto plan = t->plan();
+  ASSERT_TRUE(is_ok(plan));
+  EXPECT_EQ(plan->kind, CommitPlan::nothing);
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(open()->snapshot().identity.st_ino, inode);
 }
 
 TEST_F(PublishTest, RefusalsLeaveTheTransactionAsItWas) {

@@ -1,6 +1,8 @@
 // Transactions and locks: what excludes what, and what is said about it.
 #include <sys/file.h>
 
+#include <algorithm>
+
 #include "os/turnstile.h"
 #include "store_scene.h"
 
@@ -60,6 +62,35 @@ TEST_F(TransactionLock, BusyNamesTheTensorThatIsLockedInWhateverOrderTheyCame) {
     EXPECT_EQ(busy.error().tensor, name);
   }
   ASSERT_TRUE(is_ok(t->commit()));
+}
+
+// Then what lies between the nearest is locked with them. Who is in the way is told all the same.
+TEST_F(TransactionLock, OfVeryManyTensorsTakeNoLockForEach) {
+  constexpr size_t n = 16000, nbytes = 8;
+  std::vector<testing::TestTensor> many;
+  for (size_t i = 0; i < n; ++i) many.push_back(u8_tensor(text("t", i), i % 8 == 1 ? 3 * nbytes : nbytes, 1));
+  testing::put_bytes(path, file_of(many));
+  other = open_other();
+  testing::FaultEnv counted(env);
+  auto c = open(counted);
+  const Snapshot &s = c->snapshot();
+  const auto at = [&](size_t i) { return s.file_offset(s.header.index.at(i)); };
+  auto t = begin(*c, within(0));
+  const std::string fresh = pattern(nbytes, 9);
+  for (size_t i = 0; i < n; i += 2)
+    ASSERT_TRUE(is_ok(t->update(s.header.index.at(i).name, value(*c, s.header.index.at(i).name, fresh))));
+  for (const size_t i : {size_t{4}, size_t{5}, size_t{7000}, n - 2}) {  // one of them lies between
+    const os::RangeLock held = hold(at(i) + 3, 1);
+    auto busy = t->commit();
+    ASSERT_TRUE(fails_with(Status::busy, busy)) << i;
+    EXPECT_EQ(busy.error().tensor, s.header.index.at(i).name);
+  }
+  const os::RangeLock held = hold(at(1) + 3, 1);  // where a gap is wide
+  counted.calls.clear();
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_LT(std::count(counted.calls.begin(), counted.calls.end(), testing::Call::lock), 4200);
+  EXPECT_EQ(seen(*c, many[n - 2].name), fresh);
+  EXPECT_EQ(seen(*c, many[n - 1].name), many[n - 1].bytes);
 }
 
 TEST_F(TransactionLock, APublishIsToldThatAPartIsLocked) {

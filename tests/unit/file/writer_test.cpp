@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "counting_env.h"
 #include "crash_scene.h"
 #include "fault_env.h"
 #include "located.h"
+#include "lock_of_file.h"
 #include "newfile/copy_attributes.h"
 #include "newfile/temporary_file.h"
 #include "os/named_lock.h"
@@ -763,6 +766,58 @@ TEST_F(Inherits, ALongNameIsCutBetweenCharactersForItsTemporary) {
     EXPECT_EQ(n.find(".st-tmp-"), 1u + 213u + 17u);  // and the hash of all of it
   }
   EXPECT_TRUE(found);
+}
+
+// ---- what comes to the name, or goes from it, while the new file is written
+
+TEST_F(WriterTest, AFileThatComesMeanwhileIsNotReplacedWhileSomebodyChangesIt) {
+  for (const bool instead : {false, true}) {  // of one that was there, and is locked
+    SCOPED_TRACE(instead);
+    if (instead) put_bytes(path, "old");
+    auto w = writer({}, {.lock_timeout_ms = 0});
+    ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+    std::optional<LockOfFile> others;
+    faulty.before = [&](Call call) {
+      if (call != Call::fsync || others) return 0;
+      std::filesystem::remove(path);
+      put_bytes(path, "another's");
+      others.emplace(path);
+      return 0;
+    };
+    EXPECT_TRUE(fails_with(Status::busy, w->finish()));
+    EXPECT_TRUE(same_bytes(bytes_of(path), "another's"));
+    others->close();
+    std::filesystem::permissions(path, std::filesystem::perms(0604));
+    ASSERT_TRUE(is_ok(w->finish()));
+    EXPECT_EQ(seen("a"), a);
+    EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0604));
+    faulty.before = nullptr;
+    std::filesystem::remove(path);
+  }
+}
+
+TEST_F(Inherits, OfAFileThatGoesMeanwhileItDoesNotKeepTheMode) {
+  for (const bool late : {false, true}) {  // when its own mode was handed on
+    SCOPED_TRACE(late);
+    put_bytes(path, "old");
+    put_bytes(dir / "new", "");
+    ASSERT_EQ(::chmod(path.c_str(), 0601), 0);
+    auto w = writer();
+    ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+    if (!late) std::filesystem::remove(path);
+    bool goes = late;  // with the first sync, which is the new file's
+    faulty.before = [&](Call call) {
+      if (call == Call::fsync && std::exchange(goes, false)) std::filesystem::remove(path);
+      return 0;
+    };
+    ASSERT_TRUE(is_ok(w->finish()));
+    faulty.before = nullptr;
+    struct stat s = {};
+    ASSERT_EQ(::stat((dir / "new").c_str(), &s), 0);
+    EXPECT_EQ(mode(), s.st_mode & 07777);
+    EXPECT_EQ(seen("a"), a);
+    EXPECT_EQ(testing::names_in(dir.path()).size(), 2u);
+  }
 }
 
 // ---- what crashed writers left is finished before the file goes

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "colliding_names.h"
 #include "os/env.h"
 #include "proportion.h"
 #include "test_files.h"
@@ -155,7 +156,7 @@ TEST(DeltaNotes, ApplyToNothingButTheirBase) {
   EXPECT_TRUE(right.order.empty());
   const auto applied = [&](const DeltaNotes &n) {
     TensorList listing = listing_of(base.index);
-    return apply(&listing, result.index, n, 1);
+    return apply(&listing, result.index, n, 1, 1);
   };
   EXPECT_TRUE(is_ok(applied(right)));
   std::vector<DeltaNotes> wrong(6, right);
@@ -202,7 +203,36 @@ TEST(Delta, ManyKeysOfMetadataTakeWorkInProportion) {
     const DeltaNotes notes = describe(from, to, {}, {});
     const Index nothing = header_of({}, {}).index;
     return testing::thread_ns_of([&] {
-      EXPECT_TRUE(is_ok(apply(&from, nothing, notes, 1)));
+      EXPECT_TRUE(is_ok(apply(&from, nothing, notes, 1, 1)));
+      EXPECT_EQ(from.metadata, to.metadata);
+    });
+  };
+  testing::expect_in_proportion(cost_of);
+}
+
+// As tensors and as keys of metadata, of which each second one goes; and the rest in another order.
+TEST(Delta, NamesThatCollideTakeWorkInProportion) {
+  if (!names_collide()) GTEST_SKIP() << "another std::hash than libstdc++'s";
+  const auto cost_of = [](size_t n) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < n; ++i) names.push_back(colliding_name(i));
+    TensorList from, to;
+    const uint64_t shape[] = {0};
+    for (size_t i = 0; i < n; ++i) {
+      from.metadata.emplace_back(names[i], "old");
+      from.tensors.push_back({names[i], Dtype::U8, shape, 0, 0, i});
+      if (i % 2 == 1) continue;
+      to.metadata.emplace_back(names[i], "new");
+      to.tensors.push_back(from.tensors.back());
+    }
+    std::reverse(to.tensors.begin(), to.tensors.end());
+    std::vector<std::pair<std::string, OldBytes>> deleted;
+    for (size_t i = 1; i < n; i += 2) deleted.emplace_back(names[i], OldBytes{});
+    const Index nothing = header_of({}, {}).index;
+    return testing::thread_ns_of([&] {
+      const DeltaNotes notes = describe(from, to, {}, std::move(deleted));
+      EXPECT_EQ(notes.order.size(), to.tensors.size());
+      EXPECT_TRUE(is_ok(apply(&from, nothing, notes, 1, 1)));
       EXPECT_EQ(from.metadata, to.metadata);
     });
   };

@@ -6,9 +6,12 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "fault_env.h"
+#include "os/descriptors.h"
+#include "test_files.h"
 
 namespace st::os {
 namespace {
@@ -82,6 +85,37 @@ TEST(PerProcessTest, AChildEndsItsParentsUnlessSomebodyWasAmidAChange) {
       EXPECT_EQ(childs, uses ? 1 : 0);
       if (is_torn) parent.mutex.unlock();  // which lies there for good
     }
+}
+
+// A child that may open nothing any more reads by what its parent had open, as with a handle of one file.
+TEST(DescriptorsTest, AChildWithoutRightsReadsByWhatItInherited) {
+  const testing::TempDir dir;
+  const std::string path = dir / "shard", given_up = dir / "other";
+  testing::put_bytes(path, "bytes");
+  testing::put_bytes(given_up, "bytes");
+  Forked env;
+  Descriptors descriptors(env);
+  const auto open = [&](const std::string &at) {
+    auto file = File::open(env, AT_FDCWD, at, O_RDONLY, 0, at);
+    EXPECT_TRUE(testing::is_ok(file));
+    return std::move(*file);
+  };
+  File file = open(path), other = open(given_up);
+  const struct stat identity = *file.stat(), others = *other.stat();
+  const File closed = file.closed_like(), other_closed = other.closed_like();
+  descriptors.put(&other, std::move(other));
+  descriptors.give_up(Descriptors::GiveUp::all);
+  descriptors.put(&file, std::move(file));
+  env.before = [&](testing::Call call) { return call == testing::Call::openat && env.generation > 7 ? -EACCES : 0; };
+  for (const uint64_t child : {8, 9}) {  // of it, and of that one
+    env.generation = child;
+    auto held = descriptors.get(&file, closed, identity);
+    ASSERT_TRUE(testing::is_ok(held));
+    char read[5] = {};
+    EXPECT_TRUE(testing::is_ok((*held)->read(read, sizeof read, 0)));
+    EXPECT_EQ(std::string_view(read, sizeof read), "bytes");
+    EXPECT_TRUE(testing::fails_with(Status::permission, descriptors.get(&other, other_closed, others)));
+  }
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 // system calls, and names that listings of folders answered; no time.
 #include <functional>
 
+#include "engine/open.h"
 #include "engine/recover_all.h"
 #include "engine/verify.h"
 #include "fault_env.h"
 #include "format/shard_index.h"
+#include "model/model_view.h"
+#include "proportion.h"
 #include "test_files.h"
 
 namespace st::store {
@@ -75,6 +78,30 @@ TEST_F(ManyShards, TakeVerificationAndRecoveryLinearWork) {
       EXPECT_LE(twice * 10, once * 22) << name << ", left " << static_cast<int>(left) << ": " << once << ", " << twice;
     }
   for (const std::string &name : testing::names_in(dir.path())) std::filesystem::remove_all(dir / name);
+}
+
+// The index has some keys, and the first shard those and others.
+TEST_F(ManyShards, MetadataOfAViewTakesWorkInProportion) {
+  const auto view_cost = [this](size_t n) {
+    const std::string shard = "m-10000.safetensors";
+    std::vector<std::string> keys;
+    for (size_t i = 0; i < n; ++i) keys.push_back(text("key ", i));
+    std::vector<std::pair<std::string_view, std::string_view>> pairs;
+    for (const std::string &key : keys) pairs.emplace_back(key, "shard's");
+    put_bytes(dir / shard, testing::file_of({testing::u8_tensor("t", 8, 1)}, pairs));
+    ShardIndex index = ShardIndex::of({shard});
+    index.assign("t", shard);
+    for (size_t i = 0; i < n; i += 2) index.set_metadata(keys[i], "index's");
+    put_bytes(path, index.spell());
+    auto model = open_path(os::Env::posix(), path, {});
+    EXPECT_TRUE(is_ok(model));
+    return testing::thread_ns_of([&] {
+      auto view = ModelView::of(**model);
+      EXPECT_TRUE(is_ok(view));
+      EXPECT_EQ(view->metadata().size(), n);
+    });
+  };
+  testing::expect_in_proportion(view_cost);
 }
 
 }  // namespace
