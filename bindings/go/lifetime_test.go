@@ -50,11 +50,11 @@ func TestNothingWorksAfterClose(t *testing.T) {
 		"Update":        func() error { return f.Update("b", value) },
 		"UpdateSlice":   func() error { return f.UpdateSlice("b", value) },
 		"View":          func() error { return errorOf(f.View("a")) },
-		"All": func() error {
+		"All": func() (told error) {
 			for _, err := range f.All() {
-				return err
+				told = err
 			}
-			return nil
+			return told
 		},
 	}
 	for what, call := range calls {
