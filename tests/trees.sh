@@ -29,3 +29,13 @@ build() (
   set -o pipefail
   flock "$1" ninja -C "$1" --quiet "${@:2}" 2>&1 | sed '/^ninja: no work to do/d'
 )
+
+# unpack_once WHEEL DIRECTORY: whole or not at all, also where two do so at once. A wheel of another version goes elsewhere.
+unpack_once() {
+  [[ ! -d $2 ]] || return 0
+  local unpacked status=0
+  mkdir -p "${2%/*}" && unpacked=$(mktemp -d "$2.XXXXXX") || return 1
+  "$PYTHON" -m zipfile -e "$1" "$unpacked" && { mv -T "$unpacked" "$2" 2>/dev/null || [[ -d $2 ]]; } || status=1
+  rm -rf "$unpacked"
+  return $status
+}

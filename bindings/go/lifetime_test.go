@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,38 +16,64 @@ import (
 	"libst/st"
 )
 
+func errorOf[T any](_ T, err error) error { return err }
+
 func TestNothingWorksAfterClose(t *testing.T) {
-	f, _ := small(t, writable)
+	f, path := small(t, writable)
 	must(t, f.Close())
-	fail := map[string]error{"close": f.Close(), "update": f.Update("b", st.TensorOf([]int16{1, 2, 3}))}
-	_, fail["get"] = f.Get("a")
-	_, fail["view"] = f.View("a")
-	_, fail["info"] = f.Info("a")
-	_, fail["read"] = f.ReadInto("a", make([]byte, 24))
-	_, fail["slice"] = f.Slice("a")
-	_, fail["metadata"] = f.MetadataValue("a")
-	_, fail["io info"] = f.IOInfo()
-	_, fail["stats"] = f.Stats()
-	_, fail["reopen"] = f.Reopen()
-	_, fail["has"] = f.Has("a")
-	_, fail["begin"] = f.Begin(nil)
-	_, fail["names"] = f.Names()
-	_, fail["metadata map"] = f.Metadata()
-	_, fail["shards"] = f.Shards()
-	for _, err := range f.All() {
-		fail["all"] = err
+	value, none := st.TensorOf([]int16{1, 2, 3}), func(*st.Tx) error { return nil }
+	calls := map[string]func() error{
+		"ApplyDelta":    func() error { return errorOf(f.ApplyDelta(path, nil)) },
+		"Begin":         func() error { return errorOf(f.Begin(nil)) },
+		"Close":         f.Close,
+		"Get":           func() error { return errorOf(f.Get("a")) },
+		"Has":           func() error { return errorOf(f.Has("a")) },
+		"IOInfo":        func() error { return errorOf(f.IOInfo()) },
+		"Info":          func() error { return errorOf(f.Info("a")) },
+		"Load":          func() error { return f.Load(nil, nil) },
+		"Metadata":      func() error { return errorOf(f.Metadata()) },
+		"MetadataValue": func() error { return errorOf(f.MetadataValue("a")) },
+		"Names":         func() error { return errorOf(f.Names()) },
+		"Prefetch":      func() error { return f.Prefetch(nil, nil) },
+		"ReadInto":      func() error { return errorOf(f.ReadInto("a", make([]byte, 24))) },
+		"ReadMany":      func() error { return f.ReadMany([]st.ReadRequest{{Name: "a", Dst: make([]byte, 24)}}, nil) },
+		"Refresh":       f.Refresh,
+		"Reopen":        func() error { return errorOf(f.Reopen()) },
+		"Shards":        func() error { return errorOf(f.Shards()) },
+		"Slice":         func() error { return errorOf(f.Slice("a")) },
+		"SliceInto":     func() error { return f.SliceInto("a", make([]byte, 24)) },
+		"SliceShape":    func() error { _, _, err := f.SliceShape("a"); return err },
+		"Snapshot":      func() error { return errorOf(f.Snapshot()) },
+		"Stats":         func() error { return errorOf(f.Stats()) },
+		"Sync":          f.Sync,
+		"Transact":      func() error { return f.Transact(none) },
+		"Update":        func() error { return f.Update("b", value) },
+		"UpdateSlice":   func() error { return f.UpdateSlice("b", value) },
+		"View":          func() error { return errorOf(f.View("a")) },
+		"All": func() (told error) {
+			for _, err := range f.All() {
+				told = err
+			}
+			return told
+		},
 	}
-	if fail["all"] == nil {
-		t.Error("All of a closed file says nothing")
-	}
-	for what, err := range fail {
-		if !errors.Is(err, fs.ErrClosed) {
+	for what, call := range calls {
+		if err := call(); !errors.Is(err, fs.ErrClosed) {
 			t.Errorf("%s after Close: %v", what, err)
 		}
 	}
+	// These answer no error, and the last two are of these tests.
+	silent := []string{"Interrupt", "Len", "Path", "Release", "WithContext", "Hold", "SeemClosed"}
 	f.Interrupt()
-	if f.Len() != 0 {
-		t.Error("a closed file has content")
+	f.Release()
+	if f.Len() != 0 || f.Path() != path {
+		t.Error("a closed file has content, or no path")
+	}
+	for method := range reflect.TypeFor[*st.File]().NumMethod() {
+		name := reflect.TypeFor[*st.File]().Method(method).Name
+		if calls[name] == nil && !slices.Contains(silent, name) {
+			t.Errorf("%s is not tried after Close", name)
+		}
 	}
 }
 

@@ -127,7 +127,12 @@ func waiting(t *testing.T, f *st.File, call func() error, stop func()) error {
 		if now.LockWaits > before.LockWaits {
 			break
 		}
-		runtime.Gosched()
+		select {
+		case err := <-answer:
+			t.Fatalf("the call has not waited: it answers %v", err)
+		default:
+			runtime.Gosched()
+		}
 	}
 	stop()
 	return <-answer

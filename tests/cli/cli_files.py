@@ -2,7 +2,9 @@
 dtypes, odd names, broken headers), and read back by stock safetensors wherever it can."""
 
 import json
+import pathlib
 import struct
+import time
 
 import ml_dtypes
 import numpy as np
@@ -73,3 +75,24 @@ def stock(path):
     """{name: array} as stock safetensors reads the file."""
     with safe_open(path, framework="numpy") as file:
         return {name: file.get_tensor(name) for name in file.keys()}
+
+
+def wait_until(condition, process):
+    """Until the condition holds; the process must not end before."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, f"ended with {process.returncode}"
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def sleeps(process):
+    """How often its main thread has gone to sleep: as it waits for a lock, it does so again and again."""
+    told = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(told.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+
+def is_staged(model):
+    """Has a change a journal with something in it?"""
+    folder = model.with_name(model.name + ".st-journal")
+    return folder.exists() and any(entry.stat().st_size for entry in folder.iterdir())

@@ -1,5 +1,6 @@
 """Runs the stctl binary: $STCTL, or the one of the build tree."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -132,17 +133,25 @@ def crashed(stctl, model, killer):
     return model
 
 
+@pytest.fixture(scope="session", autouse=True)  # before a test notes its descriptors
+def may_mount():
+    """What is mounted here is seen by this process and its children alone, and ends with them. False: it may not be."""
+    clone_newns = 0x20000
+    with open("/proc/self/ns/mnt"):  # the one that we leave stays, where the files that are open lie
+        own_namespace = os.geteuid() == 0 and ctypes.CDLL(None).unshare(clone_newns) == 0
+        yield own_namespace and subprocess.run(["mount", "--make-rprivate", "/"]).returncode == 0
+
+
 @pytest.fixture
-def read_only_mount(tmp_path):
+def read_only_mount(tmp_path, may_mount):
     """tmp_path, once more, as a read-only mount."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to mount")
+    if not may_mount:
+        pytest.skip("needs root, who may mount")
     mount = tmp_path.with_name(tmp_path.name + "-ro")
     mount.mkdir()
-    made = subprocess.run(["mount", "--bind", tmp_path, mount]).returncode == 0
-    if not made or subprocess.run(["mount", "-o", "remount,ro,bind", mount]).returncode != 0:
-        if made:
-            subprocess.run(["umount", mount], check=True)
-        pytest.skip("mounting is not allowed here")
-    yield mount
-    subprocess.run(["umount", mount], check=True)
+    subprocess.run(["mount", "--bind", tmp_path, mount], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", mount], check=True)
+        yield mount
+    finally:
+        subprocess.run(["umount", mount], check=True)

@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 import pytest
-from cli_files import sparse, stock
+from cli_files import is_staged, sparse, stock, wait_until
 from safetensors.numpy import save_file
 
 EVERY_COMMAND = [
@@ -115,15 +115,16 @@ class Terminal:
         return True
 
 
-def slow_read(stctl, path, *more):
-    """`get` into a pipe that is emptied slowly, with a terminal as standard error: what that showed."""
+def slow_read(stctl, path, *more, seconds):
+    """`get` into a pipe that nobody empties before a bar is there, for that long at most. With a terminal as standard
+    error: what that showed."""
     with Terminal() as terminal:
         args = ["get", path, "w", "-o", "-", *more]
         with stctl.popen(*args, stdout=subprocess.PIPE, stderr=terminal.theirs) as process:
             terminal.handed_over()
             start, pipe = time.monotonic(), process.stdout.fileno()
             while os.read(pipe, 1 << 16):
-                while b"%" not in terminal.text and time.monotonic() < start + 0.5 and terminal.read(0.05):
+                while b"%" not in terminal.text and time.monotonic() < start + seconds and terminal.read(0.05):
                     pass
             assert process.wait(60) == 0
         while terminal.read(1):
@@ -132,14 +133,15 @@ def slow_read(stctl, path, *more):
 
 
 def test_progress_is_drawn_on_a_terminal_and_wiped(stctl, tmp_path):
-    shown = slow_read(stctl, sparse(tmp_path / "m.safetensors", "w", 160 << 20))
+    shown = slow_read(stctl, sparse(tmp_path / "m.safetensors", "w", 160 << 20), seconds=60)
     assert "\rreading [" in shown
     assert "% of 160.00 MiB" in shown
     assert shown.endswith("\r\x1b[K")
 
 
 def test_quiet_silences_progress(stctl, tmp_path):
-    assert slow_read(stctl, sparse(tmp_path / "m.safetensors", "w", 160 << 20), "--quiet") == ""
+    path = sparse(tmp_path / "m.safetensors", "w", 160 << 20)
+    assert slow_read(stctl, path, "--quiet", seconds=0.5) == ""
 
 
 def test_raw_bytes_are_not_for_a_terminal(stctl, model):
@@ -151,15 +153,6 @@ def test_raw_bytes_are_not_for_a_terminal(stctl, model):
 
 
 # ----------------------------------------------------------------- signals
-
-
-def wait_until(condition, process):
-    """Until the condition holds; the process must not end before."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, f"ended with {process.returncode}"
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def has_open(process, path):
@@ -299,16 +292,11 @@ def test_ctrl_c_stops_touching(stctl, tmp_path):
 def test_ctrl_c_while_waiting_for_a_lock_changes_nothing(stctl, model, arrays, json):
     import fcntl
 
-    folder = model.with_name(model.name + ".st-journal")
-
-    def staged():
-        return folder.exists() and any(p.stat().st_size for p in folder.iterdir())
-
     with open(model, "r+b") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         args = ["update", model, "scalar", "--fill", "1", "--lock-timeout", "-1"] + ["--json"] * json
         with stctl.popen(*args, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            wait_until(staged, process)
+            wait_until(lambda: is_staged(model), process)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)
             assert process.returncode == 130

@@ -11,7 +11,7 @@ import subprocess
 import ml_dtypes
 import numpy as np
 import pytest
-from cli_files import BITS, IN_NUMPY, NUMPY, header_and_data, sparse, stock, write
+from cli_files import BITS, IN_NUMPY, NUMPY, header_and_data, is_staged, sleeps, sparse, stock, wait_until, write
 from safetensors.numpy import save_file
 
 NEW = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
@@ -307,9 +307,13 @@ def test_a_locked_file_is_busy(stctl, model):
 
 
 def test_it_waits_for_the_lock(stctl, model, arrays):
+    before = model.read_bytes()
     with locked(model):
         waiting = stctl.popen("update", model, "scalar", "--fill", "5", "--lock-timeout", "-1", "--quiet")
-        assert not waiting.poll()
+        wait_until(lambda: is_staged(model), waiting)
+        slept = sleeps(waiting)
+        wait_until(lambda: sleeps(waiting) > slept + 40, waiting)
+        assert model.read_bytes() == before
     assert waiting.wait(60) == 0
     assert_changed_only(model, arrays, {"scalar": np.array(5, np.uint8)})
 

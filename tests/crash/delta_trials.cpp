@@ -67,6 +67,7 @@ void DeltaTrials::cut_everywhere(SimEnv &env) const {
   cut(env.disk(), false);
   EXPECT_GT(with_new, 0u);
   std::printf("%s: %zu distinct disks after a cut\n", name.c_str(), points);
+  EXPECT_GT(points, 38u);
 }
 
 void DeltaTrials::fail_every_call() const {
@@ -90,6 +91,7 @@ void DeltaTrials::fail_every_call() const {
       if (!failing.hit()) break;
     }
   std::printf("%s: %zu trials of failing calls\n", name.c_str(), trials);
+  EXPECT_GT(trials, bounded(22, 50, 150));
 }
 
 }  // namespace st::testing

@@ -99,6 +99,7 @@ TEST_P(FailingCalls, EveryCallOfEveryOperationFailsCleanly) {
         if (!hit || HasFailure()) break;
       }
   std::printf("failing calls of operations, %s: %zu trials\n", journals(), trials);
+  EXPECT_GT(trials, bounded(1'200, 3'000, 15'000));
 }
 
 // A disk whose last transaction has written its record and is half applied.
@@ -175,6 +176,7 @@ TEST_P(FailingCalls, EveryCallOfRecoveryFailsCleanlyAndRunsAgainAfterAPowerCutTo
       ;
   std::printf("failing calls of recovery, %s: %zu trials, %zu different disks after a cut\n", journals(),
               recovery.trials, recovery.cuts);
+  EXPECT_GT(recovery.trials, bounded(600, 700, 700));
 }
 
 }  // namespace

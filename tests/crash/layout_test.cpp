@@ -121,6 +121,7 @@ TEST(LayoutCuts, EveryCutOfEveryOperationLeavesTheOldFileOrTheNew) {
       if (HasFailure()) return;
     }
   std::printf("operations on the layout: %lu distinct disks after a cut\n", static_cast<unsigned long>(states));
+  EXPECT_GT(states, 3'500u);
 }
 
 // Two handles, one after the other: what the first did must not come back, and
@@ -151,6 +152,7 @@ TEST(LayoutCuts, EveryCutOfTwoOperationsOfTwoHandlesLeavesOldOrNew) {
     }
   std::printf("two operations of two handles: %lu distinct disks after a cut\n",
               static_cast<unsigned long>(states - before));
+  EXPECT_GT(states - before, 1'000u);
 }
 
 TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
@@ -213,6 +215,7 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
           if (!failing.hit() || HasFailure()) break;
         }
   std::printf("failing calls of operations on the layout: %zu trials\n", trials);
+  EXPECT_GT(trials, bounded(1'600, 4'100, 16'000));
 }
 
 std::string joined(const std::set<std::string> &seen) {

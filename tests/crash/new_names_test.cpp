@@ -118,6 +118,7 @@ TEST(NewNamesCuts, EveryCutShowsAllOldOrAllNewAndKeepsWhatTheOldIndexNames) {
       }
     }
   std::printf("transactions under new names: %zu distinct disks after a cut\n", disks_seen);
+  EXPECT_GT(disks_seen, bounded(1'000, 1'500, 1'500));
 }
 
 // A writer dies at any step, and loses nothing of what it has written. Another one commits, and then the power may
@@ -158,6 +159,7 @@ TEST(NewNamesCuts, WhoComesAfterADyingWriterKeepsNothingOfItOrAll) {
     }
   }
   std::printf("commits under new names after a dying writer: %zu disks\n", after);
+  EXPECT_GT(after, bounded(2'000, 3'200, 3'200));
 }
 
 // The rename of the index may not be durable yet when its writer dies; the next writer makes it so.
@@ -198,6 +200,7 @@ TEST(NewNamesCuts, APatchOfWhatADyingWriterMadeIsNotLost) {
     }
   }
   std::printf("patches after a dying writer under new names: %zu\n", patches);
+  EXPECT_GT(patches, 500u);
 }
 
 TEST(NewNamesCuts, EveryCutOfARecoveryLeavesItToTheNext) {
@@ -226,6 +229,7 @@ TEST(NewNamesCuts, EveryCutOfARecoveryLeavesItToTheNext) {
     }
   }
   std::printf("recoveries of new names that were cut: %zu\n", recoveries);
+  EXPECT_GT(recoveries, 3'400u);
 }
 
 TEST(NewNamesFaults, EveryFailingCallFailsCleanly) {
@@ -272,6 +276,7 @@ TEST(NewNamesFaults, EveryFailingCallFailsCleanly) {
         if (!failing.hit() || HasFailure()) break;
       }
   std::printf("failing calls of transactions under new names: %zu trials\n", trials);
+  EXPECT_GT(trials, bounded(220, 500, 1'600));
 }
 
 TEST(NewNamesFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
@@ -307,6 +312,7 @@ TEST(NewNamesFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
         if (!failing.hit() || HasFailure()) break;
       }
   std::printf("failing calls of recoveries of new names: %zu trials\n", trials);
+  EXPECT_GT(trials, bounded(880, 2'000, 6'000));
 }
 
 }  // namespace

@@ -184,6 +184,7 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
                   << " by one that " << name_of(second) << ", of " << which;
           }
     std::printf("%zu distinct disks after a death and a cut\n", states);
+    EXPECT_GT(states, bounded(1'100, 2'000, 9'000));
   }
   size_t states = 0;
 };

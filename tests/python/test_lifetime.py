@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -339,24 +340,37 @@ def test_everything_raises_closed_after_close(model):
     f.close()
     assert f.closed
     calls = {
-        "getitem": lambda: f["w"],
-        "contains": lambda: "w" in f,
-        "len": lambda: len(f),
-        "iter": lambda: iter(f),
+        "__getitem__": lambda: f["w"],
+        "__contains__": lambda: "w" in f,
+        "__len__": lambda: len(f),
+        "__iter__": lambda: iter(f),
+        "__enter__": lambda: f.__enter__(),
+        "__reduce__": lambda: pickle.dumps(f),
         "keys": lambda: list(f.keys()),
+        "items": lambda: list(f.items()),
+        "values": lambda: list(f.values()),
         "get": lambda: f.get("w"),
         "info": lambda: f.info("w"),
         "slice": lambda: f.slice("w"),
         "read": lambda: f.read("w"),
+        "read_many": lambda: f.read_many(["w"]),
+        "prefetch": lambda: f.prefetch(),
         "metadata": lambda: f.metadata,
+        "shards": lambda: f.shards,
         "update": lambda: f.update("b", TENSORS["b"]),
         "transaction": lambda: f.transaction(),
+        "patch": lambda: f.patch(model),
+        "refresh": lambda: f.refresh(),
+        "sync": lambda: f.sync(),
         "reopen": lambda: f.reopen(),
         "stats": lambda: f.stats(),
         "io_info": lambda: f.io_info(),
         "interrupt": lambda: f.interrupt(),
-        "enter": lambda: f.__enter__(),
     }
+    without_a_handle = {"path", "mode", "closed", "close"}
+    by_a_package = {"torch", "jax"}  # which may be missing, and is asked for first
+    public = {name for name in dir(libst.File) if not name.startswith("_")}
+    assert public == {name for name in calls if not name.startswith("_")} | without_a_handle | by_a_package
     for name, call in calls.items():
         with pytest.raises(libst.ClosedError) as caught:
             call()

@@ -238,13 +238,15 @@ def test_stock_meets_no_shard_without_its_tensor_while_names_change(sharded):
 
     reader = threading.Thread(target=read_as_stock)
     reader.start()
-    with libst.open(sharded, "r+") as f:
-        while (len(looks) < 20 or len(f.shards[0].split(".g")) < 2) and not problems:
-            with f.transaction(new_names=True) as t:
-                for name in list(f):
-                    t.rename(name, name[1:] if name.startswith("x") else f"x{name}")
-    stop.set()
-    reader.join()
+    try:
+        with libst.open(sharded, "r+") as f:
+            while (len(looks) < 20 or len(f.shards[0].split(".g")) < 2) and not problems:
+                with f.transaction(new_names=True) as t:
+                    for name in list(f):
+                        t.rename(name, name[1:] if name.startswith("x") else f"x{name}")
+    finally:
+        stop.set()
+        reader.join()
     assert problems == []
 
 

@@ -7,4 +7,4 @@ from frameworks_rig import environment, run_pytest
 
 def test_torch():
     folder = Path(__file__).parent
-    run_pytest(environment(folder), folder, "frameworks/torch_cases.py")
+    run_pytest(environment(folder), folder, "frameworks/torch_cases.py", at_least=300)

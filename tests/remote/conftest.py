@@ -1,6 +1,7 @@
 """Servers on loopback, started once a run, on free ports: nginx (http, https, and as a Hub that redirects), versitygw,
 which speaks S3, fake-gcs-server, Azurite, toxiproxy, and a server of faults. And a model on each of them."""
 
+import ctypes
 import json
 import os
 import shutil
@@ -41,6 +42,23 @@ def listens(port: int, process: subprocess.Popen) -> None:
             if s.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.01)
+
+
+def ends_with_us() -> None:
+    """Whatever ends us; nginx then ends its workers."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+@contextmanager
+def running(command: list, port: int, **options):
+    """A program that listens there."""
+    server = subprocess.Popen(command, preexec_fn=ends_with_us, **options)
+    try:
+        listens(port, server)
+        yield
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def program(path) -> str:
@@ -145,9 +163,7 @@ http {{
     location ~ ^/owner/model/resolve/main/(.*) {{ return 302 http://127.0.0.1:{cdn}/$1?signature=hidden; }} }}
   server {{ listen 127.0.0.1:{cdn}; root {folder}; }}
 }}""")
-    server = subprocess.Popen([program("nginx"), "-c", place / "conf", "-e", place / "error", "-p", place])
-    try:
-        listens(cdn, server)
+    with running([program("nginx"), "-c", place / "conf", "-e", place / "error", "-p", place], cdn):
         yield type(
             "Nginx",
             (),
@@ -162,9 +178,6 @@ http {{
                 "hub_port": str(hub),
             },
         )
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @pytest.fixture(scope="session")
@@ -174,30 +187,15 @@ def gateway(tmp_path_factory, folder):
     for name in ("root", "side", "versions"):
         (place / name).mkdir()
     port = free_port()
-    server = subprocess.Popen(
-        [program(RIG / "versitygw"), "--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive", "--access", KEYS[0]]
-        + [
-            "--secret",
-            KEYS[1],
-            "posix",
-            "--sidecar",
-            place / "side",
-            "--versioning-dir",
-            place / "versions",
-            place / "root",
-        ],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        listens(port, server)
+    command = [program(RIG / "versitygw"), "--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive"]
+    command += ["--access", KEYS[0], "--secret", KEYS[1], "posix", "--sidecar", place / "side"]
+    command += ["--versioning-dir", place / "versions", place / "root"]
+    with running(command, port, stdout=subprocess.DEVNULL):
         endpoint = f"http://127.0.0.1:{port}"
         for file in sorted(folder.rglob("*.*")):
             put(endpoint, "models", str(file.relative_to(folder)), file.read_bytes(), KEYS)
         put(endpoint, "models", "odd name/ä+=&~%20#?(1).safetensors", (folder / "many.safetensors").read_bytes(), KEYS)
         yield endpoint
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @pytest.fixture
@@ -213,21 +211,14 @@ def s3(gateway, monkeypatch):
 def google_store(folder):
     """The URL of a store that speaks Google's JSON API, with all files in the bucket "models"."""
     port = free_port()
-    server = subprocess.Popen(
-        [program(RIG / "fake-gcs-server"), "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
-        + ["-scheme", "http", "-log-level", "error"],
-    )
-    try:
-        listens(port, server)
+    command = [program(RIG / "fake-gcs-server"), "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
+    with running([*command, "-scheme", "http", "-log-level", "error"], port):
         endpoint = f"http://127.0.0.1:{port}"
         ask = urllib.request.Request(f"{endpoint}/storage/v1/b", b'{"name": "models"}', method="POST")
         urllib.request.urlopen(ask).close()
         for file in sorted(folder.rglob("*.*")):
             put_to_google(endpoint, str(file.relative_to(folder)), file.read_bytes())
         yield endpoint
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @pytest.fixture(scope="session")
@@ -235,22 +226,14 @@ def azurite(tmp_path_factory, folder):
     """The connection string of a store that speaks Azure's API, with all files in the container "models"."""
     place = tmp_path_factory.mktemp("azurite")
     port = free_port()
-    server = subprocess.Popen(
-        [program(RIG / "node"), RIG / "azurite.js", "--blobHost", "127.0.0.1", "--blobPort", str(port)]
-        + ["--inMemoryPersistence", "--silent", "--disableTelemetry"],
-        cwd=place,
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        listens(port, server)
+    command = [program(RIG / "node"), RIG / "azurite.js", "--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    command += ["--inMemoryPersistence", "--silent", "--disableTelemetry"]
+    with running(command, port, cwd=place, stdout=subprocess.DEVNULL):
         endpoint = f"http://127.0.0.1:{port}/{azure_upload.ACCOUNT}"
         azure_upload.put(endpoint, "models?restype=container", b"")
         for file in sorted(folder.rglob("*.*")):
             azure_upload.put(endpoint, f"models/{file.relative_to(folder)}", file.read_bytes())
         yield f"AccountName={azure_upload.ACCOUNT};AccountKey={azure_upload.KEY};BlobEndpoint={endpoint};"
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @pytest.fixture
@@ -285,11 +268,7 @@ def base(request, nginx, monkeypatch):
 def toxiproxy():
     """A function: (port to, toxics) -> port. Each connection through it has them."""
     port = free_port()
-    server = subprocess.Popen(
-        [program(RIG / "toxiproxy"), "-host", "127.0.0.1", "-port", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    command = [program(RIG / "toxiproxy"), "-host", "127.0.0.1", "-port", str(port)]
 
     def ask(path, body):
         import json
@@ -305,12 +284,8 @@ def toxiproxy():
             ask(f"/proxies/{name}/toxics", {"type": kind, "stream": "downstream", "attributes": attributes})
         return listen
 
-    try:
-        listens(port, server)
+    with running(command, port, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
         yield through
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @pytest.fixture
@@ -366,18 +341,29 @@ class Stopped(Exception):
     pass
 
 
+def signal_us():
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
 @contextmanager
-def stopper(stop):
-    """Meanwhile a thread does `stop`, and the signal that it may send to this process raises Stopped."""
+def stopper(is_time, stop=signal_us):
+    """A thread does `stop` once it is time, unless the block has ended. The signal to this process raises Stopped."""
+    over = threading.Event()
 
     def handler(*_):
         raise Stopped
 
+    def wait():
+        while not over.wait(0.01):
+            if is_time():
+                return stop()
+
     as_it_was = signal.signal(signal.SIGUSR1, handler)
-    thread = threading.Thread(target=stop)
+    thread = threading.Thread(target=wait)
     thread.start()
     try:
         yield
     finally:
+        over.set()
         thread.join()
         signal.signal(signal.SIGUSR1, as_it_was)

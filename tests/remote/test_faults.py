@@ -9,7 +9,7 @@ from pathlib import Path
 import libst
 import numpy as np
 import pytest
-from conftest import STCTL
+from conftest import STCTL, ends_with_us
 from fault_server import crc32c
 
 HERE = Path(__file__).resolve().parent
@@ -49,7 +49,10 @@ def trials(versions, nginx, gateway, google_store, azurite):
             store = {"kind": kind, "endpoint": endpoint, "folder": str(versions), "prefix": f"faults{lane}"}
             settings = {"store": store, "share": [lane, LANES], "random": 5000 if FULL else 0}
             running[kind, lane] = subprocess.Popen(
-                [sys.executable, HERE / "fault_trials.py", json.dumps(settings)], stdout=subprocess.PIPE, text=True
+                [sys.executable, HERE / "fault_trials.py", json.dumps(settings)],
+                stdout=subprocess.PIPE,
+                text=True,
+                preexec_fn=ends_with_us,
             )
     yield running
     for process in running.values():

@@ -8,7 +8,9 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 BUILD=${BUILD:-$ROOT/build}
 PYTHON=${PYTHON:-$BUILD/venv/bin/python}
 CACHE=$ROOT/build/cache
+source "$ROOT/tests/trees.sh"
 WHEEL=silero_vad-6.2.3-py3-none-any.whl
+MODEL=$BUILD/model/silero_vad-6.2.3
 
 QUICK=
 [[ ${1:-} == --quick ]] && { QUICK=1; shift; }
@@ -36,7 +38,11 @@ check() {
 fetch_model() {
   [[ -f $CACHE/$WHEEL ]] ||
     "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$CACHE" silero-vad==6.2.3 || return 1
-  mkdir -p "$BUILD/model" && "$PYTHON" -m zipfile -e "$CACHE/$WHEEL" "$BUILD/model"
+  unpack_once "$CACHE/$WHEEL" "$MODEL"
+}
+
+write_corpus() {
+  mkdir -p "$LIBST_TEST_CORPUS" && python3 "$ROOT/tests/differential/corpus.py" "$LIBST_TEST_CORPUS" >"$LIBST_TEST_CORPUS/cases"
 }
 
 document() {
@@ -74,12 +80,12 @@ under_asan() {
 
 all() {
   if fetch_model; then
-    export LIBST_TEST_MODEL=$BUILD/model/silero_vad/data/silero_vad_16k.safetensors
+    export LIBST_TEST_MODEL=$MODEL/silero_vad/data/silero_vad_16k.safetensors
   else
     echo "The real model could not be fetched; a generated file stands in for it."
   fi
-  local corpus=$BUILD/corpus
-  mkdir -p "$corpus" && python3 "$ROOT/tests/differential/corpus.py" "$corpus" >"$corpus/cases" && export LIBST_TEST_CORPUS=$corpus
+  export LIBST_TEST_CORPUS=$BUILD/corpus
+  check "the corpus is written" write_corpus
   cargo fetch --locked --quiet || echo "Crates could not be fetched; those that are here must do."
   check clippy cargo clippy --locked --offline --quiet --workspace --all-targets --all-features -- -D warnings
   check "clippy without features" cargo clippy --locked --offline --quiet --workspace --all-targets -- -D warnings

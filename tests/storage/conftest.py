@@ -7,6 +7,7 @@ $LIBST_LIBRARY is the library under test, $ST_BUILD the build tree with the prog
 meson.build; without that tree the programs are compiled here. Needs root.
 """
 
+import fcntl
 import functools
 import os
 import shutil
@@ -68,11 +69,14 @@ def bound(request):
 def _scratch():
     folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=_place_of_scratch()))
     folder.chmod(0o755)
+    held = os.open(folder, os.O_RDONLY)
     try:
+        fcntl.flock(held, fcntl.LOCK_EX)
         yield folder
     finally:
         disk.detach_below(folder)
         shutil.rmtree(folder)
+        os.close(held)
 
 
 @pytest.fixture
@@ -96,11 +100,22 @@ def _place_of_scratch():
 
 
 def _remove_old_scratch():
-    """Of runs that were killed."""
+    """Of runs that were killed. A number says nothing of a run in another container: it holds its folder locked."""
     for folder in Path(_place_of_scratch()).glob(f"{SCRATCH}*"):
         pid = folder.name.removeprefix(SCRATCH).split("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and not _is_held(folder):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_held(folder):
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_disk_that_fills_up_amid_the_change(kind, make_disk, programs):
     """Each write to the file itself finds it full, and the old bytes are there again at once."""
     path = model.put_model(make_disk(kind).mount())
     programs = programs.with_journals("undo")
-    before = (0,) * 6
+    before, full = (0,) * 6, 0
     for n in range(1, 30):
         crash = {"CRASH_AT": str(n), "CRASH_DO": "error", "CRASH_ERRNO": "28", "CRASH_FILE": os.path.realpath(path)}
         before = model.check_file(path, {before})
@@ -125,8 +125,10 @@ def test_disk_that_fills_up_amid_the_change(kind, make_disk, programs):
         # A redo record (of a transaction with ST_TXN_COPY) is beyond return by then.
         assert history.results() <= {"ack", "ST_E_NO_SPACE", "ST_E_NEEDS_RECOVERY", "ST_E_POISONED"}, said
         if "ST_E_NO_SPACE" in history.results():
+            full += 1
             assert [o.result for o in history.operations].count("ST_E_NO_SPACE") == 1, "the handle does not go on"
         before = model.check_file(path, history.allowed(before))
+    assert full > 0, "no write found the disk full"
 
 
 def test_rolling_back_on_a_full_disk(make_disk, programs):
@@ -141,6 +143,8 @@ def test_rolling_back_on_a_full_disk(make_disk, programs):
             break
         model.check_file(path, {held})
         path.write_bytes(old)
+    else:
+        pytest.fail("no writer left an undo record")
     with open(d.mountpoint / "ballast", "wb", buffering=0) as f:
         for size in (4 * MIB, 65536, 4096):
             try:

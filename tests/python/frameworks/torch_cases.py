@@ -2,6 +2,7 @@
 
 import gc
 import json
+import mmap
 import os
 import re
 import resource
@@ -156,6 +157,21 @@ def test_a_patch_by_this_process_does_not_show_in_what_is_loaded(path, load):
     same(tensors, TENSORS)
 
 
+def _kernel_populates():
+    with mmap.mmap(-1, 4096) as scratch:
+        try:
+            scratch.madvise(22)  # MADV_POPULATE_READ
+        except OSError:
+            return False
+    return True
+
+
+populates = pytest.mark.skipif(
+    os.cpu_count() == 1 or not _kernel_populates(),
+    reason="one processor, or a kernel before 5.14, which does not populate mappings",
+)
+
+
 def in_memory(path):
     """Of a file's bytes, how many are in the page cache. Who looks by reading would bring them there."""
     with libst.open(path) as f:
@@ -181,26 +197,24 @@ def test_a_cold_file_is_read_ahead_of_who_touches_it(large, monkeypatch, far):
     assert in_memory(large) >= 32 * MIB and anonymous() - before < 8 * MIB and len(tensors) == 3
 
 
+@populates
 def test_the_pages_of_a_warm_file_are_mapped_ahead_of_who_touches_them(large):
     large.read_bytes()
     tensors = compat.load_file(large)
     for thread in threading.enumerate():
         if thread.name == _ahead.NAME:
             thread.join()
-    if os.cpu_count() == 1 or mapped(large)[0] == 0:
-        pytest.skip("one processor, or a kernel before 5.14, which does not populate mappings")
     assert mapped(large) == [os.path.getsize(large) + -os.path.getsize(large) % 4096, 0]
     assert tensors["large"][-1] == 15 * MIB - 1
 
 
+@populates
 def test_the_pages_of_several_warm_files_are_mapped_ahead(large, tmp_path):
     paths = [shutil.copy(large, tmp_path / f"{i}.safetensors") for i in range(3)]
     loaded = [compat.load_file(path) for path in paths]
     begun = [thread for thread in threading.enumerate() if thread.name == _ahead.NAME]
     for thread in begun:
         thread.join()
-    if os.cpu_count() == 1 or mapped(paths[0])[0] == 0:
-        pytest.skip("one processor, or a kernel before 5.14, which does not populate mappings")
     assert len(begun) <= 1  # one after the other
     size = os.path.getsize(large)
     assert [mapped(path) for path in paths] == 3 * [[size + -size % 4096, 0]]
@@ -222,6 +236,7 @@ def test_of_several_files_the_one_that_was_loaded_last_is_mapped_next():
     assert order == ["last, 0", "last, 1", "first, 0", "first, 1", "read"]
 
 
+@populates
 def test_pages_are_mapped_ahead_in_a_forked_child_of_a_process_that_does_so(large, tmp_path):
     other = shutil.copy(large, tmp_path / "other.safetensors")
     tensors = compat.load_file(large)  # so the child inherits a queue, and no thread
@@ -237,8 +252,6 @@ def test_pages_are_mapped_ahead_in_a_forked_child_of_a_process_that_does_so(larg
         finally:
             os._exit(in_memory // MIB)
     in_memory = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if os.cpu_count() == 1 or mapped(large)[0] == 0:
-        pytest.skip("one processor, or a kernel before 5.14, which does not populate mappings")
     assert in_memory == 64 and len(tensors) == 3
 
 

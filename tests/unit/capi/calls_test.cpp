@@ -1,6 +1,11 @@
 // The calls themselves: arguments that may not be, and results that stay untouched when a call fails.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <map>
 
 #include "base/little_endian.h"
 #include "scene.h"
@@ -78,6 +83,26 @@ TEST_F(CapiCalls, NullWhereItMayNotBeIsAnInvalidArgument) {
   auto plan = sized<st_plan>();
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_plan(nullptr, &plan));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_commit(nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_sync(nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_refresh(nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_apply_delta(nullptr, path.c_str(), nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_apply_delta(file, nullptr, nullptr, nullptr));
+  auto delta = sized<st_delta_info>();
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_describe(nullptr, &delta));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_describe(path.c_str(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_shard_path(nullptr, 0, &text));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_shard_path(file, 0, nullptr));
+  auto source = sized<st_source>();
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open_source(nullptr, nullptr, &out));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open_source(&source, nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open_source(&source, nullptr, &out));  // it has no way to read
+  const std::string to = dir / "new";
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_join(nullptr, to.c_str(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_join(path.c_str(), nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_reshard(nullptr, to.c_str(), 1000, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_reshard(path.c_str(), nullptr, 1000, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_compact(nullptr, nullptr));
+  EXPECT_FALSE(std::filesystem::exists(to));
   st_writer *writer = nullptr;
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save(nullptr, nullptr, 0, nullptr, 0, nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save((dir / "new").c_str(), nullptr, 1, nullptr, 0, nullptr));
@@ -122,8 +147,64 @@ TEST_F(CapiCalls, CountsThatNoMemoryHoldsAreInvalidArguments) {
   EXPECT_EQ(writer, nullptr);
 }
 
+TEST_F(CapiCalls, SyncAndRefreshAreForReadersToo) {
+  for (const uint32_t map : {ST_MAP_AUTO, ST_MAP_NONE, ST_MAP_COPY_ON_WRITE}) {
+    put_bytes(path, old);
+    st_file *reader = open(0, map), *writer = open();
+    const st_tensor v = value(0, new_a);
+    EXPECT_ST(ST_OK, st_update(writer, "a", ST_NTS, &v));
+    EXPECT_ST(ST_OK, st_sync(reader));
+    EXPECT_ST(ST_OK, st_refresh(reader));
+    EXPECT_EQ(seen(reader, "a"), new_a) << map;
+    EXPECT_ST(ST_E_READ_ONLY, st_update(reader, "a", ST_NTS, &v));
+    st_close(reader);
+    st_close(writer);
+  }
+  st_file *in_memory = nullptr;
+  ASSERT_ST(ST_OK, st_open_memory(old.data(), old.size(), &in_memory));
+  EXPECT_ST(ST_OK, st_sync(in_memory));
+  EXPECT_ST(ST_OK, st_refresh(in_memory));
+  EXPECT_EQ(seen(in_memory, "a"), tensors[0].bytes);
+  st_close(in_memory);
+}
+
+// What waits in its parent's journal stays there.
+TEST_F(CapiCalls, AForkedChildRefreshesAndSyncsNothingOfItsParents) {
+  const auto journals = [&] {
+    std::map<std::string, std::string> found;
+    for (const auto &entry : std::filesystem::directory_iterator(path + ".st-journal"))
+      found[entry.path().filename().string()] = bytes_of(entry.path().string());
+    return found;
+  };
+  auto options = sized<st_txn_options>();
+  options.flags = ST_TXN_JOURNAL_ONLY;
+  st_txn *txn = nullptr;
+  ASSERT_ST(ST_OK, st_txn_begin(file, &options, &txn));
+  const st_tensor v = value(0, new_a);
+  ASSERT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &v));
+  ASSERT_ST(ST_OK, st_txn_commit(txn));
+  st_txn_free(txn);
+  const auto before = journals();
+  EXPECT_FALSE(before.empty());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool right = st_sync(file) == ST_OK && st_refresh(file) == ST_OK && seen(file, "a") == new_a;
+    ::_exit(right ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(journals(), before);
+  EXPECT_ST(ST_OK, st_sync(file));
+  struct statfs s = {};
+  if (::statfs(dir.path().c_str(), &s) == 0 && (s.f_type == 0xEF53 || s.f_type == 0x58465342)) {
+    EXPECT_NE(journals(), before) << "nothing waited, though this is ext4 or xfs";
+  }
+}
+
 TEST_F(CapiCalls, NullWhereItMayBeIsFine) {
   EXPECT_EQ(st_count(nullptr), 0u);
+  EXPECT_EQ(st_shard_count(nullptr), 0u);
   EXPECT_EQ(st_metadata_count(nullptr), 0u);
   st_close(nullptr);
   st_txn_free(nullptr);

@@ -173,6 +173,7 @@ TEST_F(CapiErrors, SayWhoHoldsTheLock) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t holder = ::fork();
+  ASSERT_GE(holder, 0);
   if (holder == 0) {
     const int fd = ::open(path.c_str(), O_RDWR);
     struct flock lock = {};
@@ -184,6 +185,7 @@ TEST_F(CapiErrors, SayWhoHoldsTheLock) {
     ::pause();
     ::_exit(0);
   }
+  ::close(ready[1]);  // so that a holder that fails ends the read
   char byte;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   st_file *file = open();
@@ -196,7 +198,6 @@ TEST_F(CapiErrors, SayWhoHoldsTheLock) {
   EXPECT_ST(ST_OK, st_update(file, "b", ST_NTS, &t));
   st_close(file);
   ::close(ready[0]);
-  ::close(ready[1]);
 }
 
 TEST_F(CapiErrors, AskingForThemIsNoFailure) {

@@ -2,11 +2,13 @@
 // it cannot be done so; and when that is chosen unasked.
 #include "read/direct.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
-#include "os/mapping.h"
 #include "os/process.h"
 #include "read_scene.h"
 
@@ -18,8 +20,10 @@ using namespace testing;
 class DirectTest : public testing::ReadScene {
  protected:
   void SetUp() override {
-    auto direct = reopen_file(file, O_RDONLY | O_DIRECT);
-    if (!direct) GTEST_SKIP() << "the filesystem of " << dir.path() << " has no O_DIRECT; set TMPDIR to one that has";
+    const int fd = ::open(file.path().c_str(), O_RDONLY | O_DIRECT);
+    if (fd < 0) GTEST_SKIP() << "the filesystem of " << dir.path() << " has no O_DIRECT; set TMPDIR to one that has";
+    ::close(fd);
+    ASSERT_TRUE(is_ok(reopen_file(file, O_RDONLY | O_DIRECT)));
   }
   // Heads, tails, insides; in place and not.
   std::vector<Wanted> shapes() const {
@@ -146,9 +150,19 @@ class ColdTest : public testing::ReadScene {
   }
   void SetUp() override {
     forget();
+    if (pages_in_memory() > 0) GTEST_SKIP() << "the filesystem of " << dir.path() << " keeps files in memory";
     auto mapping = os::Mapping::of_file(file, bytes.size(), os::MapKind::shared);
     ASSERT_TRUE(is_ok(mapping));
-    if (mapping->resident() > 0) GTEST_SKIP() << "the filesystem of " << dir.path() << " keeps files in memory";
+    EXPECT_EQ(mapping->resident(), 0u);
+  }
+  // As the kernel tells it.
+  size_t pages_in_memory() const {
+    void *at = ::mmap(nullptr, bytes.size(), PROT_READ, MAP_SHARED, file.fd(), 0);
+    EXPECT_NE(at, MAP_FAILED);
+    std::vector<unsigned char> pages(bytes.size() / 4096 + 1);
+    EXPECT_EQ(::mincore(at, bytes.size(), pages.data()), 0);
+    ::munmap(at, bytes.size());
+    return static_cast<size_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return page & 1; }));
   }
   void forget() const {
     ASSERT_EQ(::fsync(file.fd()), 0);

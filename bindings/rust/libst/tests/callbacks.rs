@@ -154,8 +154,14 @@ fn findings_cancel_and_panic() {
     let mut bytes = model.bytes();
     bytes.push(0);
     std::fs::write(&model.path, bytes).unwrap();
-    let stopped = Verify::new().report(|_| ControlFlow::Break(())).run(&model.path);
-    assert!(matches!(stopped.unwrap_err().status(), Status::Cancelled | Status::TrailingData));
+    let mut findings = 0;
+    let stopped = Verify::new()
+        .report(|_| {
+            findings += 1;
+            ControlFlow::Break(())
+        })
+        .run(&model.path);
+    assert_eq!((stopped.unwrap_err().status(), findings), (Status::Cancelled, 1));
     let panicked = catch_unwind(|| Verify::new().report(|report| panic!("about: {report}")).run(&model.path));
     assert!(message(panicked.unwrap_err()).starts_with("about: "));
     let large = large();

@@ -192,6 +192,15 @@ impl History {
     }
 }
 
+/// Ends the other threads when this one ends, also by a panic.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 #[test]
 fn reads_against_changes_through_one_handle() {
     let wanted = match std::env::var("ST_TEST_BOUND").as_deref() {
@@ -204,6 +213,7 @@ fn reads_against_changes_through_one_handle() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
+                let _ends = Ends(&done);
                 let mut buffer = vec![0; 8 * 700];
                 while !done.load(SeqCst) {
                     let mut all = history.lists();
@@ -219,10 +229,11 @@ fn reads_against_changes_through_one_handle() {
                 }
             });
         }
-        while reads.load(SeqCst) < wanted || history.finished.load(SeqCst) < wanted / 100 {
+        let _ends = Ends(&done);
+        let enough = || reads.load(SeqCst) >= wanted && history.finished.load(SeqCst) >= wanted / 100;
+        while !enough() && !done.load(SeqCst) {
             history.next();
         }
-        done.store(true, SeqCst);
     });
     let (reads, changes) = (reads.load(SeqCst), history.finished.load(SeqCst));
     println!("{reads} reads against {changes} changes");

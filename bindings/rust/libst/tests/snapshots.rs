@@ -161,3 +161,12 @@ fn a_missing_shard_is_an_error() {
         "rather than to answer less"
     );
 }
+
+#[test]
+fn a_file_says_whether_it_may_be_changed() {
+    let model = Model::plain();
+    let (file, reader) = (model.writable(), File::open(&model.path).unwrap());
+    assert!(file.is_writable() && !reader.is_writable());
+    assert!(file.reopen().unwrap().is_writable() && !reader.reopen().unwrap().is_writable());
+    assert!(!file.reopen_copy_on_write().unwrap().is_writable());
+}
