@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "os/mapping.h"
 #include "os/process.h"
 #include "read_scene.h"
 
