@@ -1,6 +1,7 @@
 #include "engine/recover_all.h"
 
 #include "engine/locate.h"
+#include "journal/hot_journal.h"
 #include "journal/super_recover.h"
 #include "newfile/names.h"
 #include "newfile/temporary_file.h"
@@ -14,14 +15,13 @@ namespace {
 void remove_temporaries(const os::Location &index, os::Neighbours *listed, const write::Findings &findings) {
   for (const std::string &name : listed->beginning_with(index, "."))
     if (write::target_of_temporary(name, write::temporary_infix).ends_with(".safetensors") &&
-        write::remove_unlocked(index.beside(name)) && findings)
-      findings({LogLevel::info, Status::ok, write::removed_new_file(name)});
+        write::remove_unlocked(index.beside(name)) &&
+        !findings({LogLevel::info, Status::ok, write::removed_new_file(name)}))
+      return;
 }
 
-}  // namespace
-
-Result<write::Recovered> recover_all(os::Env &env, const std::string &path, const os::LockWait &wait,
-                                     const write::Findings &findings) {
+Result<write::Recovered> recover_each(os::Env &env, const std::string &path, const os::LockWait &wait,
+                                      const write::Findings &findings, const bool &stopped) {
   ST_TRY(auto located, locate(env, path));
   if (!located.is_index) {
     ST_TRY(auto file, os::Location::find(env, located.path));
@@ -33,6 +33,7 @@ Result<write::Recovered> recover_all(os::Env &env, const std::string &path, cons
   ST_TRY(auto folder, os::Directory::find(env, in));
   ST_TRY(auto index, os::Location::find_in(folder, base));
   ST_TRY(auto sum, write::recover_super(index, wait, findings));
+  if (stopped) return sum;
   ST_TRY(auto read, Shards::read_index(index));
   os::Neighbours listed;
   const std::vector<std::string> &shards = read.index.shards();
@@ -42,6 +43,7 @@ Result<write::Recovered> recover_all(os::Env &env, const std::string &path, cons
     if (!done && done.error().status == Status::no_file)
       return Failure(Shards::missing(index.path(), i, folder->path_of(shards[i])));
     if (!done) return done;
+    if (stopped) return sum;
     sum.applied += done->applied;
     sum.undone += done->undone;
     sum.dropped += done->dropped;
@@ -51,8 +53,23 @@ Result<write::Recovered> recover_all(os::Env &env, const std::string &path, cons
   // Where a link leads to the index, no shard has got a new name.
   if (!index.folder()->is(*folder)) return sum;
   remove_temporaries(index, &listed, findings);
+  if (stopped) return sum;
   ST_TRY(remove_old_shards(index, wait, findings));
   return sum;
+}
+
+}  // namespace
+
+Result<write::Recovered> recover_all(os::Env &env, const std::string &path, const os::LockWait &wait,
+                                     const write::Findings &findings) {
+  bool stopped = false;
+  const write::Findings told = [&](const write::Finding &f) {
+    stopped = stopped || (findings && !findings(f));
+    return !stopped;
+  };
+  auto done = recover_each(env, path, wait, told, stopped);
+  if (done && stopped) return Failure(write::recovery_stopped());
+  return done;
 }
 
 }  // namespace st::store

@@ -11,6 +11,7 @@
 #include "journal/journal_plan.h"
 #include "journal/undo.h"
 #include "newfile/units.h"
+#include "os/lock_holder.h"
 #include "os/range_lock.h"
 #include "os/writable_mappings.h"
 
@@ -66,6 +67,16 @@ std::unique_ptr<Found> second_link(std::unique_ptr<Found> found) {
   return found;
 }
 
+// Of one with a second link. A wait for its holder may be long: it may settle the journal when it closes the file.
+Error not_settled(const Found &linked) {
+  Error busy = error(Status::busy);
+  busy.holder_pid = os::find_lock_holder(linked.file, os::whole_file(true));
+  busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
+                      " has not finished what it wrote into the journal ", in_quotes(linked.file.path()),
+                      ", which has a second link (a backup?); try again when it has, or remove that link");
+  return busy;
+}
+
 // Nothing is written to a journal before its readers may read it: see Journal::create().
 bool has_no_bytes(const Folder &folder, const std::string &name, const struct stat &looked) {
   if (looked.st_size != 0 || !folder.dir().reads_past_cache()) return looked.st_size == 0;
@@ -98,7 +109,7 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
       os::File::open(env, folder.dir().fd(), name, (writes ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
   if (!file) {
     if (is_gone(file.error())) return nullptr;
-    if (found->is_linked) return second_link(std::move(found));
+    if (found->is_linked && means_read_only(file.error())) return second_link(std::move(found));
     if (!write && file.error().os_errno == EACCES && has_no_bytes(folder, name, s)) return nullptr;
     if (file.error().os_errno == EACCES && s.st_uid != env.geteuid())
       file.error().message += "; " + who_finishes(s.st_uid);
@@ -108,6 +119,7 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   folder.opened(&found->file);
   if (found->is_linked) {
     const auto held = os::how_locked(found->file);
+    if (!held && held.error().status != Status::lock_unsupported) return Failure(held.error());
     if (!held || *held == os::Locked::no) return second_link(std::move(found));
   }
   auto read = read_state(*found);
@@ -119,7 +131,8 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
 Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::string &name, const struct stat &data,
                                               const std::string &path, std::string *left) {
   auto looked = look_at(folder, name, data, true);
-  if (looked && *looked && (*looked)->is_linked) return nullptr;
+  if (looked && *looked && (*looked)->is_linked)
+    return (*looked)->waits() ? Result<std::unique_ptr<Found>>(Failure(not_settled(**looked))) : nullptr;
   if (looked || !means_read_only(looked.error())) return looked;
   const Error refused = std::move(looked.error());
   looked = look_at(folder, name, data, false);
@@ -177,7 +190,8 @@ Result<bool> lock_empty(Found &found, Holder *held, os::RangeLock *lock) {
 Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, Holder held, bool on_ours) {
   if (held == Holder::parked || (found.size == 0 && !found.file.reads_past_cache())) return true;
   if (found.is_linked) {
-    if (held == Holder::nobody || on_ours) return false;
+    if (held == Holder::nobody) return false;
+    if (on_ours) return Failure(not_settled(found));
     ST_TRY(found.file.sync_data());
     return true;
   }

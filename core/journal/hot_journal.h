@@ -34,8 +34,9 @@ Result<void> read_state(Found &found);
 // as its maker has not come to that.
 Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
                                        bool write);
-// The same, opened for writing, for the recovery of `path`. Null, too, if its holder alone may touch it. Where that is
-// refused: `left` says why, and it is opened for reading; status needs_recovery if it waits.
+// The same, opened for writing, for the recovery of `path`. Null, too, if its holder alone may touch it; status busy if
+// it waits for that one. Where opening is refused: `left` says why, and it is opened for reading; status needs_recovery
+// if it waits.
 Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::string &name, const struct stat &data,
                                               const std::string &path, std::string *left);
 // Removes a journal that does not wait, if nobody is filling it: true if it did. Only under

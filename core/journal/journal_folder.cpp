@@ -23,20 +23,21 @@ Result<os::File> open_dir(const os::Location &folder) {
 }
 
 // Has its maker not come to give it to the readers of the file?
-bool is_being_made(const os::Location &folder, const struct stat &data) {
+bool is_being_made(const os::Location &folder, const struct stat &data, bool by_strangers) {
   constexpr mode_t of_others = 0077;
   struct stat s;
-  return folder.stat(&s) == 0 && S_ISDIR(s.st_mode) && (s.st_mode & of_others) == 0 && (data.st_mode & of_others) != 0;
+  return folder.stat(&s) == 0 && S_ISDIR(s.st_mode) && (s.st_mode & of_others) == 0 &&
+         (data.st_mode & of_others) != 0 && (by_strangers || trust(s, data, folder.env().geteuid()).is_good());
 }
 
 // To be read, also amid Folder::create() of another user.
-Result<os::File> open_made(const os::Location &folder, const struct stat &data) {
+Result<os::File> open_made(const os::Location &folder, const struct stat &data, bool by_strangers) {
   constexpr os::LockWait longest{100};
   auto dir = open_dir(folder);
   if (dir || dir.error().os_errno != EACCES) return dir;
   const os::File closed = os::File::closed(folder.env(), folder.path());
   os::Patience patience(closed, longest);
-  while (!dir && dir.error().os_errno == EACCES && is_being_made(folder, data) && patience.check(0)) {
+  while (!dir && dir.error().os_errno == EACCES && is_being_made(folder, data, by_strangers) && patience.check(0)) {
     patience.sleep();
     dir = open_dir(folder);
   }
@@ -88,12 +89,13 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
   return std::nullopt;
 }
 
-Result<std::optional<Folder>> Folder::open_trusted(const os::Location &file, const struct stat &data) {
+Result<std::optional<Folder>> Folder::open_trusted(const os::Location &file, const struct stat &data,
+                                                   bool awaits_strangers) {
   os::Env &env = file.env();
   const os::Location at = folder_of(file);
   const os::PastCache how = file.how_to_read(data);
   if (how != os::PastCache::no) at.renew();
-  auto dir = open_made(at, data);
+  auto dir = open_made(at, data, awaits_strangers);
   if (!dir && is_gone(dir.error())) return std::nullopt;
   Verdict verdict = Verdict::good();
   std::string advice;
@@ -287,7 +289,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
 
 void JournalFolder::give_back(Taken taken) noexcept {
   Kept &kept = kept_.mine();
-  std::lock_guard lock(kept.mutex);
+  std::unique_lock lock(kept.mutex);
   const uint64_t most = taken.journal->served() ? largest_parked : largest_unserved;
   const bool good = !taken.journal->lost() && taken.journal->taken() <= most;
   taken.journal->rest();
@@ -295,7 +297,9 @@ void JournalFolder::give_back(Taken taken) noexcept {
     kept.parked.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
+  lock.unlock();          // other threads do not wait until all blocks of a large one are free
   taken.journal.reset();  // on NFS a file that is open keeps another name there, and the folder could not go
+  lock.lock();
   taken.folder.reset();
   close_unused(kept);
 }

@@ -33,8 +33,10 @@ class Folder {
   // journal if it may have been planted; where anybody may create files beside
   // `file` that says nothing about it, so it is logged and passed over.
   static Result<std::optional<Folder>> open(const os::Location &file, const struct stat &data, const Log &log);
-  // The same, and none is passed over.
-  static Result<std::optional<Folder>> open_trusted(const os::Location &file, const struct stat &data);
+  // The same, and none is passed over. One that keeps others out may be in the making: it is waited for, a stranger's
+  // only if `awaits_strangers`.
+  static Result<std::optional<Folder>> open_trusted(const os::Location &file, const struct stat &data,
+                                                    bool awaits_strangers = true);
   // Another user's, which may be planted: to be looked at, and not believed.
   static Result<Folder> open_untrusted(const os::Location &file);
   // Made if there is none, and its entry in the parent durable.

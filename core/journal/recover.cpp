@@ -220,11 +220,17 @@ Result<Attempt> Recovery::run() {
     ST_TRY(names, folder->journals());
     ST_TRY(drop_gone(*folder, &names));
   }
+  std::optional<Error> held;  // by the holder of one with a second link
   for (const Round round : {Round::finished, Round::needed, Round::done})
     for (std::string &name : names) {
       if (stopped_) return Failure(recovery_stopped());
       std::string left;
-      ST_TRY(auto looked, look_to_settle(*folder, name, identity, file_.path(), &left));
+      auto found = look_to_settle(*folder, name, identity, file_.path(), &left);
+      if (!found && found.error().status == Status::busy) {
+        held = std::move(found.error());
+        continue;
+      }
+      ST_TRY(auto looked, std::move(found));
       if (!left.empty()) {
         if (looked && round == Round::done)
           told(LogLevel::warning, text("journal ", name, " has no change for the file; it was left (", left, ")"));
@@ -235,6 +241,8 @@ Result<Attempt> Recovery::run() {
                                   : settle(round, *folder, &name, *looked, data, identity));
       if (super_) return Attempt::super_first;
     }
+  if (stopped_) return Failure(recovery_stopped());
+  if (held) return Failure(std::move(*held));
   // What is still undecided belonged to a part, and there is none any more.
   remove_new_files(undecided_infix);
   (*exclusive)->lock.release();
@@ -253,7 +261,11 @@ Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, 
 // It must stay as long as a super-journal may ask for it, which a power cut may bring back.
 Result<void> Recovery::drop_done(const Folder &folder, std::string name, Found &done, const struct stat &identity) {
   auto asked = decision_on(file_, done.record, identity, true);
-  if (!asked && asked.error().status == Status::needs_recovery) return {};
+  if (!asked && asked.error().status == Status::needs_recovery) {
+    tell(LogLevel::warning, Status::journal,
+         text("journal ", name, " has no change for the file; it was left (", asked.error().message, ")"));
+    return {};
+  }
   ST_TRY(const auto decision, std::move(asked));
   if (decision == Decision::unknown || (decision == Decision::yes && leaves_done_)) return {};
   if (decision == Decision::yes) {

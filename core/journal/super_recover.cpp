@@ -32,12 +32,14 @@ Error undecided(const os::Location &shard, const std::string &why) {
 
 Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part, const struct stat &data,
                              bool durably) {
-  auto folder = Folder::open_trusted(shard.beside(part.super_of), data);
-  if (!folder && folder.error().status == Status::journal) return Failure(undecided(shard, folder.error().message));
+  auto folder = Folder::open_trusted(shard.beside(part.super_of), data, false);
+  if (!folder && (folder.error().status == Status::journal || folder.error().os_errno == EACCES))
+    return Failure(undecided(shard, folder.error().message));
   if (!folder) return Failure(std::move(folder.error()));
   if (!*folder) return Decision::no;
   auto looked = look_at(**folder, super_name(part.transaction), data, durably);
   if (!looked && durably && means_read_only(looked.error())) return Decision::unknown;
+  if (!looked && looked.error().os_errno == EACCES) return Failure(undecided(shard, looked.error().message));
   if (!looked) return Failure(std::move(looked.error()));
   if (!*looked) return Decision::no;
   if (!(*looked)->is_trusted)
@@ -101,6 +103,7 @@ Result<void> SuperRecovery::run() {
     ST_TRY(names, folder->journals());
     ST_TRY(settle_all(*folder, names, by_path, (*exclusive)->file));
   }
+  if (stopped_) return Failure(recovery_stopped());
   for (std::string &removed : TemporaryFile::remove_stale(index_, {undecided_infix}))
     tell(LogLevel::info, Status::ok, std::move(removed));
   (*exclusive)->lock.release();
@@ -126,15 +129,16 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
 }
 
 // Some systems do not tell large letters from small ones. There a list may spell the name of the index in another way.
+// A hard link is another name, and not the same in another spelling.
 Result<bool> SuperRecovery::is_name_of(const os::File &index, const std::string &name) const {
   if (name == index_.name()) return true;
   const os::Location named = index_.beside(name);
   struct stat by_name;
   const int r = named.stat(&by_name);
-  if (r == -ENOENT) return false;
+  if (r == -ENOENT || r == -ENOTDIR || r == -EINVAL || r == -ENAMETOOLONG) return false;  // it names no file
   if (r < 0) return Failure(os_error(-r, "look at", named.path()));
   ST_TRY(const auto locked, index.stat());
-  return os::same_inode(by_name, locked);
+  return locked.st_nlink == 1 && os::same_inode(by_name, locked);
 }
 
 // A good one is in `list`.

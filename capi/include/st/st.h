@@ -1442,12 +1442,14 @@ typedef struct st_recover_options {
  * Where nothing waits, ST_OK comes also if the file or an empty journal cannot
  * be written here; such a journal of another user's is reported, and left.
  * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but it, or the file, cannot be
- * written here); ST_E_PERMISSION (another user's cannot be read; the message
- * names the user); ST_E_JOURNAL (a journal does not fit the file; it was moved
- * aside, as <file>.st-journal/<id>.bad, and nothing was applied from it; or one
- * waits that is not to be trusted, and the message names its user); ST_E_BUSY;
- * ST_E_SHARD_MISSING; ST_E_NO_FILE; ST_E_IO; ST_E_CANCELLED (progress, or
- * report; what was reported is done). Any thread. */
+ * written here; or a shard's part of a transaction waits, and its super-journal
+ * or that one's folder is another user's, and not to be trusted or read; the
+ * message names that user); ST_E_PERMISSION (another user's cannot be read; the
+ * message names the user); ST_E_JOURNAL (a journal does not fit the file; it
+ * was moved aside, as <file>.st-journal/<id>.bad, and nothing was applied from
+ * it; or one waits that is not to be trusted, and the message names its user);
+ * ST_E_BUSY; ST_E_SHARD_MISSING; ST_E_NO_FILE; ST_E_IO; ST_E_CANCELLED
+ * (progress, or report; what was reported is done). Any thread. */
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no

@@ -250,6 +250,12 @@ class LinkedJournals : public FaultEnv {
       out->st_nlink = 2;
     return r;
   }
+  int openat(int at, const char *name, int flags, mode_t mode) override {
+    const std::string_view n = name;
+    const bool is_journal = n.size() == 16 && n.find('.') == n.npos && (flags & O_CREAT) == 0;
+    return is_journal && refusal != 0 ? refusal : FaultEnv::openat(at, name, flags, mode);
+  }
+  int refusal = 0;
 };
 
 TEST_F(Deferred, ABackupThatLinksItsJournalTakesItFromNobody) {
@@ -262,7 +268,13 @@ TEST_F(Deferred, ABackupThatLinksItsJournalTakesItFromNobody) {
   auto second = open(linked);
   ASSERT_TRUE(second);
   ASSERT_TRUE(is_ok(commit(*second, "b", new_b)));
+  linked.calls.clear();
   EXPECT_TRUE(fails_with(Status::busy, commit(*second, "a", other_a)));
+  EXPECT_LT(linked.calls.size(), 300u);
+  const auto recovered = recover_all(linked, path, {}, {});
+  ASSERT_TRUE(fails_with(Status::busy, recovered));
+  EXPECT_NE(recovered.error().message.find(names[0] + "', which has a second link"), std::string::npos)
+      << recovered.error().message;
   EXPECT_EQ(second->counters().recoveries, 0u);
   EXPECT_TRUE(disk.contents(folder + "/" + names[0]) == journal);
   expect_after_a_cut(file(new_a, new_b));
@@ -271,6 +283,22 @@ TEST_F(Deferred, ABackupThatLinksItsJournalTakesItFromNobody) {
   first.reset();
   second.reset();
   expect_after_a_cut(file(other_a, new_b));
+}
+
+TEST_F(Deferred, ALinkedJournalThatCannotBeOpenedNowIsNotTakenFromItsHolder) {
+  LinkedJournals linked(disk);
+  auto first = open(env);
+  ASSERT_TRUE(is_ok(commit(*first, "a", new_a)));
+  const auto names = disk.names(folder);
+  linked.refusal = -EMFILE;
+  const auto refused = recover_all(linked, path, {}, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().os_errno, EMFILE);
+  EXPECT_EQ(disk.names(folder), names);
+  linked.refusal = 0;
+  linked.before = [](Call call) { return call == Call::lock ? -ENOLCK : 0; };
+  EXPECT_FALSE(DataFile::open(linked, path, {.writable = true}));
+  EXPECT_EQ(disk.names(folder), names);
 }
 
 // The journal is not emptied while somebody may read it.

@@ -9,7 +9,10 @@
 #endif
 
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <future>
+#include <utility>
 
 #include "crash_scene.h"
 #include "fault_env.h"
@@ -275,6 +278,32 @@ TEST_F(JournalFolderTest, KeepsNoLargeJournalOfAChangeThatWasNotMade) {
     journals.give_back(std::move(taken));
     EXPECT_EQ(fs::exists(folder()) ? names_in(folder()).size() : 0u, is_made ? 1u : 0u);
   }
+}
+
+// The kernel frees the blocks of a large journal when it is closed.
+TEST_F(JournalFolderTest, ACloseThatTakesLongKeepsNoOtherThread) {
+  class SlowClose : public testing::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int close(int fd) override {
+      if (const auto now = std::exchange(amid, nullptr)) now();
+      return FaultEnv::close(fd);
+    }
+    std::function<void()> amid;
+  } slow(env);
+  const std::string bytes = testing::pattern(100'000, 1);
+  std::future<void> other;
+  bool came = false;
+  JournalFolder journals(testing::located(slow, path), data());
+  auto taken = take(journals);
+  ASSERT_TRUE(is_ok(taken.journal->append(bytes.data(), bytes.size(), {})));
+  slow.amid = [&] {
+    other = std::async(std::launch::async, [&] { static_cast<void>(journals.plan_next()); });
+    came = other.wait_for(std::chrono::seconds(10)) == std::future_status::ready;  // else it hangs
+  };
+  journals.give_back(std::move(taken));
+  EXPECT_TRUE(came);
+  EXPECT_FALSE(fs::exists(folder()));
 }
 
 // The owner of a shared file has it open, or was killed.

@@ -16,6 +16,7 @@
 #include "keeps_open_files_env.h"
 #include "located.h"
 #include "read_only_env.h"
+#include "shards/old_list.h"
 #include "shards/shards.h"
 #include "stale_env.h"
 #include "test_files.h"
@@ -402,6 +403,13 @@ TEST_F(SuperRecovery, DistrustsTheListOfAnotherIndex) {
   leave_updates();
   forge([](SuperManifest &list) { list.index.file = "n.safetensors.index.json"; });
   expect_aside("its list of files is damaged");
+  leave_updates();  // a hard link to this one is not this one in another spelling
+  forge([](SuperManifest &list) { list.index.file = "n.safetensors.index.json"; });
+  fs::create_hard_link(index, dir / "n.safetensors.index.json");
+  expect_aside("its list of files is damaged");
+  leave_updates();  // what no file can have for a name
+  forge([](SuperManifest &list) { list.index.file = std::string(300, 'n') + ".json"; });
+  expect_aside("its list of files is damaged");
 }
 
 // A folder in which large letters are small ones, as macOS and Windows have it: of the names that matter here.
@@ -492,9 +500,37 @@ TEST_F(SuperRecovery, AReporterMayStopIt) {
     size_t findings = 0;
     const auto done =
         recover_super(testing::located(os::Env::posix(), index), {}, [&](const Finding &) { return ++findings == 0; });
-    ASSERT_TRUE(is_ok(done));
+    EXPECT_TRUE(fails_with(Status::cancelled, done));
     EXPECT_EQ(findings, 1u);
-    EXPECT_EQ(damaged ? done->aside : done->applied, 1u);
+    EXPECT_EQ(in_folder(index).ends_with(aside_suffix), damaged);
+    EXPECT_EQ(bytes_of(shard(1)).find(new_a) != std::string::npos, !damaged);
+  }
+}
+
+// What was reported is done, and no more.
+TEST_F(SuperRecovery, AReporterMayStopItBetweenTheIndexAndItsShards) {
+  const std::string idle = shard(2) + std::string(folder_suffix) + "/0123456789abcdef", list = index + ".st-old";
+  const auto recover = [&](size_t most) {
+    size_t findings = 0;
+    const auto done =
+        store::recover_all(os::Env::posix(), index, {}, [&](const Finding &) { return ++findings < most; });
+    if (done) return is_ok(done);
+    EXPECT_EQ(findings, most);
+    return fails_with(Status::cancelled, done);
+  };
+  for (const bool with_super : {true, false}) {
+    leave_updates();
+    if (!with_super) {
+      ASSERT_TRUE(is_ok(recover_index()));
+    }
+    fs::create_directory(fs::path(idle).parent_path());
+    put_bytes(idle, std::string(header_bytes, '\0'));
+    put_bytes(list, spell({{"m-1.g1.safetensors", 1, 2, 3, 4}}));
+    EXPECT_TRUE(recover(1));
+    EXPECT_EQ(fs::exists(idle), with_super);
+    EXPECT_TRUE(fs::exists(list));
+    EXPECT_TRUE(recover(100));
+    EXPECT_EQ(names_in(dir.path()).size(), 3u);
   }
 }
 
@@ -755,6 +791,42 @@ TEST_F(SuperRecovery, APartStaysWhereASuperJournalIsNotToBeTrusted) {
   EXPECT_EQ(in_folder(shard(1)), part);
 }
 
+// A stranger's, which lets nobody in.
+class KeepsOut : public FaultEnv {
+ public:
+  explicit KeepsOut(const fs::path &path) : FaultEnv(os::Env::posix()), name_(path.filename()) {}
+  int openat(int at, const char *name, int flags, mode_t mode) override {
+    return name == name_ ? -EACCES : FaultEnv::openat(at, name, flags, mode);
+  }
+  int fstatat(int at, const char *name, struct stat *out, int flags) override {
+    const int r = FaultEnv::fstatat(at, name, out, flags);
+    if (r == 0 && name == name_ && S_ISDIR(out->st_mode)) {
+      out->st_uid = 4242;
+      out->st_mode = S_IFDIR | 0700;
+    }
+    return r;
+  }
+
+ private:
+  const std::string name_;
+};
+
+TEST_F(SuperRecovery, APartStaysWhereADecisionMayNotBeRead) {
+  for (const bool in_folder_of_ours : {false, true})
+    for (const bool touched : {false, true}) {
+      leave_updates();
+      if (touched) write_some_of_a(1024, new_a);
+      const std::string part = in_folder(shard(1)), as_it_is = now();
+      KeepsOut env(in_folder_of_ours ? super() : index + std::string(folder_suffix));
+      const auto refused = recover(testing::located(env, shard(1)), {}, {});
+      ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+      EXPECT_THAT(refused.error().message, HasSubstr("whether it was decided cannot be told"));
+      EXPECT_EQ(std::count(env.calls.begin(), env.calls.end(), Call::sleep), 0);
+      EXPECT_EQ(in_folder(shard(1)), part);
+      EXPECT_TRUE(same_bytes(now(), as_it_is));
+    }
+}
+
 // Files by whose they are to be.
 class OwnersEnv : public FaultEnv {
  public:
@@ -813,6 +885,14 @@ TEST_F(SuperRecovery, APartThatIsDoneIsLeftWhereADecisionIsNotToBeTrusted) {
     EXPECT_EQ(done->applied + done->dropped + done->aside, 0u);
     EXPECT_EQ(in_folder(shard(1)), part);
   }
+  KeepsOut env(decides);
+  std::string told;
+  ASSERT_TRUE(is_ok(recover(testing::located(env, shard(1)), {}, [&](const Finding &f) {
+    EXPECT_EQ(f.level, LogLevel::warning);
+    return told += f.message, true;
+  })));
+  EXPECT_THAT(told, HasSubstr("it was left (a part"));
+  EXPECT_EQ(in_folder(shard(1)), part);
 }
 
 // Told by the shard, though the fault is the super-journal's.
