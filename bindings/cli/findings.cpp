@@ -20,7 +20,7 @@ void tell_text(Session &session, const std::string &file, const Outcome &outcome
   for (const Finding &finding : outcome.findings) {
     if (outcome.failure && finding.message == outcome.failure->what()) continue;  // it is told last
     if (finding.level == ST_LOG_INFO && outcome.notes_are_details && !session.verbose) continue;
-    session.out.print("{}: {}: {}", name, level_name(finding.level), finding.message);
+    session.out.print("{}: {}: {}", name, level_name(finding.level), harmless(finding.message));
     if (finding.offset != UINT64_MAX) session.out.print(" [at byte {}]", finding.offset);
     if (finding.status != ST_OK) session.out.print(" ({})", st_status_name(finding.status));
     session.out.write("\n");
@@ -28,7 +28,7 @@ void tell_text(Session &session, const std::string &file, const Outcome &outcome
   if (!outcome.failure) {
     session.out.print("{}: {}\n", name, outcome.summary);
   } else if (outcome.is_verdict) {
-    session.out.print("{}: {}\n", name, outcome.failure->sentence());
+    session.out.print("{}: {}\n", name, harmless(outcome.failure->sentence()));
   }
 }
 

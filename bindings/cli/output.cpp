@@ -10,6 +10,7 @@
 #include "failure.h"
 #include "interrupt.h"
 #include "system.h"
+#include "text.h"
 
 namespace stctl {
 namespace {
@@ -17,8 +18,8 @@ namespace {
 constexpr size_t buffer_bytes = 64 * 1024;
 
 // A number of the process would be that of another, where each container counts its own.
-std::string temporary_beside(const std::string &target) {
-  return fmt::format("{}.{:08x}.part", target, std::random_device()());
+std::string temporary_for(const Entry &target) {
+  return fmt::format("{}.{:08x}.part", target.name, std::random_device()());
 }
 
 }  // namespace
@@ -69,7 +70,6 @@ bool Output::discard() {
 OutputFile::OutputFile(const std::string &path) : Output(-1), path_(path) {
   Target target;
   if (!find_target(path, &target)) fail(errno);
-  target_ = target.path;
   fd_ = target.fd;
   if (fd_ >= 0) return;
   struct stat st = {};
@@ -81,25 +81,32 @@ OutputFile::OutputFile(const std::string &path) : Output(-1), path_(path) {
     return;
   }
   is_new_ = true;
-  const std::string folder = target_.substr(0, target_.rfind('/') + 1);
-  fd_ = create_unnamed(folder.empty() ? "." : folder);
+  if (!find_entry(target.path, &target_)) fail(errno);
+  if (create(exists ? std::optional<unsigned>(st.st_mode) : std::nullopt)) return;
+  const int err = errno;  // no destructor runs for what a constructor left
+  drop();
+  fail(err);
+}
+
+bool OutputFile::create(std::optional<unsigned> mode) {
+  fd_ = create_unnamed(target_);
   if (fd_ < 0) {
-    const std::string name = temporary_beside(target_);
-    fd_ = create_file(name);
-    if (fd_ < 0) fail(errno);
+    const std::string name = temporary_for(target_);
+    fd_ = create_file(target_, name);
+    if (fd_ < 0) return false;
     temporary_ = name;
   }
-  if (exists && set_mode(fd_, st.st_mode & 07777) != 0) {
-    const int err = errno;  // no destructor runs for what a constructor left
-    ::close(fd_);
-    if (!temporary_.empty()) unlink(temporary_.c_str());
-    fail(err);
-  }
+  return !mode || set_mode(fd_, *mode & 07777) == 0;
+}
+
+void OutputFile::drop() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) remove_file(target_, temporary_);
+  close_entry(&target_);
 }
 
 OutputFile::~OutputFile() {
-  if (fd_ >= 0) ::close(fd_);
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  drop();
 }
 
 // Else a crash of the system could leave an empty file under the name.
@@ -114,17 +121,17 @@ void OutputFile::commit() {
   flush();
   if (is_new_) sync();
   if (is_new_ && temporary_.empty()) {  // which no name was given yet
-    std::string name = target_;         // if nothing has it: then a kill leaves no other
-    if (name_file(fd_, name) != 0) {
+    std::string name = target_.name;    // if nothing has it: then a kill leaves no other
+    if (name_file(fd_, target_, name) != 0) {
       if (errno != EEXIST) fail(errno);
-      name = temporary_beside(target_);
-      if (name_file(fd_, name) != 0) fail(errno);
+      name = temporary_for(target_);
+      if (name_file(fd_, target_, name) != 0) fail(errno);
     }
     temporary_ = name;
   }
   close();
   if (!is_new_) return;
-  if (temporary_ != target_ && rename_over(temporary_, target_) != 0) fail(errno);
+  if (temporary_ != target_.name && rename_over(target_, temporary_, target_.name) != 0) fail(errno);
   temporary_.clear();
 }
 
@@ -149,7 +156,7 @@ void OutputFile::fail(int err) {
 }
 
 void say(std::string_view sentence) {
-  const std::string line = fmt::format("stctl: {}\n", sentence);
+  const std::string line = fmt::format("stctl: {}\n", harmless(sentence));
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 

@@ -6,8 +6,11 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "system.h"
 
 namespace stctl {
 
@@ -49,7 +52,7 @@ class Output {
 
 // A file to be created or replaced: written beside it without a name, or else under another, and
 // named by commit(), so that a failure leaves no half file. What is no plain file (/dev/null, a pipe)
-// is written to directly, and so is what a descriptor has open (/dev/stdout).
+// is written to directly, and so is what a descriptor has open (/dev/stdout). Its folder is found once.
 class OutputFile : public Output {
  public:
   explicit OutputFile(const std::string &path);
@@ -59,11 +62,13 @@ class OutputFile : public Output {
   bool goes_to(int fd) const;  // to the same file, pipe or device
 
  private:
+  bool create(std::optional<unsigned> mode);
+  void drop();
   void sync();
   [[noreturn]] void fail(int err) override;
   ssize_t write_some(const char *bytes, size_t n) override;
   std::string path_;       // as given
-  std::string target_;     // as find_target() has it
+  Entry target_;           // of what find_target() has
   bool is_new_ = false;    // else written directly
   std::string temporary_;  // "" while a new one has no name, and once it is committed
 };

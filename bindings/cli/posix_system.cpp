@@ -68,13 +68,32 @@ int open_to_write(const std::string &path) {
   return open(path.c_str(), O_WRONLY | O_CLOEXEC);
 }
 
-int create_file(const std::string &path) {
-  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+bool find_entry(const std::string &path, Entry *entry) {
+#if defined(O_PATH)
+  constexpr int to_search = O_PATH;  // without the right to read it
+#elif defined(O_SEARCH)
+  constexpr int to_search = O_SEARCH;
+#else
+  constexpr int to_search = O_RDONLY;
+#endif
+  entry->path = path.substr(0, path.rfind('/') + 1);
+  entry->name = path.substr(entry->path.size());
+  entry->folder = open(entry->path.empty() ? "." : entry->path.c_str(), to_search | O_DIRECTORY | O_CLOEXEC);
+  return entry->folder >= 0;
 }
 
-int create_unnamed(const std::string &folder) {
+void close_entry(Entry *entry) {
+  if (entry->folder >= 0) close(entry->folder);
+  entry->folder = -1;
+}
+
+int create_file(const Entry &folder, const std::string &name) {
+  return openat(folder.folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+int create_unnamed(const Entry &folder) {
 #ifdef O_TMPFILE
-  if (access("/proc/self/fd", X_OK) == 0) return open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  if (access("/proc/self/fd", X_OK) == 0) return openat(folder.folder, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
 #else
   static_cast<void>(folder);
 #endif
@@ -82,9 +101,17 @@ int create_unnamed(const std::string &folder) {
   return -1;
 }
 
-int name_file(int fd, const std::string &path) {
+int name_file(int fd, const Entry &folder, const std::string &name) {
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
-  return linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW);
+  return linkat(AT_FDCWD, link.c_str(), folder.folder, name.c_str(), AT_SYMLINK_FOLLOW);
+}
+
+int rename_over(const Entry &folder, const std::string &from, const std::string &to) {
+  return renameat(folder.folder, from.c_str(), folder.folder, to.c_str());
+}
+
+void remove_file(const Entry &folder, const std::string &name) {
+  unlinkat(folder.folder, name.c_str(), 0);
 }
 
 ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset) {
@@ -115,10 +142,6 @@ int sync_file(int fd) {
 
 int set_mode(int fd, unsigned mode) {
   return fchmod(fd, mode);
-}
-
-int rename_over(const std::string &from, const std::string &to) {
-  return rename(from.c_str(), to.c_str());
 }
 
 bool find_target(const std::string &path, Target *target) {

@@ -24,11 +24,23 @@ int open_to_read(const std::string &path);
 // Not the file that a link leads to, and without waiting for a pipe's other side.
 int open_itself(const std::string &path);
 int open_to_write(const std::string &path);
-int create_file(const std::string &path);
+
+// Of a path: the folder, and the name in it. The folder is held open, so whoever exchanges it, or puts a link in its
+// place, leads nobody elsewhere. Windows has the path alone.
+struct Entry {
+  int folder = -1;
+  std::string path, name;
+};
+bool find_entry(const std::string &path, Entry *entry);
+void close_entry(Entry *entry);
+int create_file(const Entry &folder, const std::string &name);
 // A file that has no name, so that nothing stays of it if the process dies, and a name for it. Not every system or
 // filesystem has these; what the first has made, the second can name.
-int create_unnamed(const std::string &folder);
-int name_file(int fd, const std::string &path);
+int create_unnamed(const Entry &folder);
+int name_file(int fd, const Entry &folder, const std::string &name);
+int rename_over(const Entry &folder, const std::string &from, const std::string &to);
+void remove_file(const Entry &folder, const std::string &name);
+
 ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset);
 void *map_file(int fd, size_t n);
 void unmap_file(void *mapping, size_t n);
@@ -44,7 +56,6 @@ FileState state_of(const std::string &path);
 
 int sync_file(int fd);
 int set_mode(int fd, unsigned mode);
-int rename_over(const std::string &from, const std::string &to);
 // What is written to that goes to `path`.
 struct Target {
   int fd = -1;       // a duplicate, where it is a descriptor of this process, as /dev/stdout is

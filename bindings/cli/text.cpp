@@ -122,13 +122,15 @@ uint32_t take_code_point(std::string_view &s) {
   return good ? c : bad_utf8;
 }
 
-std::string escape(std::string_view name) {
+namespace {
+
+std::string escape_unless(bool has_escapes, std::string_view name) {
   std::string out;
   while (!name.empty()) {
     const std::string_view before = name;
     const uint32_t c = take_code_point(name);
     const std::string_view raw = before.substr(0, before.size() - name.size());
-    if (!needs_escape(c)) {
+    if (!needs_escape(c) || (has_escapes && c == '\\')) {
       out += raw;
     } else if (c == '\\') {
       out += "\\\\";
@@ -145,6 +147,16 @@ std::string escape(std::string_view name) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::string escape(std::string_view name) {
+  return escape_unless(false, name);
+}
+
+std::string harmless(std::string_view sentence) {
+  return escape_unless(true, sentence);
 }
 
 bool take_escape(std::string_view &text, std::string &out) {

@@ -20,6 +20,9 @@ uint32_t take_code_point(std::string_view &s);
 // as \\ \n \r \t \xHH \u{HEX}. Different names look different.
 std::string escape(std::string_view name);
 
+// A sentence of libst's, whose names are escaped already: what is not escaped in it is.
+std::string harmless(std::string_view sentence);
+
 // The reverse; nothing if `text` is not what escape() could write.
 std::optional<std::string> unescape(std::string_view text);
 

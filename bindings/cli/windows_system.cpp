@@ -72,18 +72,36 @@ int open_to_write(const std::string &path) {
   return open(path.c_str(), O_WRONLY | own_bytes);
 }
 
-int create_file(const std::string &path) {
-  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | own_bytes, _S_IREAD | _S_IWRITE);
+bool find_entry(const std::string &path, Entry *entry) {
+  entry->path = path.substr(0, path.find_last_of("/\\") + 1);
+  entry->name = path.substr(entry->path.size());
+  return true;
 }
 
-int create_unnamed(const std::string &) {
+void close_entry(Entry *) {}
+
+int create_file(const Entry &folder, const std::string &name) {
+  return open((folder.path + name).c_str(), O_WRONLY | O_CREAT | O_EXCL | own_bytes, _S_IREAD | _S_IWRITE);
+}
+
+int create_unnamed(const Entry &) {
   errno = ENOSYS;
   return -1;
 }
 
-int name_file(int, const std::string &) {
+int name_file(int, const Entry &, const std::string &) {
   errno = ENOSYS;
   return -1;
+}
+
+int rename_over(const Entry &folder, const std::string &from, const std::string &to) {
+  if (MoveFileExA((folder.path + from).c_str(), (folder.path + to).c_str(), MOVEFILE_REPLACE_EXISTING)) return 0;
+  errno = GetLastError() == ERROR_FILE_NOT_FOUND ? ENOENT : EACCES;
+  return -1;
+}
+
+void remove_file(const Entry &folder, const std::string &name) {
+  unlink((folder.path + name).c_str());
 }
 
 ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset) {
@@ -125,12 +143,6 @@ int sync_file(int fd) {
 // Rights are those that the folder gives.
 int set_mode(int, unsigned) {
   return 0;
-}
-
-int rename_over(const std::string &from, const std::string &to) {
-  if (MoveFileExA(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING)) return 0;
-  errno = GetLastError() == ERROR_FILE_NOT_FOUND ? ENOENT : EACCES;
-  return -1;
 }
 
 bool find_target(const std::string &path, Target *target) {

@@ -3,22 +3,28 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/visible.h"
+
 namespace st {
 
 std::string in_quotes(std::string_view name) {
   constexpr size_t longest = 160;
   constexpr char hex[] = "0123456789abcdef";
   std::string out = "'";
-  for (unsigned char c : name.substr(0, longest)) {
-    if (c < 0x20 || c == 0x7f) {
+  std::string_view left = name;
+  while (!left.empty() && name.size() - left.size() < longest) {
+    const Character c = take_character(&left);
+    if (c.is_visible) {
+      out += c.bytes;
+      continue;
+    }
+    for (const unsigned char byte : c.bytes) {
       out += "\\x";
-      out += hex[c >> 4];
-      out += hex[c & 15];
-    } else {
-      out += static_cast<char>(c);
+      out += hex[byte >> 4];
+      out += hex[byte & 15];
     }
   }
-  out += name.size() > longest ? "...'" : "'";
+  out += left.empty() ? "'" : "...'";
   return out;
 }
 

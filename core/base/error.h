@@ -78,8 +78,8 @@ std::string text(const Parts &...parts) {
   return out;
 }
 
-// A name as it may stand in a sentence: in quotes, control bytes escaped, and
-// cut where somebody chose a name of a megabyte.
+// A name as it may stand in a sentence: in quotes, the bytes escaped of what is not to be seen (visible.h), and cut
+// where somebody chose a name of a megabyte.
 std::string in_quotes(std::string_view name);
 
 template <class... Parts>

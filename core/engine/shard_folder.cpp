@@ -68,8 +68,12 @@ Result<void> ShardFolder::remove_left() {
 }
 
 Result<void> ShardFolder::remove_listed(const os::Location &list) {
+  struct stat there = {};
+  if (list.stat(&there) == 0 && !S_ISREG(there.st_mode)) return {};  // a stranger's, as no writer makes one
   auto opened = open_regular(list, O_RDWR);
   if (!opened && opened.error().os_errno == ENOENT) return {};  // its writer is done
+  // A stranger's, which lets nobody see whether it is a list.
+  if (!opened && opened.error().os_errno == EACCES && there.st_uid != list.env().geteuid()) return {};
   ST_TRY(auto file, std::move(opened));
   auto lock = os::RangeLock::acquire(file, {os::whole_file(true)}, {});
   ST_TRY(auto second, list.open(O_RDWR));

@@ -102,12 +102,14 @@ Result<std::unique_ptr<DataFile>> DataFile::reopen_shown(Again as) const {
 
 // The file as it stands there now, with nothing left to recover.
 Result<std::unique_ptr<Snapshot>> DataFile::look(bool follows) {
-  return os::while_stale([this, follows]() -> Result<std::unique_ptr<Snapshot>> {
+  const Control control = this->control();
+  const os::LockWait wait{options_.lock_timeout_ms, &control, &counters_.lock_waits};
+  return os::while_stale([&]() -> Result<std::unique_ptr<Snapshot>> {
     struct stat identity;
-    ST_TRY(auto file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity));
+    ST_TRY(auto file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity, wait));
     ST_TRY(auto met, recover_if_needed(identity));
     if (met == Met::hot) {  // a change of several files has put a new one here; on an overlay any change has
-      ST_TRY(file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity));
+      ST_TRY(file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity, wait));
     }
     // Another host may have finished what this one met; pages that were remembered meanwhile are half of a change.
     auto snapshot = take(std::move(file), met == Met::nothing ? &identity : nullptr, follows || met == Met::hot);

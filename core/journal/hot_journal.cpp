@@ -43,8 +43,9 @@ Result<void> drop_gone(const Folder &folder, std::vector<std::string> *names) {
   return {};
 }
 
-Result<void> read_state(Found &found) {
-  ST_TRY(auto s, found.file.stat());
+namespace {
+
+Result<void> read_state(Found &found, const struct stat &s) {
   found.size = static_cast<uint64_t>(s.st_size);
   std::byte block[header_bytes] = {};
   ST_TRY(auto got, found.file.read_up_to(block, sizeof block, 0));
@@ -56,15 +57,12 @@ Result<void> read_state(Found &found) {
   return {};
 }
 
-namespace {
-
 // It may be any file of the owner's, or of root's, to which somebody has given a name here: nothing is written to it,
 // and nothing is believed of it.
-std::unique_ptr<Found> second_link(std::unique_ptr<Found> found) {
+void distrust_link(Found *found) {
   found->file = {};
   found->is_linked = false;
   found->verdict = Verdict::bad("it has a second link");
-  return found;
 }
 
 // Of one with a second link. A wait for its holder may be long: it may settle the journal when it closes the file.
@@ -87,45 +85,65 @@ bool has_no_bytes(const Folder &folder, const std::string &name, const struct st
   return env.fstatat(dir, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_size == 0;
 }
 
+// What a name leads to when it is opened, after a look at it.
+enum class LedTo { same, exchanged, gone };
+
+// Opens and reads what `s` is of, unless another file has taken the name since. A backup may link what it copies, also
+// the journal of a living writer, who goes on with it.
+Result<LedTo> read_looked_at(const Folder &folder, const std::string &name, const struct stat &s, bool write,
+                             Found *found) {
+  const os::File &dir = folder.dir();
+  const int flags = (write && !found->is_linked ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+  auto file = os::File::open(dir.env(), dir.fd(), name, flags, 0, dir.path() + "/" + name);
+  if (!file && found->is_linked && means_read_only(file.error())) return distrust_link(found), LedTo::same;
+  if (!file && file.error().os_errno == EACCES) {
+    if (!write && has_no_bytes(folder, name, s)) return LedTo::gone;
+    if (s.st_uid != dir.env().geteuid()) file.error().message += "; " + who_finishes(s.st_uid);
+  }
+  if (!file) return Failure(std::move(file.error()));
+  folder.opened(&*file);
+  ST_TRY(const auto opened, file->stat());
+  if (!os::same_inode(opened, s)) return LedTo::exchanged;
+  found->file = std::move(*file);
+  if (found->is_linked) {
+    const auto held = os::how_locked(found->file);
+    if (!held && held.error().status != Status::lock_unsupported) return Failure(held.error());
+    if (!held || *held == os::Locked::no) return distrust_link(found), LedTo::same;
+  }
+  ST_TRY(read_state(*found, opened));
+  return LedTo::same;
+}
+
 }  // namespace
 
-// A backup may link what it copies, also the journal of a living writer, who goes on with it.
+Result<void> read_state(Found &found) {
+  ST_TRY(const auto s, found.file.stat());
+  return read_state(found, s);
+}
+
+// What is opened must be what was looked at. The owner of the file may put a link to another one there in between.
 Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
                                        bool write) {
+  constexpr int attempts = 10;
   os::Env &env = folder.dir().env();
   const std::string shown = folder.dir().path() + "/" + name;
   auto found = std::make_unique<Found>();
   struct stat s;
-  if (const int r = env.fstatat(folder.dir().fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW); r < 0) {
-    if (r == -ENOENT || r == -ESTALE) return nullptr;
-    return Failure(os_error(-r, "look at", shown));
+  for (int left = attempts;; --left) {
+    if (const int r = env.fstatat(folder.dir().fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW); r < 0) {
+      if (r == -ENOENT || r == -ESTALE) return nullptr;
+      return Failure(os_error(-r, "look at", shown));
+    }
+    found->verdict = S_ISREG(s.st_mode) ? trust(s, data, env.geteuid()) : Verdict::bad("it is no plain file");
+    if (left == 0) found->verdict = Verdict::bad("other files take its name while it is looked at");
+    found->is_trusted = found->verdict.is_good();
+    if (!found->is_trusted) return found;
+    found->is_linked = s.st_nlink > 1;
+    const auto look = read_looked_at(folder, name, s, write, found.get());
+    if (!look && !is_gone(look.error())) return Failure(look.error());
+    if (!look || *look == LedTo::gone) return nullptr;
+    if (*look == LedTo::same) return found;
   }
-  found->verdict = S_ISREG(s.st_mode) ? trust(s, data, env.geteuid()) : Verdict::bad("it is no plain file");
-  found->is_trusted = found->verdict.is_good();
-  if (!found->is_trusted) return found;
-  found->is_linked = s.st_nlink > 1;
-  const bool writes = write && !found->is_linked;
-  auto file =
-      os::File::open(env, folder.dir().fd(), name, (writes ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
-  if (!file) {
-    if (is_gone(file.error())) return nullptr;
-    if (found->is_linked && means_read_only(file.error())) return second_link(std::move(found));
-    if (!write && file.error().os_errno == EACCES && has_no_bytes(folder, name, s)) return nullptr;
-    if (file.error().os_errno == EACCES && s.st_uid != env.geteuid())
-      file.error().message += "; " + who_finishes(s.st_uid);
-    return Failure(std::move(file.error()));
-  }
-  found->file = std::move(*file);
-  folder.opened(&found->file);
-  if (found->is_linked) {
-    const auto held = os::how_locked(found->file);
-    if (!held && held.error().status != Status::lock_unsupported) return Failure(held.error());
-    if (!held || *held == os::Locked::no) return second_link(std::move(found));
-  }
-  auto read = read_state(*found);
-  if (!read && is_gone(read.error())) return nullptr;
-  if (!read) return Failure(std::move(read.error()));
-  return found;
 }
 
 Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::string &name, const struct stat &data,

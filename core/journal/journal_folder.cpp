@@ -1,10 +1,12 @@
 #include "journal/journal_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "journal/claim.h"
 #include "journal/made_entry.h"
+#include "journal/super_journal.h"
 #include "os/range_lock.h"
 
 namespace st::write {
@@ -77,13 +79,32 @@ Error cannot_open(Error e, const os::Location &folder) {
   return e;
 }
 
+// Just made. Another process of this user's may use it already. But it may also be another folder of this user's, which
+// the owner of the parent has moved there: that one is not to be opened to anybody, nor is a journal to lie in it.
+Result<void> check_made(const os::File &dir) {
+  std::vector<std::string> names;
+  if (const int r = dir.env().list(dir.fd(), &names); r < 0) return Failure(dir.error(-r, "list"));
+  const auto may_be_journal = [](const std::string &name) { return transaction_of(name).has_value(); };
+  if (std::all_of(names.begin(), names.end(), may_be_journal)) return {};
+  return fail(Status::journal, "the journal folder ", in_quotes(dir.path()),
+              " was exchanged for another when it had just been made; see who moves folders there, and move the file "
+              "to a folder of your own");
+}
+
+// A stranger's folder that lets nobody in, and which the file's owner would never have made?
+bool keeps_out(const Error &e, const os::Location &file, const struct stat &data) {
+  const os::Location at = folder_of(file);
+  struct stat s;
+  return e.os_errno == EACCES && at.stat(&s) == 0 && !trust(s, data, at.env().geteuid()).is_good();
+}
+
 }  // namespace
 
 Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
   auto opened = open_trusted(file, data);
   struct stat parent;
-  if (opened || opened.error().status != Status::journal || file.env().fstat(file.dir(), &parent) != 0 ||
-      (parent.st_mode & S_IWOTH) == 0)
+  if (opened || (opened.error().status != Status::journal && !keeps_out(opened.error(), file, data)) ||
+      file.env().fstat(file.dir(), &parent) != 0 || (parent.st_mode & S_IWOTH) == 0)
     return opened;
   if (log) log(LogLevel::warning, opened.error().message + "; it was passed over");
   return std::nullopt;
@@ -155,6 +176,7 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   constexpr mode_t of_others = 0077;
   const bool is_new =
       made == 0 && s.st_uid == env.geteuid() && (s.st_mode & of_others) == 0;  // and no other, moved there
+  if (made == 0) ST_TRY(check_made(*dir));
   if (is_new) open_to_readers(*dir, folder.rights_);
   // Durable even if somebody else made it: its maker may not have come to this yet.
   ST_TRY(file.folder()->sync());
@@ -190,6 +212,7 @@ JournalFolder::JournalFolder(os::Location file, struct stat data)
       beside_(folder_of(file_)),
       data_(data),
       named_(data.st_ino),
+      shown_(data.st_ino),
       kept_(env_) {}
 
 void JournalFolder::remove_if_empty() noexcept {
@@ -254,7 +277,9 @@ Result<JournalFolder::Taken> JournalFolder::take() {
   for (int i = 0; i < attempts; ++i) {
     if (!kept.folder) {
       auto opened = std::make_shared<Folder>();  // before there is anything that would be left without memory for it
-      auto folder = Folder::create(file_, data_);
+      struct stat shown = data_;
+      shown.st_ino = shown_;
+      auto folder = Folder::create(file_, shown);
       if (!folder && is_gone(folder.error())) {  // removed between our two calls
         last = std::move(folder.error());
         continue;

@@ -94,6 +94,7 @@ class JournalFolder {
   Result<void> make_name_durable(uint64_t inode);
   // This is the file that the handle shows from now on. (Of another the number may be given to a third.)
   void follow(uint64_t inode) {
+    shown_ = inode;
     if (named_ != inode) named_ = 0;
   }
   // Is it the folder that stands beside the file now?
@@ -120,6 +121,7 @@ class JournalFolder {
   // Under its name, durably. What `data_` was of is so from the first journal on, as making the folder syncs its
   // parent.
   std::atomic<uint64_t> named_;
+  std::atomic<uint64_t> shown_;
   mutable os::PerProcess<Kept> kept_;  // a child's are its own, and its parent's locks not the child's
 };
 

@@ -84,8 +84,10 @@ Result<bool> rests(const Folder &folder, const std::string &name) {
   if (r == -ENOENT || (r == 0 && S_ISREG(s.st_mode) && s.st_size == 0)) return true;
   if (r < 0 || !S_ISREG(s.st_mode)) return false;
   Found found;
-  ST_TRY(found.file,
-         os::File::open(dir.env(), dir.fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, dir.path() + "/" + name));
+  ST_TRY(found.file, os::File::open(dir.env(), dir.fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0,
+                                    dir.path() + "/" + name));
+  ST_TRY(const auto opened, found.file.stat());
+  if (!os::same_inode(opened, s)) return false;
   folder.opened(&found.file);
   ST_TRY(read_state(found));
   if (!found.waits()) return true;
@@ -233,7 +235,8 @@ Result<Attempt> Recovery::run() {
       ST_TRY(auto looked, std::move(found));
       if (!left.empty()) {
         if (looked && round == Round::done)
-          told(LogLevel::warning, text("journal ", name, " has no change for the file; it was left (", left, ")"));
+          told(LogLevel::warning,
+               text("journal ", in_quotes(name), " has no change for the file; it was left (", left, ")"));
         continue;
       }
       if (!looked || looked->is_done() != (round == Round::done)) continue;
@@ -253,7 +256,8 @@ Result<Attempt> Recovery::run() {
 Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, const std::string &why) {
   ST_TRY(auto aside, move_aside(folder, name));
   ++result.aside;
-  result.why_aside = text("journal ", name, " was not applied: ", why, "; it was moved aside to ", in_quotes(aside));
+  result.why_aside =
+      text("journal ", in_quotes(name), " was not applied: ", why, "; it was moved aside to ", in_quotes(aside));
   tell(LogLevel::warning, Status::journal, result.why_aside);
   return {};
 }
@@ -273,7 +277,7 @@ Result<void> Recovery::drop_done(const Folder &folder, std::string name, Found &
     super_ = file_.beside(done.record.super_of);
     return {};
   }
-  const std::string told = text("journal ", name, ": its transaction was finished; it was dropped");
+  const std::string told = text("journal ", in_quotes(name), ": its transaction was finished; it was dropped");
   ST_TRY(auto dropped, drop_if_idle(folder, &name, done));
   if (!dropped) return {};
   ++result.dropped;
@@ -286,7 +290,7 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
   std::string &name = *at;
   const bool may_be_finished = hot.waits() && hot.verdict.is_good() && hot.record.has_one_flush();
   if (round == Round::finished && !may_be_finished) return {};
-  const std::string shown = text("journal ", name);
+  const std::string shown = text("journal ", in_quotes(name));
   const std::string dropped_for = shown + ": its transaction had not committed; it was dropped";
   if (!hot.waits()) {
     ST_TRY(auto dropped, drop_if_idle(folder, &name, hot));

@@ -87,6 +87,24 @@ bool drop_given_acl(const os::File &made, const struct stat &s) {
 Rights::Rights(const struct stat &of)
     : data(of), group(static_cast<uint16_t>(of.st_mode >> 3 & 7)), others(static_cast<uint16_t>(of.st_mode & 7)) {}
 
+namespace {
+
+// Of a file that has taken the name of `data` since. A publish may have put it there, which keeps all rights. Or
+// somebody has who wants to read the journal: so it gives no more than `data` gives to all. What the group might,
+// nobody knows any more, as a mode does not tell it where there is an ACL.
+Rights rights_of_another(const struct stat &now, const Acl &acl, const struct stat &data) {
+  constexpr mode_t permissions = 0777;
+  Rights rights;
+  rights.data = data;
+  const bool is_alike = now.st_uid == data.st_uid && now.st_gid == data.st_gid && acl.empty() &&
+                        (now.st_mode & permissions) == (data.st_mode & permissions);
+  const Rights by_mode(data);
+  if (is_alike) rights.others = rights.group = static_cast<uint16_t>(by_mode.others & by_mode.group);
+  return rights;
+}
+
+}  // namespace
+
 Rights rights_of(const os::Location &file, const struct stat &data) {
   constexpr mode_t of_others_than_the_owner = 0077;
   if ((data.st_mode & of_others_than_the_owner) == 0) return {data};  // with any ACL
@@ -97,6 +115,7 @@ Rights rights_of(const os::Location &file, const struct stat &data) {
   const auto now = opened->stat();
   const auto acl = read_acl(*opened, access_acl);
   if (!now || !acl || !S_ISREG(now->st_mode)) return none;
+  if (!os::same_inode(*now, data)) return rights_of_another(*now, *acl, data);
   Rights rights(*now);
   if (!acl->empty()) take_in(*acl, &rights);
   return rights;

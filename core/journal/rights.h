@@ -30,7 +30,8 @@ struct Rights {
   bool has_acl = false;
 };
 
-// `file` is under its name. Where its rights cannot be known they are nobody's but the owner's.
+// `data` is of the handle's file, which stands at `file` unless another has taken its name. Where the rights cannot be
+// known they are nobody's but the owner's.
 Rights rights_of(const os::Location &file, const struct stat &data);
 
 // To what was just made, for its maker alone. Readers of the file may read it.

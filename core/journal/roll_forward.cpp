@@ -29,13 +29,27 @@ Result<Form> form_of_index(const os::File &file) {
   return Form{size, hasher.digest()};
 }
 
+// May it be the new file of the transaction? Once that has taken its place, anybody who may make files may have given
+// its name to another. A new file has the rights of the old one: where anybody may write to that, to this, too.
+bool RollForward::may_be_new(struct stat made, const struct stat &old) const {
+  made.st_mode &= ~(old.st_mode & S_IWOTH);
+  return S_ISREG(made.st_mode) && made.st_nlink == 1 && trust(made, old, dir_->env().geteuid()).is_good();
+}
+
 // Null if it is not there. Locked, so that an opener of its new name waits until that is durable.
-Result<std::unique_ptr<RollForward::Target::Temporary>> RollForward::open_temporary(const std::string &name) {
-  auto file = at(name).open(O_RDWR | O_NONBLOCK);
+Result<std::unique_ptr<RollForward::Target::Temporary>> RollForward::open_temporary(const std::string &name,
+                                                                                    const struct stat &old) {
+  struct stat seen;
+  const int looked = at(name).stat(&seen);
+  if (looked == -ENOENT || (looked == 0 && !may_be_new(seen, old))) return nullptr;
+  if (looked < 0) return Failure(os_error(-looked, "look at", at(name).path()));
+  auto file = at(name).open(O_RDWR | O_NONBLOCK | O_NOCTTY);
   if (!file && file.error().os_errno == ENOENT) return nullptr;
   if (!file) return Failure(std::move(file.error()));
   auto temporary = std::make_unique<Target::Temporary>();
   temporary->file = std::move(*file);
+  ST_TRY(const auto opened, temporary->file.stat());
+  if (!os::same_inode(opened, seen)) return nullptr;
   ST_TRY(temporary->lock, os::RangeLock::acquire(temporary->file, {os::whole_file(true)}, wait_));
   return temporary;
 }
@@ -44,6 +58,7 @@ Result<Verdict> RollForward::look_at_temporaries(Target &target, const os::File 
   const SuperParticipant &e = *target.entry;
   auto form_of = [&](const os::File &file) { return is_index ? form_of_index(file) : form_of_shard(file); };
   ST_TRY(const auto form, form_of(now));
+  ST_TRY(const auto old, now.stat());
   const std::string shown = in_quotes(e.file);
   struct Step {
     const std::string *name;
@@ -53,7 +68,7 @@ Result<Verdict> RollForward::look_at_temporaries(Target &target, const os::File 
   const Form *reached = &e.old;  // what the file is, if steps are still to be done
   for (const Step &step : {Step{&e.first, &e.first_form, &target.first}, {&e.second, &e.second_form, &target.second}}) {
     if (step.name->empty()) continue;
-    ST_TRY(*step.found, open_temporary(*step.name));
+    ST_TRY(*step.found, open_temporary(*step.name, old));
     if (!*step.found) {  // it has taken its place
       reached = step.form;
       continue;
@@ -107,7 +122,19 @@ Verdict RollForward::judge_strange() const {
   return Verdict::good();
 }
 
-Result<Verdict> RollForward::judge(const os::File &index) {
+// Who may decide for the index may be nobody for a shard: then the owner of the index could have any file replaced that
+// lies beside it. But a part that is to be trusted beside the shard says itself what decides.
+Result<void> RollForward::check_decided(const Target &shard, const Found &decision) const {
+  ST_TRY(const auto data, shard.locked->file.stat());
+  ST_TRY(const auto by, decision.file.stat());
+  const Verdict may = trust(by, data, dir_->env().geteuid());
+  if (may.is_good() || (shard.journal && shard.journal->record.super_of == list_.index.file)) return {};
+  return fail(Status::needs_recovery, "the super-journal ", in_quotes(decision.file.path()),
+              " is not to be trusted with ", in_quotes(shard.entry->file), ": ", may.why(), "; ",
+              who_finishes(by.st_uid));
+}
+
+Result<Verdict> RollForward::judge(const os::File &index, const Found &decision) {
   index_.entry = &list_.index;
   if (auto verdict = look_at_temporaries(index_, index, true); !verdict || !verdict->is_good()) return verdict;
   for (const SuperParticipant &entry : list_.parts) {
@@ -122,6 +149,7 @@ Result<Verdict> RollForward::judge(const os::File &index) {
     if (!locked) return Failure(std::move(locked.error()));
     target.locked = std::move(*locked);
     if (auto verdict = look_at_journal(target); !verdict || !verdict->is_good()) return verdict;
+    ST_TRY(check_decided(target, decision));
     // A part that was carried out may have been changed since, by a writer of this file alone.
     has_begun_ |= target.done();
     if (!target.done()) {

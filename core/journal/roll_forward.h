@@ -21,8 +21,9 @@ class RollForward {
               const os::LockWait &wait)
       : dir_(std::move(dir)), list_(list), transaction_(transaction), wait_(wait) {}
 
-  // May it go on? `index` is locked by the caller.
-  Result<Verdict> judge(const os::File &index);
+  // May it go on? `index` is locked by the caller, `decision` is the super-journal. Status needs_recovery if its maker
+  // is not to be trusted with a shard, and no part beside that says that it decides: then it waits for its maker.
+  Result<Verdict> judge(const os::File &index, const Found &decision);
   // Then the parts are done, durably.
   Result<void> apply();
   // The super-journal is empty, durably: the parts' journals mean nothing any more.
@@ -48,7 +49,9 @@ class RollForward {
   Result<Verdict> look_at_journal(Target &target);
   Result<Verdict> look_at_patch(Target &target);
   Verdict judge_strange() const;
-  Result<std::unique_ptr<Target::Temporary>> open_temporary(const std::string &name);
+  Result<void> check_decided(const Target &shard, const Found &decision) const;
+  bool may_be_new(struct stat made, const struct stat &old) const;
+  Result<std::unique_ptr<Target::Temporary>> open_temporary(const std::string &name, const struct stat &old);
   Result<void> place(const std::string &temporary, const std::string &file);
 
   os::Location at(const std::string &name) const { return {dir_, name}; }

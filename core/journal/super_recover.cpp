@@ -123,7 +123,7 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
       ST_TRY(settle(folder, name, *looked, index));
     else
       tell(LogLevel::warning, Status::journal,
-           text("super-journal ", name, " decides nothing; it was left (", left, ")"));
+           text("super-journal ", in_quotes(name), " decides nothing; it was left (", left, ")"));
   }
   return {};
 }
@@ -165,15 +165,15 @@ Result<void> SuperRecovery::settle(const Folder &folder, std::string name, Found
   ST_TRY(auto verdict, read_list_of(name, super, index, &list));
   RollForward forward(index_.folder(), list, super.record.transaction, wait_);
   if (verdict.is_good()) {
-    auto judged = forward.judge(index);
+    auto judged = forward.judge(index, super);
     if (!judged) return Failure(read_only(std::move(judged.error())));
     verdict = std::move(*judged);
   }
   if (!verdict.is_good()) {
     ST_TRY(auto aside, move_aside(folder, name));
     ++result.aside;
-    result.why_aside = text("the super-journal ", name, " was not applied: ", verdict.why(), "; it was moved aside to ",
-                            in_quotes(aside));
+    result.why_aside = text("the super-journal ", in_quotes(name), " was not applied: ", verdict.why(),
+                            "; it was moved aside to ", in_quotes(aside));
     tell(LogLevel::warning, Status::journal, result.why_aside);
     return {};
   }
@@ -184,7 +184,8 @@ Result<void> SuperRecovery::settle(const Folder &folder, std::string name, Found
   forward.drop_parts();
   ++result.applied;
   tell(LogLevel::info, Status::ok,
-       text("super-journal ", name, ": its committed transaction on ", list.parts.size(), " shards was finished"));
+       text("super-journal ", in_quotes(name), ": its committed transaction on ", list.parts.size(),
+            " shards was finished"));
   return {};
 }
 

@@ -8,10 +8,12 @@
 
 namespace st::write {
 // What it may only read, as its writer had given it the rights of the file that it was to replace, it locks shared:
-// that keeps a writer out, too.
+// that keeps a writer out, too. It is looked at before it is opened, as to open a pipe or a device may do something.
 bool remove_unlocked(const os::Location &at, const struct stat *known) {
+  struct stat seen;
+  if (at.stat(&seen) != 0 || !S_ISREG(seen.st_mode) || (known && !os::same_inode(seen, *known))) return false;
   bool writes = true;
-  const auto opened = [&] { return at.open((writes ? O_RDWR : O_RDONLY) | O_NONBLOCK); };
+  const auto opened = [&] { return at.open((writes ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY); };
   auto file = opened();
   if (!file && file.error().os_errno == EACCES) {
     writes = false;
@@ -19,7 +21,7 @@ bool remove_unlocked(const os::Location &at, const struct stat *known) {
   }
   if (!file) return false;
   const auto s = file->stat();
-  if (!s || !S_ISREG(s->st_mode) || (known && !os::same_inode(*s, *known))) return false;
+  if (!s || !os::same_inode(*s, seen)) return false;
   auto lock = os::RangeLock::acquire(*file, {os::whole_file(writes)}, {});
   if (!lock) return false;
   auto second = opened();

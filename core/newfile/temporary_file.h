@@ -35,7 +35,7 @@ Result<void> check_replaceable(const os::Location &at, const os::File &file);
 bool remove_unlocked(const os::Location &at, const struct stat *known = nullptr);
 // What is told of a temporary that went so.
 inline std::string removed_new_file(std::string_view name) {
-  return text("new file ", name, ": it never took its place; it was removed");
+  return text("new file ", in_quotes(name), ": it never took its place; it was removed");
 }
 
 class TemporaryFile {

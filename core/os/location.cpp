@@ -434,14 +434,33 @@ Result<File> open_named(const Location &at, int flags) {
   return file;
 }
 
+// The kernel asks for the lease back as soon as somebody opens the file. It would wait itself, and nothing would end
+// that; so it is told not to, and answers EAGAIN.
+Result<File> open_leased(const Location &at, int flags, const LockWait &wait) {
+  auto file = open_named(at, flags);
+  if (file || file.error().os_errno != EAGAIN) return file;
+  const File closed = File::closed(at.env(), at.path());
+  Patience patience(closed, wait);
+  while (!file && file.error().os_errno == EAGAIN) {
+    auto more = patience.check(no_offset);
+    if (!more && more.error().status == Status::busy)
+      return fail(Status::busy, "another program has a lease on ", in_quotes(at.path()),
+                  ", as servers of files take it, and does not give it back; try again, or allow more time");
+    ST_TRY(std::move(more));
+    patience.sleep();
+    file = open_named(at, flags);
+  }
+  return file;
+}
+
 }  // namespace
 
-Result<File> open_regular(const Location &at, int flags, struct stat *identity) {
+Result<File> open_regular(const Location &at, int flags, struct stat *identity, const LockWait &wait) {
   bool again = false;
   return while_stale([&]() -> Result<File> {
     // This kernel may still lead the name to the file that is there no more.
     if (std::exchange(again, true)) at.renew();
-    ST_TRY(auto file, open_named(at, flags | O_NONBLOCK | O_NOCTTY));
+    ST_TRY(auto file, open_leased(at, flags | O_NONBLOCK | O_NOCTTY, wait));
     ST_TRY(auto s, file.stat());
     ST_TRY(at.read_past_cache(&file, &s));
     if (identity) *identity = s;

@@ -10,6 +10,7 @@
 
 #include "os/file.h"
 #include "os/filesystem.h"
+#include "os/range_lock.h"
 
 namespace st::os {
 
@@ -144,7 +145,10 @@ class Location {
   bool nameless_ = false;
 };
 
-// A plain file, opened without blocking on pipes and devices; and what its stat() said.
-Result<File> open_regular(const Location &at, int flags, struct stat *identity = nullptr);
+// A plain file, opened without blocking on pipes and devices; and what its stat() said. Another program may have a
+// lease on it, as Samba and servers of NFS take them: `wait` says how long it has to give that back. Status busy if it
+// does not.
+Result<File> open_regular(const Location &at, int flags, struct stat *identity = nullptr,
+                          const LockWait &wait = {default_lock_timeout_ms});
 
 }  // namespace st::os

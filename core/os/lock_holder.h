@@ -8,15 +8,17 @@
 
 namespace st::os {
 
-// A process other than ourselves with a lock that covers a byte of `range` of
-// this file; 0 if none can be seen.
+// A process other than ourselves with a lock that covers a byte of `range` of this file; 0 if none can be seen. Who is
+// not root sees those of the same user alone.
 pid_t find_lock_holder(const File &file, const LockRange &range);
 
 // A wait for `wanted` ended busy, there or at the turnstile: which process was in the way?
 Error tell_holder(Error busy, const File &file, const LockRange &wanted);
 
-// Does a line of fdinfo ("lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:1234 0 99")
-// tell of a lock that covers a byte of `range` of inode `inode`? Pure.
-bool line_locks(std::string_view line, uint64_t inode, const LockRange &range);
+// Does a line of fdinfo ("lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:1234 0 99") tell of a lock that covers a byte of
+// `range` of this file? `maybe`: by its inode, and of a device that the file may be on: btrfs and overlays give a file
+// another device than they lock it by, and each of theirs has the major number 0. Pure.
+enum class Locks { no, maybe, yes };
+Locks line_locks(std::string_view line, const struct stat &file, const LockRange &range);
 
 }  // namespace st::os

@@ -32,7 +32,7 @@ Result<std::unique_ptr<LockedFile>> lock_named(const os::Location &at, const std
   os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); }, as);
   for (int i = 0; i < most_lock_attempts; ++i) {
     auto locked = std::make_unique<LockedFile>();
-    ST_TRY(locked->file, open_regular(at, flags));
+    ST_TRY(locked->file, open_regular(at, flags, nullptr, wait));
     ST_TRY(auto pages, to_pages(locked->file, ranges));
     auto had = turnstile.lock(locked->file, std::move(pages), wait, &locked->lock);
     if (!had) return Failure(tell(std::move(had.error()), locked->file));

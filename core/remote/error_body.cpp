@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/ascii.h"
+#include "base/visible.h"
 #include "remote/credentials/json.h"
 
 namespace st::remote {
@@ -12,7 +13,13 @@ namespace st::remote {
 std::string printable(std::string_view text) {
   constexpr size_t longest = 200;
   std::string out;
-  for (const char c : text.substr(0, longest)) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+  for (std::string_view left = text.substr(0, longest); !left.empty();) {
+    const Character c = take_character(&left);
+    if (c.is_visible)
+      out += c.bytes;
+    else
+      out += ' ';
+  }
   return out;
 }
 

@@ -68,7 +68,10 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
   for (const std::string &name : names) {
     if (!families.contains(write::with_generation(name, 0))) continue;
     const uint64_t number = write::generation_of(name);
-    if (number > reached && has_list && !listed.contains(name)) old.unnamed_.push_back(name);
+    if (number > reached && has_list && !listed.contains(name)) {
+      ST_TRY(const auto stranger, old.is_strangers(name));
+      if (!stranger) old.unnamed_.push_back(name);
+    }
     if (number < write::most_generation) old.generation_ = std::max(old.generation_, number);
   }
   return old;
@@ -82,14 +85,29 @@ bool OldShards::is_temporary(const struct stat &file) const {
   });
 }
 
+// Nobody else says what of a user's is removed: not even the owner of the index, who may have any file listed that lies
+// beside it.
+bool OldShards::may_name(const struct stat &file) const {
+  return maker_ == index_.env().geteuid() || maker_ == file.st_uid;
+}
+
+Result<bool> OldShards::is_strangers(const std::string &name) const {
+  const os::Location at = index_.beside(name);
+  struct stat s;
+  const int r = at.stat(&s);
+  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", at.path()));
+  return r == 0 && !may_name(s);
+}
+
 // A good one is in `list`.
-Result<write::Verdict> OldShards::judge_list(const os::File &file, std::vector<write::OldShard> *list) const {
+Result<write::Verdict> OldShards::judge_list(const os::File &file, std::vector<write::OldShard> *list) {
   ST_TRY(auto s, file.stat());
   struct stat index;
   if (const int r = index_.stat(&index); r < 0) return Failure(os_error(-r, "look at", index_.path()));
   if (!S_ISREG(s.st_mode)) return write::Verdict::bad("it is no plain file");
   if (s.st_nlink > (is_temporary(s) ? 2 : 1)) return write::Verdict::bad("it has another name");
   if (write::Verdict owned = write::trust(s, index, index_.env().geteuid()); !owned.is_good()) return owned;
+  maker_ = s.st_uid;
   const auto size = static_cast<uint64_t>(s.st_size);
   if (size > write::longest_old_list) return write::Verdict::bad(text("it has ", size, " bytes"));
   std::string bytes(size, '\0');
@@ -111,8 +129,12 @@ Result<void> OldShards::read_list(const ShardIndex &now) {
     return {};
   }
   std::vector<write::OldShard> list;
-  ST_TRY(auto file, list_at().open(O_RDONLY | O_NONBLOCK));
+  ST_TRY(auto file, list_at().open(O_RDONLY | O_NONBLOCK | O_NOCTTY));
   ST_TRY(verdict_, judge_list(file, &list));
+  return take_in(std::move(list), now);
+}
+
+Result<void> OldShards::take_in(std::vector<write::OldShard> list, const ShardIndex &now) {
   const std::set<std::string_view> named(now.shards().begin(), now.shards().end());
   for (write::OldShard &old : list) {
     generation_ = std::max(generation_, write::generation_of(old.name));
@@ -121,7 +143,14 @@ Result<void> OldShards::read_list(const ShardIndex &now) {
     struct stat s;
     const int looked = at.stat(&s);
     if (looked < 0 && looked != -ENOENT) return Failure(os_error(-looked, "look at", at.path()));
-    if (looked == 0 && is_still(old, s)) listed_.push_back(std::move(old));
+    if (looked < 0 || !is_still(old, s)) continue;
+    if (!may_name(s)) {
+      listed_.clear();
+      verdict_ = write::Verdict::bad(
+          text("it is user ", maker_, "'s, and names ", in_quotes(old.name), " of user ", s.st_uid));
+      return {};
+    }
+    listed_.push_back(std::move(old));
   }
   return {};
 }
@@ -157,7 +186,7 @@ bool OldShards::remove(const std::string &name, const write::OldShard *listed, c
   const os::Location at = index_.beside(name);
   struct stat s;
   const int looked = at.stat(&s);
-  if (looked == -ENOENT || (looked == 0 && listed && !is_still(*listed, s))) return true;
+  if (looked == -ENOENT || (looked == 0 && (!may_name(s) || (listed && !is_still(*listed, s))))) return true;
   const bool removed = looked == 0 && (S_ISLNK(s.st_mode) ? at.env().unlinkat(at.dir(), name.c_str(), 0) == 0
                                                           : write::remove_unlocked(at, &s));
   tell(findings, removed ? LogLevel::info : LogLevel::warning, Status::ok,

@@ -1,6 +1,7 @@
 // What commits under new names leave beside an index: old shards, for readers of an older index, until the time that
 // the list `<index>.st-old` says; and new shards of writers that died before the index named them. What any index in
-// the folder names is never removed, nor what is not the file that was listed.
+// the folder names is never removed, nor what is not the file that was listed. Nor is what the list's maker does not
+// own, unless that is the user who removes it.
 #pragma once
 
 #include <optional>
@@ -45,13 +46,17 @@ class OldShards {
   os::Location list_at() const;
   Result<void> read_list(const ShardIndex &now);
   bool is_temporary(const struct stat &file) const;
-  Result<write::Verdict> judge_list(const os::File &file, std::vector<write::OldShard> *list) const;
+  bool may_name(const struct stat &file) const;
+  Result<bool> is_strangers(const std::string &name) const;
+  Result<write::Verdict> judge_list(const os::File &file, std::vector<write::OldShard> *list);
+  Result<void> take_in(std::vector<write::OldShard> list, const ShardIndex &now);
   void put_list_aside(const write::Findings &findings);
   std::optional<std::set<std::string>> named_by_others(const write::Findings &findings) const;
   bool remove(const std::string &name, const write::OldShard *listed, const write::Findings &findings) const;
 
   os::Location index_;
   bool has_list_ = false;
+  uid_t maker_ = 0;  // of the list
   write::Verdict verdict_;
   uint64_t generation_ = 0;
   std::vector<write::OldShard> listed_;

@@ -121,6 +121,11 @@ def newer(tmp_path_factory):
     return preload(tmp_path_factory, "newer")
 
 
+@pytest.fixture(scope="session")
+def exchanger(tmp_path_factory):
+    return preload(tmp_path_factory, "exchanger")
+
+
 @pytest.fixture
 def crashed(stctl, model, killer):
     """A model whose writer died after its commit, before the new bytes were in the file."""

@@ -32,7 +32,7 @@ ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) {
   return pwrite64(fd, bytes, n, offset);
 }
 
-int rename(const char *from, const char *to) {
+int renameat(int from_dir, const char *from, int to_dir, const char *to) {
   if (getenv("KILL_RENAME")) raise(SIGKILL);
-  return ((int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename"))(from, to);
+  return ((int (*)(int, const char *, int, const char *))dlsym(RTLD_NEXT, "renameat"))(from_dir, from, to_dir, to);
 }

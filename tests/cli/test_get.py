@@ -487,6 +487,25 @@ def test_values_are_on_the_disk_before_they_have_their_name(stctl, model, tmp_pa
     assert stctl.raw("get", model, "half", "-o", "/dev/stdout", env=environment).returncode == 0  # a pipe has none
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_values_go_where_their_folder_was(stctl, model, tmp_path, exchanger, exists):
+    """Its owner moves it, and puts a link to another in its place."""
+    for folder in ("out", "other"):
+        (tmp_path / folder).mkdir()
+        if exists or folder == "other":
+            (tmp_path / folder / "x").write_text("old")
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(exchanger),
+        "EXCHANGE": str(tmp_path / "out"),
+        "EXCHANGE_FOR": str(tmp_path / "other"),
+    }
+    stctl("get", model, "scalar", "--format", "text", "-o", tmp_path / "out" / "x", env=environment)
+    assert (tmp_path / "out").is_symlink()
+    assert [(p.name, p.read_text()) for p in (tmp_path / "other").iterdir()] == [("x", "old")]
+    assert [(p.name, p.read_text()) for p in (tmp_path / "out.moved").iterdir()] == [("x", "42\n")]
+
+
 def test_text_to_a_file(stctl, model, tmp_path):
     stctl("get", model, "scalar", "--format", "text", "-o", tmp_path / "x.txt")
     assert (tmp_path / "x.txt").read_text() == "42\n"

@@ -210,3 +210,19 @@ def test_many_tensors(stctl, tmp_path):
     result = stctl.json("ls", path)
     assert result["count"] == len(result["tensors"]) == count
     assert stctl("ls", path)[0].count("\n") == count + 2
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred\nmodel: recovered", "c1\x9b31m", "\u202eesrever"])
+@pytest.mark.parametrize("command", [["recover"], ["get", "--verbose"]])
+def test_what_lies_beside_a_file_is_told_harmlessly(stctl, tmp_path, name, command):
+    """By a recovery, and by an open that recovers first."""
+    model = write(tmp_path / (name + ".safetensors"), {"t": ("U8", [1], b"x")}, {})
+    folder = model.with_name(model.name + ".st-journal")
+    folder.mkdir(mode=0o700)
+    (folder / name).write_bytes(b"no record" * 100)
+    (tmp_path / f".{model.name}.st-tmp-0123456789abcdef").write_bytes(b"half")
+    result = stctl.raw(*command, model, *(["t"] if command[0] == "get" else []))
+    told = (result.stdout + result.stderr).decode()
+    assert "was not applied" in told and "it never took its place" in told
+    assert all(c == "\n" or c.isprintable() for c in told)
+    assert "\nmodel: recovered" not in told

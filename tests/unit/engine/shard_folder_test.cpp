@@ -1,5 +1,6 @@
 // A reshard that dies leaves what the next one into the folder knows as its own, and removes. What is a user's stays.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "delta_scene.h"
 #include "engine/reshape.h"
@@ -114,6 +115,34 @@ TEST_F(ShardFolderTest, AListOfAnotherUserIsNotBelieved) {
     ASSERT_EQ(shards_in(left), shards);
   }
   EXPECT_GT(seen, 0u);
+}
+
+// What a stranger puts into a shared folder ends nobody's work there.
+TEST_F(ShardFolderTest, AStrangersFileThatLooksLikeAListIsPassedOver) {
+  const std::string list = ".model.safetensors.index.json.st-new-0123456789abcdef";
+  struct Stranger : FaultEnv {
+    using FaultEnv::FaultEnv;
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      return closed == name ? -EACCES : FaultEnv::openat(at, name, flags, mode);
+    }
+    int fstatat(int at, const char *name, struct stat *out, int flags) override {
+      const int r = FaultEnv::fstatat(at, name, out, flags);
+      if (closed == name) out->st_uid = 4242;
+      return r;
+    }
+    std::string closed;
+  } env(disk);
+  env.closed = list;
+  disk.make_folder(folder);
+  disk.add_file(folder + "/" + list, "");
+  EXPECT_TRUE(is_ok(cut(env)));
+  EXPECT_EQ(shards_in(disk), 3u);
+
+  const TempDir real;
+  put_bytes(real / "m.safetensors", file.file());
+  std::filesystem::create_directory(real / "out");
+  ASSERT_EQ(::mkfifo((real / ("out/" + list)).c_str(), 0600), 0);
+  EXPECT_TRUE(is_ok(reshard(os::Env::posix(), real / "m.safetensors", real / "out", 1000, {})));
 }
 
 TEST_F(ShardFolderTest, OfTwoWritersInOneFolderTheSecondIsRefused) {

@@ -159,6 +159,91 @@ TEST_F(FolderTest, APlantedOneInAPublicPlaceIsPassedOverWithAWarning) {
                          Folder::create(testing::located(env, path), data())));  // but nothing is written into it
 }
 
+TEST_F(FolderTest, APlantedOneInAPublicPlaceThatLetsNobodyInIsPassedOver) {
+  constexpr uid_t reader = testing::somebody + 1;
+  fs::create_directory(folder());
+  if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root can give a folder away";
+  ::chmod(folder().c_str(), 0700);
+  for (const mode_t parent : {01777, 0755}) {
+    ::chmod(dir.path().c_str(), parent);
+    const testing::AsUser user(reader);
+    const auto opened = open();
+    if (parent == 0755) {
+      EXPECT_FALSE(opened);
+      continue;
+    }
+    ASSERT_TRUE(is_ok(opened));
+    EXPECT_FALSE(opened->has_value());
+    ASSERT_EQ(logged.size(), 1u);
+    EXPECT_THAT(logged[0], ::testing::HasSubstr("it was passed over"));
+  }
+  // One that the file's owner may have made may hold what was promised.
+  ::chmod(dir.path().c_str(), 01777);
+  ASSERT_EQ(::chown(path.c_str(), testing::somebody, static_cast<gid_t>(-1)), 0);
+  const testing::AsUser user(reader);
+  EXPECT_FALSE(open());
+}
+
+// Puts another folder of the user's in the place of one that was just made, as who owns the parent may.
+class MovesThere : public testing::FaultEnv {
+ public:
+  MovesThere(std::string from, std::string to)
+      : FaultEnv(os::Env::posix()), from_(std::move(from)), to_(std::move(to)) {}
+  int mkdirat(int at, const char *name, mode_t mode) override {
+    const int r = FaultEnv::mkdirat(at, name, mode);
+    fs::rename(to_, to_ + ".made");
+    fs::rename(from_, to_);
+    return r;
+  }
+
+ private:
+  const std::string from_, to_;
+};
+
+TEST_F(FolderTest, AnotherFolderOfOursThatIsMovedThereIsOpenedToNobody) {
+  const std::string secret = dir / "private";
+  fs::create_directory(secret);
+  testing::put_bytes(secret + "/key", "");
+  ::chmod(secret.c_str(), 0700);
+  ::chmod(path.c_str(), 0644);
+  MovesThere moves(secret, folder());
+  const auto made = Folder::create(testing::located(moves, path), data());
+  EXPECT_TRUE(fails_with(Status::journal, made));
+  EXPECT_EQ(mode_of(folder()), 0700u);
+  EXPECT_TRUE(fs::exists(folder() + "/key"));
+}
+
+// Another process of ours was faster.
+TEST_F(FolderTest, AJournalThatIsThereAlreadyKeepsNobodyOut) {
+  const std::string used = dir / "used";
+  fs::create_directory(used);
+  testing::put_bytes(used + "/0123456789abcdef", "");
+  ::chmod(used.c_str(), 0700);
+  ::chmod(path.c_str(), 0644);
+  MovesThere moves(used, folder());
+  ASSERT_TRUE(is_ok(Folder::create(testing::located(moves, path), data())));
+  EXPECT_EQ(mode_of(folder()), 0755u);
+}
+
+// The name leads to another file when its rights are asked for: of who wants to read the journal, or of a publish.
+TEST_F(FolderTest, AFileThatTakesTheNameGivesTheJournalNoReaders) {
+  const struct {
+    mode_t ours, other, journals;
+  } rows[] = {{0640, 0644, 0700}, {0644, 0666, 0700}, {0640, 0640, 0700}, {0644, 0644, 0755}};
+  for (const auto &row : rows) {
+    SCOPED_TRACE(row.journals);
+    ::chmod(path.c_str(), row.ours);
+    const struct stat opened = data();
+    testing::put_bytes(path + ".other", old);
+    ::chmod((path + ".other").c_str(), row.other);
+    fs::rename(path + ".other", path);
+    ASSERT_TRUE(is_ok(Folder::create(testing::located(env, path), opened)));
+    EXPECT_EQ(mode_of(folder()), row.journals);
+    fs::remove(folder());
+  }
+}
+
 #ifdef __linux__  // Darwin has ACLs of another kind
 
 std::string acl_of(std::initializer_list<std::array<uint32_t, 3>> entries) {

@@ -1,5 +1,6 @@
 // Recovery of what no honest writer left: damaged, foreign or planted journals.
 // None is applied, each is moved aside, and the file stays as it is.
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include "crash_scene.h"
@@ -90,6 +91,61 @@ TEST_F(RecoverDistrusts, AJournalFromBeforeTheFileGrew) {
   const std::string journal = leave(changes, true);
   std::ofstream(path, std::ios::app) << "more";
   expect_aside(journal, "another file, or of another state");
+}
+
+// The owner of the file may exchange its journal after the look at it, for a link to a file of who recovers.
+TEST_F(RecoverDistrusts, WhatTakesAJournalsNameBeforeItIsOpened) {
+  const std::string victim = dir / "victim", whole = std::string(sector_bytes, '\0') + pattern(8192, 7);
+  put_bytes(victim, whole);
+  class Swaps : public testing::FaultEnv {
+   public:
+    Swaps(std::string path, std::string target, size_t at)
+        : FaultEnv(os::Env::posix()), path_(std::move(path)), target_(std::move(target)), left_(at) {}
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      if (std::filesystem::path(path_).filename() == name && left_-- == 0) {
+        std::filesystem::remove(path_);
+        std::filesystem::create_hard_link(target_, path_);
+      }
+      return FaultEnv::openat(at, name, flags, mode);
+    }
+
+   private:
+    const std::string path_, target_;
+    size_t left_;
+  };
+  size_t swapped = 0;
+  for (size_t n = 0; n == swapped; ++n) {
+    std::filesystem::remove_all(folder());
+    Swaps swaps(leave(changes, false), victim, n);
+    const auto done = recover(swaps);
+    ASSERT_TRUE(is_ok(done));
+    swapped += done->aside;
+    EXPECT_TRUE(done->aside == 0 || done->why_aside.find("it has a second link") != std::string::npos);
+    EXPECT_TRUE(same_bytes(bytes_of(victim), whole)) << "before look " << n;
+  }
+  EXPECT_GE(swapped, 2u);
+}
+
+TEST_F(RecoverDistrusts, AJournalWhoseNameAlwaysLeadsElsewhere) {
+  const std::string journal = leave(changes, true);
+  class Swaps : public testing::FaultEnv {
+   public:
+    explicit Swaps(std::string path) : FaultEnv(os::Env::posix()), path_(std::move(path)) {}
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      if (std::filesystem::path(path_).filename() == name) {
+        std::filesystem::copy_file(path_, path_ + ".copy");
+        std::filesystem::rename(path_ + ".copy", path_);
+      }
+      return FaultEnv::openat(at, name, flags, mode);
+    }
+
+   private:
+    const std::string path_;
+  } swaps(journal);
+  const auto done = recover(swaps);
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_THAT(done->why_aside, ::testing::HasSubstr("other files take its name"));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
 }
 
 TEST_F(RecoverDistrusts, ATamperedPayload) {

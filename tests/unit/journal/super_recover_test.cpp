@@ -869,6 +869,113 @@ TEST_F(SuperRecovery, AShardsOwnerLeavesToTheIndexsOwnerWhatRootHadDecided) {
   EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
 }
 
+// Who owns the index may forge what decides for it, and name any shard that lies beside it.
+TEST_F(SuperRecovery, TheOwnerOfAnIndexReplacesNoShardOfAnother) {
+  constexpr uid_t of_index = 4242;
+  leave_new_files();
+  ASSERT_EQ(::chmod(dir.path().c_str(), 01777), 0);  // so that anybody may make a folder beside the shard
+  const std::string list = super();
+  const auto plant = [&](OwnersEnv &owner) {
+    const std::string part = in_folder(shard(2)), folder = shard(2) + std::string(folder_suffix);
+    for (const std::string &path : {index, index + std::string(folder_suffix), list, folder, part})
+      owner.give(path, of_index);
+    for (const std::string &name : names_in(dir.path()))
+      if (name.find(undecided_infix) != std::string::npos) owner.give(dir / name, of_index);
+  };
+  OwnersEnv root(0);
+  plant(root);
+  const auto refused = recover_super(testing::located(root, index), {}, {});
+  ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+  EXPECT_THAT(refused.error().message, HasSubstr("not to be trusted with"));
+  EXPECT_THAT(refused.error().message, HasSubstr("user 4242 finishes it"));
+  EXPECT_TRUE(same_bytes(now(), before));
+  EXPECT_EQ(super(), list);
+  // If it is no forgery, its maker finishes it.
+  OwnersEnv maker(of_index);
+  plant(maker);
+  const auto done = recover_super(testing::located(maker, index), {}, {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+}
+
+// It was root who did, and gave to each owner what lies beside a file.
+TEST_F(SuperRecovery, RootFinishesWhatItHasDecidedForShardsOfOthers) {
+  constexpr uid_t of_shard = 1001, of_index = 1002;
+  for (const bool in_place : {false, true}) {
+    in_place ? leave_updates() : leave_new_files();
+    OwnersEnv root(0);
+    for (const std::string &path : {shard(2), shard(2) + std::string(folder_suffix), in_folder(shard(2))})
+      root.give(path, of_shard);
+    for (const std::string &path : {index, index + std::string(folder_suffix), super()}) root.give(path, of_index);
+    for (const std::string &name : names_in(dir.path()))
+      if (name.find(undecided_infix) != std::string::npos)
+        root.give(dir / name, name.starts_with(".m-2.") ? of_shard : of_index);
+    const auto done = recover_super(testing::located(root, index), {}, {});
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  }
+}
+
+// The new file has taken its place, and its old name is free: somebody who may make files there gives it to another.
+TEST_F(SuperRecovery, AFileUnderTheNameOfANewOneIsTheTransactionsOnlyIfItsOwnerMayBe) {
+  constexpr uid_t stranger = 4242;
+  const std::vector<std::function<void(const std::string &, OwnersEnv &)>> plants{
+      [](const std::string &path, OwnersEnv &owner) { owner.give(path, stranger); },
+      [this](const std::string &path, OwnersEnv &) { fs::create_hard_link(path, dir / "second"); },
+      [](const std::string &path, OwnersEnv &) { ASSERT_EQ(::chmod(path.c_str(), 0646), 0); },
+  };
+  for (const auto &plant : plants) {
+    leave_new_files();
+    const std::string temporary = new_file();
+    ASSERT_FALSE(temporary.empty());
+    fs::rename(temporary, shard(2));
+    const std::string placed = bytes_of(shard(2));
+    std::string forged = placed;
+    forged.back() = static_cast<char>(forged.back() ^ 1);
+    put_bytes(temporary, forged);
+    OwnersEnv root(0);
+    ASSERT_NO_FATAL_FAILURE(plant(temporary, root));
+    const auto done = recover_super(testing::located(root, index), {}, {});
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->applied, 1u) << done->why_aside;
+    EXPECT_TRUE(same_bytes(bytes_of(shard(2)), placed));
+    EXPECT_THAT(bytes_of(index), HasSubstr("\"new\""));
+  }
+}
+
+TEST_F(SuperRecovery, AShardThatAnybodyMayWriteToGetsItsNewFile) {
+  leave_new_files();
+  ASSERT_EQ(::chmod(shard(2).c_str(), 0666), 0);
+  ASSERT_EQ(::chmod(new_file().c_str(), 0666), 0);
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+}
+
+// To open a device may do something.
+TEST_F(SuperRecovery, OpensNoPipeForANewFile) {
+  leave_new_files();
+  const std::string temporary = new_file();
+  fs::rename(temporary, shard(2));
+  ASSERT_EQ(::mkfifo(temporary.c_str(), 0600), 0);
+  class Counts : public FaultEnv {
+   public:
+    explicit Counts(std::string name) : FaultEnv(os::Env::posix()), name_(std::move(name)) {}
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      opened += name_ == name;
+      return FaultEnv::openat(at, name, flags, mode);
+    }
+    size_t opened = 0;
+
+   private:
+    const std::string name_;
+  } env(fs::path(temporary).filename());
+  const auto done = recover_super(testing::located(env, index), {}, {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  EXPECT_EQ(env.opened, 0u);
+}
+
 // Its transaction is over for this file, which is opened as if the part were not there.
 TEST_F(SuperRecovery, APartThatIsDoneIsLeftWhereADecisionIsNotToBeTrusted) {
   leave_updates();

@@ -1,6 +1,8 @@
 // Files on a system that does its calls by halves, with interruptions, or not
 // at all.
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <map>
@@ -466,10 +468,79 @@ TEST_F(FileTest, AReplacedFileIsNoticed) {
 
 #endif
 
+#ifdef __linux__
+
+// A program like Samba, which gives its lease back when it is told to: `gives`. Else it keeps the file to itself.
+class WithALease {
+ public:
+  WithALease(const std::string &path, bool gives) {
+    int told[2];
+    if (::pipe(told) != 0) return;
+    child_ = ::fork();
+    if (child_ == 0) hold(path, gives, told[1]);
+    ::close(told[1]);
+    char taken = 0;
+    has_ = ::read(told[0], &taken, 1) == 1 && taken == 'y';
+    ::close(told[0]);
+  }
+  ~WithALease() {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+  bool has() const { return has_; }
+
+ private:
+  [[noreturn]] static void hold(const std::string &path, bool gives, int tell) {
+    sigset_t asked;
+    sigemptyset(&asked);
+    sigaddset(&asked, SIGIO);
+    sigprocmask(SIG_BLOCK, &asked, nullptr);
+    const int fd = ::open(path.c_str(), O_RDONLY);
+    const char taken = ::fcntl(fd, F_SETLEASE, F_RDLCK) == 0 ? 'y' : 'n';
+    if (::write(tell, &taken, 1) != 1) ::_exit(1);
+    int signal = 0;
+    sigwait(&asked, &signal);
+    if (gives) ::fcntl(fd, F_SETLEASE, F_UNLCK);
+    for (;;) ::pause();
+  }
+
+  pid_t child_ = -1;
+  bool has_ = false;
+};
+
+TEST(Leases, AreWaitedForAndNotTakenForFailures) {
+  const TempDir dir;
+  const std::string path = dir / "f";
+  put_bytes(path, "x");
+  const auto at = Location::find(Env::posix(), path);
+  ASSERT_TRUE(is_ok(at));
+  for (const bool gives : {true, false}) {
+    const WithALease other(path, gives);
+    if (!other.has()) GTEST_SKIP() << "no leases here";
+    const auto opened = open_regular(*at, O_RDWR, nullptr, {gives ? -1 : 10});
+    if (gives) {
+      EXPECT_TRUE(is_ok(opened));
+      continue;
+    }
+    ASSERT_TRUE(fails_with(Status::busy, opened));
+    EXPECT_NE(opened.error().message.find("another program has a lease on"), std::string::npos);
+    EXPECT_TRUE(is_ok(open_regular(*at, O_RDONLY))) << "it is a lease against writers";
+  }
+}
+
+#endif
+
 TEST(ErrorText, NamesAreQuotedEscapedAndCut) {
   EXPECT_EQ(in_quotes("a b"), "'a b'");
   EXPECT_EQ(in_quotes(std::string_view("a\0\n\x7f", 4)), "'a\\x00\\x0a\\x7f'");
-  EXPECT_EQ(in_quotes("ü"), "'ü'");
+  EXPECT_EQ(in_quotes("ü 漢字 🙂"), "'ü 漢字 🙂'");
+  EXPECT_EQ(in_quotes("\xc2\x9b"
+                      "31m"),
+            "'\\xc2\\x9b31m'");                                   // a control character of eight bits
+  EXPECT_EQ(in_quotes("\u202egnp.x"), "'\\xe2\\x80\\xaegnp.x'");  // from here on the terminal turns words around
+  EXPECT_EQ(in_quotes("a\u200bb"), "'a\\xe2\\x80\\x8bb'");
+  EXPECT_EQ(in_quotes("\x9b\xff\xc2"), "'\\x9b\\xff\\xc2'");  // no UTF-8
+  EXPECT_EQ(in_quotes("\xed\xa0\x80\xc0\x80"), "'\\xed\\xa0\\x80\\xc0\\x80'");
   EXPECT_LT(st::in_quotes(std::string(1000000, 'x')).size(), 200u);
   EXPECT_TRUE(st::in_quotes(std::string(1000000, 'x')).ends_with("...'"));
 }

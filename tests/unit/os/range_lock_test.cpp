@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "fault_env.h"
+#include "os/lock_holder.h"
 #include "os/range_lock.h"
 #include "os/waited.h"
 #include "test_files.h"
@@ -321,6 +322,38 @@ TEST_F(RangeLockTest, ThreadsWithTheirOwnDescriptionsExcludeEachOther) {
     });
   for (std::thread &t : threads) t.join();
   EXPECT_EQ(counter, 400u);
+}
+
+// An inode's number is another file's on another device.
+TEST(LineLocks, AreOfTheFileWithTheSameDevice) {
+  const LockRange range{100, 10, exclusive};
+  const struct {
+    const char *line;
+    uint32_t major, minor;
+    Locks locks;
+  } rows[] = {
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 fe:00:1234 0 EOF", 0xfe, 0, Locks::yes},
+      {"lock:\t1: OFDLCK  ADVISORY  READ  -1 08:11:1234 109 200", 8, 17, Locks::yes},
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 fe:00:1234 110 EOF", 0xfe, 0, Locks::no},
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 fe:00:1234 0 99", 0xfe, 0, Locks::no},
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 fe:00:1235 0 EOF", 0xfe, 0, Locks::no},
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 fe:01:1234 0 EOF", 0xfe, 0, Locks::no},
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 00:2a:1234 0 EOF", 0xfe, 0, Locks::no},
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 fe:00:1234 0 EOF", 0, 42, Locks::no},
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 00:2a:1234 0 EOF", 0, 42, Locks::yes},
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 00:1f:1234 0 EOF", 0, 42, Locks::maybe},  // as on btrfs
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 1234 0 EOF", 0xfe, 0, Locks::no},
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 fe:1234 0 EOF", 0xfe, 0, Locks::no},
+      {"lock:\t1: OFDLCK  ADVISORY  WRITE -1 fe:zz:1234 0 EOF", 0xfe, 0, Locks::no},
+      {"mnt_id:\t1: OFDLCK  ADVISORY  WRITE -1 fe:00:1234 0 EOF", 0xfe, 0, Locks::no},
+      {"lock:", 0xfe, 0, Locks::no},
+  };
+  for (const auto &row : rows) {
+    struct stat file = {};
+    file.st_ino = 1234;
+    file.st_dev = makedev(row.major, row.minor);
+    EXPECT_EQ(line_locks(row.line, file, range), row.locks) << row.line << " of " << row.major << ":" << row.minor;
+  }
 }
 
 }  // namespace

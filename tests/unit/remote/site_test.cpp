@@ -766,6 +766,9 @@ TEST(ErrorBodyTest, AnyBytesAreRead) {
   EXPECT_EQ(message("https://h/a?sig=hidden"), "404: https://h/a?...");
   EXPECT_EQ(message("what? a=b"), "404: what? a=b");
   EXPECT_EQ(printable(std::string(5000, 'x')).size(), 200u);
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m é\u202e\xff"),
+            " 31m é  ");
 }
 
 }  // namespace

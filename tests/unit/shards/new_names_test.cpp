@@ -428,6 +428,38 @@ TEST_F(NewNames, AListThatNobodyWroteIsPutAsideAndNamed) {
     }
 }
 
+// The owner of the index may write into its list whatever lies beside it, and wait for root.
+TEST_F(NewNames, AListOfAnotherUserRemovesNothingButThatUsers) {
+  constexpr uid_t stranger = 4242;
+  const std::string mine = ckpt + "/victim.safetensors", numbered = ckpt + "/m-1.g7.safetensors";
+  put_bytes(mine, "mine");
+  put_bytes(numbered, "mine");
+  const auto give = [](const std::string &path) {
+    return ::chown(path.c_str(), stranger, static_cast<gid_t>(-1)) == 0;
+  };
+  if (!give(index)) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_EQ(::chmod(ckpt.c_str(), 01777), 0);
+
+  forge({as_it_is(mine, "victim.safetensors")});
+  ASSERT_TRUE(give(list_path));
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_THAT(told, HasSubstr("is not believed (it is user 4242's, and names 'victim.safetensors' of user 0)"));
+  EXPECT_TRUE(fs::exists(list_path + ".bad"));
+  EXPECT_EQ(bytes_of(mine), "mine");
+
+  forge({});
+  ASSERT_TRUE(give(list_path));
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_EQ(bytes_of(numbered), "mine") << "a list beside which a dead writer left nothing";
+
+  ASSERT_TRUE(give(mine));
+  ASSERT_TRUE(give(numbered));
+  forge({as_it_is(mine, "victim.safetensors")});
+  ASSERT_TRUE(give(list_path));
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_THAT(shards(), ElementsAre("m-1.safetensors", "m-2.safetensors")) << "what is the stranger's own goes";
+}
+
 // As a failed sync of the folder may leave it.
 TEST_F(NewNames, AListIsBelievedBesideTheNameThatItWasMadeWith) {
   const std::string made_as = ckpt + "/.m.safetensors.index.json.st-old.st-tmp-0123456789abcdef";
