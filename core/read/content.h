@@ -6,13 +6,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
 #include "base/control.h"
+#include "base/waiters.h"
 #include "os/file.h"
 #include "os/filesystem.h"
 #include "os/mapping.h"
@@ -107,7 +107,7 @@ class Content {
     std::mutex mutex;                      // of what Owned has but `pieces`, and of what is here but `owned`
     std::atomic<Owned *> owned = nullptr;  // made when first needed, so that mapped files need no table
     std::vector<size_t> being_read;        // slots, each by one thread
-    std::condition_variable was_read;
+    Waiters was_read;
   };
   using Locked = std::unique_lock<std::mutex>;
   class Reading;

@@ -1,5 +1,8 @@
 // How the bytes of a file are reached: the fallback from shared mapping to
 // private mapping to owned memory, and that all three show the same bytes.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <future>
 #include <map>
@@ -268,6 +271,35 @@ TEST_F(ASlowReader, IsWaitedForByWhoWantsTheSameUntilThatIsInterrupted) {
     EXPECT_TRUE(fails_with(Status::interrupted, c->view(file, 1, slot_bytes, slot_bytes)));
   });
   EXPECT_EQ(env.reads, static_cast<int>(slots));
+}
+
+// That thread is not in the child, and its wait would never end there.
+TEST_F(ASlowReader, AndWhoWaitsForItKeepNoChildFromItsEnd) {
+  auto c = open(MapMode::none);
+  while_slot_1_is_read(*c, [&] {
+    std::promise<void> waited;
+    std::atomic<size_t> asked = 0;
+    std::atomic<bool> enough = false;
+    std::thread waits([&] {
+      const InterruptScope until_over([&] {
+        if (++asked == 1) waited.set_value();
+        return enough ? fail(Status::interrupted, "enough") : Result<void>();
+      });
+      EXPECT_TRUE(fails_with(Status::interrupted, c->view(file, 1, slot_bytes, slot_bytes)));
+    });
+    waited.get_future().wait();  // and it waits on
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(60);
+      *c = Content();
+      ::_exit(0);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    enough = true;
+    waits.join();
+  });
 }
 
 TEST_F(ContentTest, AChangeDuringAFirstLookIsNotLost) {
