@@ -316,6 +316,52 @@ TEST_F(ContentTest, AChangeDuringAFirstLookIsNotLost) {
   EXPECT_EQ(std::memcmp(*view, fresh.data(), slot_bytes), 0);
 }
 
+TEST_F(ContentTest, ChangesDuringAFirstLookKeepNobodyFromOtherPieces) {
+  auto c = open(MapMode::none);
+  const auto fresh = [](int n) { return testing::pattern(slot_bytes, 77 + n); };
+  int reads = 0;
+  env.after_read = [&](uint64_t offset) {
+    if (offset != 3 * slot_bytes || ++reads > 3) return;
+    testing::poke(path, offset, fresh(reads));
+    auto other = std::async(std::launch::async, [&] {
+      const size_t slot = 10 + static_cast<size_t>(reads);
+      EXPECT_TRUE(is_ok(c->refresh(file, 3, offset, slot_bytes)));
+      EXPECT_TRUE(is_ok(c->view(file, slot, slot * slot_bytes, slot_bytes)));
+    });
+    if (other.wait_for(std::chrono::seconds(60)) == std::future_status::ready) return;
+    ADD_FAILURE() << "others wait for read " << reads;
+    ::_exit(1);  // they wait for this thread
+  };
+  auto view = c->view(file, 3, 3 * slot_bytes, slot_bytes);
+  ASSERT_TRUE(is_ok(view));
+  EXPECT_EQ(reads, 4);
+  EXPECT_EQ(std::memcmp(*view, fresh(3).data(), slot_bytes), 0);
+}
+
+// The server has forgotten the file; or it is not known whether all of the piece was read.
+TEST_F(ContentTest, WhatMayHaveChangedIsReadAgainAndStaysIfTheFileIsGone) {
+  auto c = open(MapMode::none);
+  const auto look = [&] { return c->view(file, 9, 9 * slot_bytes, slot_bytes); };
+  const auto refresh = [&](size_t slot) { return c->refresh_own(file, slot, slot * slot_bytes, slot_bytes); };
+  ASSERT_TRUE(is_ok(refresh(9)));
+  EXPECT_EQ(env.reads, 0);
+  const std::byte *const view = look().value();
+  const std::string fresh = testing::pattern(slot_bytes, 77);
+  testing::poke(path, 9 * slot_bytes, fresh);
+  env.read_error = ESTALE;
+  EXPECT_TRUE(fails_with(Status::file_changed, refresh(9)));
+  EXPECT_EQ(look().value(), view);
+  EXPECT_EQ(std::memcmp(view, bytes.data() + 9 * slot_bytes, slot_bytes), 0);
+  env.read_error = 0;
+  ASSERT_TRUE(is_ok(refresh(9)));
+  EXPECT_EQ(look().value(), view);
+  EXPECT_EQ(std::memcmp(view, fresh.data(), slot_bytes), 0);
+  env.read_error = EIO;
+  EXPECT_TRUE(fails_with(Status::io, refresh(9)));
+  EXPECT_FALSE(c->in_own_memory(9));
+  EXPECT_TRUE(is_ok(refresh(8)));
+}
+
 // What is in memory is the old piece then, or a part of each.
 TEST_F(ContentTest, APatchThatCannotBeReadIsReadByTheNextLook) {
   auto c = open(MapMode::none);
