@@ -3,8 +3,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
+
+#include "base/waiters.h"
 
 namespace st {
 
@@ -31,7 +32,7 @@ class Permits {
 
  private:
   std::mutex mutex_;  // of what follows
-  std::condition_variable given_back_;
+  Waiters given_back_;
   unsigned left_;
 };
 

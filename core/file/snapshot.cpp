@@ -200,16 +200,15 @@ void Snapshot::outdate(size_t slot, uint64_t offset, uint64_t n) const noexcept 
 
 bool Snapshot::has_own_memory() const {
   auto here = content_here();
-  return !here || (*here)->bytes_owned() > 0;
+  return !here || (*here)->owns_some();
 }
 
 Result<void> Snapshot::refresh_own_memory() const {
   ST_TRY(auto reach, here());
   const Index &index = header.index;
   for (size_t i = 0; i < index.size(); ++i) {
-    if (!reach.content.in_own_memory(i)) continue;
     const TensorView t = index.at(i);
-    auto read = reach.content.refresh(reach.file, i, file_offset(t), t.nbytes);
+    auto read = reach.content.refresh_own(reach.file, i, file_offset(t), t.nbytes);
     if (!read) return Failure(std::move(read.error()).about_tensor(t.name));
   }
   return {};

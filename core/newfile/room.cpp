@@ -19,12 +19,16 @@ uint64_t unit_of(const Fs &fs) {
 }
 
 // ext4 keeps a twentieth of its blocks for root. Of a root that may not take them, as in a container, it refuses them
-// when they are set aside: before anything is written, too.
+// when they are set aside: before anything is written, too. It counts as free what it keeps for its own metadata, from
+// everybody: a fiftieth, or 4096 blocks.
 uint64_t blocks_free(os::Env &env, const struct statfs &fs) {
   constexpr uint32_t ext4 = 0xEF53;
+  constexpr uint64_t part_of_its_own = 50, most_of_its_own = 4096;
   const auto free = static_cast<uint64_t>(fs.f_bavail);
   if (static_cast<uint32_t>(fs.f_type) != ext4 || env.geteuid() != 0) return free;
-  return std::max(free, static_cast<uint64_t>(fs.f_bfree));
+  const auto all = static_cast<uint64_t>(fs.f_blocks), with_its_own = static_cast<uint64_t>(fs.f_bfree);
+  const uint64_t its_own = std::min({all / part_of_its_own, most_of_its_own, with_its_own});
+  return std::max(free, with_its_own - its_own);
 }
 
 }  // namespace

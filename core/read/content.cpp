@@ -1,6 +1,7 @@
 #include "read/content.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <new>
 
@@ -90,13 +91,20 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
   ST_TRY(await_reader(lock, slot));
   if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);
   const Reading reading(*own_, lock, slot);
-  const uint32_t changes = owned.changes[slot];
-  lock.unlock();
-  Arena arena = Arena::of(file.env(), n, false);
-  ST_TRY(file.read(arena.data(), n, offset));
-  lock.lock();
-  if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);  // of a load
-  if (owned.changes[slot] != changes) ST_TRY(file.read(arena.data(), n, offset));
+  Arena arena;
+  constexpr int most_unlocked = 3;  // then changes wait
+  for (int reads = 1;; ++reads) {
+    const uint32_t changes = owned.changes[slot];
+    lock.unlock();
+    if (reads == 1) arena = Arena::of(file.env(), n, false);
+    ST_TRY(file.read(arena.data(), n, offset));
+    lock.lock();
+    if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);  // of a load
+    if (owned.changes[slot] == changes) break;
+    if (reads < most_unlocked) continue;
+    ST_TRY(file.read(arena.data(), n, offset));
+    break;
+  }
   std::byte *bytes = arena.data();
   owned.arenas.push_back(std::move(arena));
   owned.bytes.fetch_add(n, std::memory_order_relaxed);
@@ -140,24 +148,34 @@ void Content::inherit(const Content &before) {
 
 Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip) const {
   if (map_ == MapMode::private_copy) mapping_->drop(offset, n);
-  if (!writable_ && !own_->owned.load(std::memory_order_acquire)) return {};
+  if (!writable_ && !owns_some()) return {};
+  return read_again(file, slot, offset, n, skip, true);
+}
+
+Result<void> Content::refresh_own(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
+  if (!owns_some()) return {};
+  if (map_ == MapMode::private_copy && in_own_memory(slot)) mapping_->drop(offset, n);
+  return read_again(file, slot, offset, n, 0, false);
+}
+
+// `is_known`: to have changed.
+Result<void> Content::read_again(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip,
+                                 bool is_known) const {
   const Locked lock(own_->mutex);
   Owned &owned = own(lock);
   ++owned.changes[slot];
-  std::atomic<std::byte *> &shown = owned.pieces[slot];
-  std::byte *const piece = shown.load(std::memory_order_relaxed);
-  if (!writable_ && (!piece || piece == &outdated)) return {};
+  if (!in_own_memory(slot) && !(writable_ && is_known)) return {};
   struct Outdating {
     ~Outdating() {
-      if (!is_read) piece.store(&outdated, std::memory_order_release);
+      if (!stays) piece.store(&outdated, std::memory_order_release);
     }
     std::atomic<std::byte *> &piece;
-    bool is_read = false;
-  } outdating{shown};
+    bool stays = false;
+  } outdating{owned.pieces[slot]};
   if (writable_) return {};
-  ST_TRY(file.read(piece + skip, n, offset));
-  outdating.is_read = true;
-  return {};
+  auto read = file.read(outdating.piece.load(std::memory_order_relaxed) + skip, n, offset);
+  outdating.stays = read || (!is_known && read.error().os_errno == ESTALE);
+  return read;
 }
 
 void Content::outdate(size_t slot, bool of_parent) const noexcept try {

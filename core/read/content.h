@@ -6,13 +6,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
 #include "base/control.h"
+#include "base/waiters.h"
 #include "os/file.h"
 #include "os/filesystem.h"
 #include "os/mapping.h"
@@ -30,8 +30,8 @@ class Content {
   // Bytes that somebody else keeps alive.
   static Content borrowed(const std::byte *bytes, size_t size);
 
-  // The bytes [offset, offset + n) of the file, which are piece `slot`. Any thread; one that reads a piece keeps nobody
-  // from another.
+  // The bytes [offset, offset + n) of the file, which are piece `slot`. Any thread. One that reads a piece keeps nobody
+  // from another, unless that piece is changed in each of three reads: the fourth holds the mutex.
   Result<const std::byte *> view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
   // The same if it takes no reading; else null.
   const std::byte *try_view(size_t slot, uint64_t offset) const noexcept {
@@ -44,6 +44,9 @@ class Content {
   // it, show it. Where views may be written, those that are out keep what they show, and the next look takes the new
   // bytes. So it is, too, where they cannot be read now.
   Result<void> refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip = 0) const;
+  // The same of a piece that others may have changed, as far as it is in memory of our own, or on its way there. If the
+  // server has forgotten the file, what is in memory stays.
+  Result<void> refresh_own(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
 
   // The same where nothing can be read: the next look does. `of_parent`: this process has forked from the one that
   // made it. Then nobody looks at it any more, but inherit(); and its mutex may be held for ever.
@@ -107,12 +110,14 @@ class Content {
     std::mutex mutex;                      // of what Owned has but `pieces`, and of what is here but `owned`
     std::atomic<Owned *> owned = nullptr;  // made when first needed, so that mapped files need no table
     std::vector<size_t> being_read;        // slots, each by one thread
-    std::condition_variable was_read;
+    Waiters was_read;
   };
   using Locked = std::unique_lock<std::mutex>;
   class Reading;
   Owned &own(const Locked &) const;
   Result<void> await_reader(Locked &lock, size_t slot) const;
+  Result<void> read_again(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip,
+                          bool is_known) const;
 
   static inline std::byte outdated{};
 

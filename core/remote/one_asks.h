@@ -3,11 +3,11 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "base/waiters.h"
 #include "remote/stopping.h"
 
 namespace st::remote {
@@ -51,7 +51,7 @@ class OneAsks {
 
  private:
   std::thread::id asker_;  // none
-  std::condition_variable answered_;
+  Waiters answered_;
 };
 
 }  // namespace st::remote

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <mutex>
 #include <optional>
 
+#include "base/waiters.h"
 #include "remote/limits.h"
 
 namespace st::remote {
@@ -63,7 +63,7 @@ class Pace {
 
   const Limits limits_;
   mutable std::mutex mutex_;
-  std::condition_variable free_;
+  Waiters free_;
   uint32_t busy_ = 0, hedges_ = 0;
   uint64_t piece_;
   double head_ms_ = 0;  // a mean in which the last ones count most

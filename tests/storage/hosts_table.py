@@ -30,6 +30,7 @@ SAID = {
     "read only: ": "no",
     "read and write: ": "yes",
     "read and write, if the volume ": "yes, with two options of the volume off",
+    "read, and write if all hosts mount it with -dlm": "if all hosts mount it with `-dlm`",
     "read, and write if ": "if it locks",
 }
 NOT_TRIED = "if it locks, else refused"
@@ -69,8 +70,14 @@ ROWS = {
     "moosefs": Row("MooseFS", "read, and write if ", True, True, REFRESH, OPEN),
     "cephfs": Row("CephFS by ceph-fuse", "read and write: ", True, True, f"{REFRESH}, or a new open", EITHER),
     "others": Row(
-        "NFS, CephFS by its kernel client, Lustre, SMB, JuiceFS, SeaweedFS and other FUSE",
+        "NFS, CephFS by its kernel client, Lustre, SMB, JuiceFS and other FUSE",
         "read, and write if ",
+        libst=REFRESH,
+        stock="as its caches go",
+    ),
+    "seaweedfs": Row(
+        "SeaweedFS",
+        "read, and write if all hosts mount it with -dlm",
         libst=REFRESH,
         stock="as its caches go",
     ),

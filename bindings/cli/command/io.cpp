@@ -46,8 +46,14 @@ std::string other_hosts_sentence(const st_io_info &io) {
   const std::string_view type = io.filesystem;
   if (io.storage == ST_STORAGE_LOCAL || io.storage == ST_STORAGE_MEMORY) return "none, it belongs to this machine";
   if (is_remote(io)) return "read only, of the version that was opened; if the server has another, a read fails";
-  const bool may_share_locks = type == "fuse.juicefs" || type == "fuse.JuiceFS" || type == "fuse.seaweedfs";
-  if (io.storage == ST_STORAGE_OBJECT_STORE && !may_share_locks)
+  if (type == "fuse.seaweedfs")
+    return "read, and write if all hosts mount it with -dlm: else its locks exclude nobody on another host, so change "
+           "the file from one host; writers, and readers after st_refresh, read past this host's cache";
+  if (type == "fuse.juicefs" || type == "fuse.JuiceFS")
+    return "read, and write if its locks exclude other hosts, which cannot be tried from here; before version 1.2 it "
+           "may keep the locks of a process that died; writers, and readers after st_refresh, read past this host's "
+           "cache";
+  if (io.storage == ST_STORAGE_OBJECT_STORE)
     return "read only: an object store has no locks that hosts share, so change the file from one host";
   if (type == "fuse.sshfs" || type == "fuse.rclone")
     return "read only: its locks exclude nobody on another host, so change the file from one host";

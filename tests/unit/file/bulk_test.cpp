@@ -194,6 +194,45 @@ TEST_F(BulkStoreTest, LoadedTensorsLieInOneBlockAlignedAsInTheFile) {
     }
 }
 
+// Another process changes a tensor while it is read, and a refresh meanwhile follows that: no memory has it yet.
+TEST_F(BulkStoreTest, ARefreshDuringAFirstLookOrALoadIsNotLost) {
+  class Changing : public testing::ReadEnv {
+   public:
+    ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
+      const ssize_t got = ReadEnv::pread(fd, buffer, n, offset);
+      if (offset == at) std::exchange(then, [] {})();
+      return got;
+    }
+    ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override {
+      const ssize_t got = ReadEnv::preadv(fd, parts, count, offset);
+      if (offset == at) std::exchange(then, [] {})();
+      return got;
+    }
+    uint64_t at = UINT64_MAX;
+    std::function<void()> then;
+  };
+  for (const bool by_load : {false, true}) {
+    testing::put_bytes(where, testing::file_of(large));
+    Changing env_of_handle;
+    auto c = open_path(env_of_handle, where, reading(MapMode::none));
+    const HeldSnapshot s = c->hold();
+    const size_t i = s->header.index.find("t3").value();
+    const std::string fresh = pattern(s->header.index.at(i).nbytes, 99);
+    env_of_handle.then = [&] {
+      testing::poke(where, env_of_handle.at, fresh);
+      EXPECT_TRUE(is_ok(c->refresh()));
+    };
+    env_of_handle.at = s->file_offset(s->header.index.at(i));
+    if (by_load) {
+      ASSERT_TRUE(is_ok(c->load(*s, {i}, false, false, {})));
+    }
+    auto view = c->view(*s, i);
+    ASSERT_TRUE(is_ok(view));
+    EXPECT_EQ(std::memcmp(*view, fresh.data(), fresh.size()), 0) << by_load;
+    EXPECT_EQ(&*c->hold(), &*s);
+  }
+}
+
 TEST_F(BulkStoreTest, ASecondLoadReadsNothingAndMovesNothing) {
   auto c = open_large();
   const Snapshot &s = c->snapshot();

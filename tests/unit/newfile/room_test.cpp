@@ -25,6 +25,7 @@ class Told : public FaultEnv {
     const int r = FaultEnv::fstatfs(fd, out);
     if (free_blocks) out->f_bavail = *free_blocks;
     if (of_root) out->f_bfree = out->f_bavail + *of_root;
+    if (blocks) out->f_blocks = *blocks;
     if (type) out->f_type = *type;
     if (block) out->f_bsize = out->f_frsize = *block;
     if (best_write) out->f_bsize = *best_write;
@@ -61,7 +62,7 @@ class Told : public FaultEnv {
   }
   std::optional<std::vector<Extent>> told_extents;
   int questions = 0;
-  std::optional<uint64_t> free_blocks, of_root;
+  std::optional<uint64_t> free_blocks, of_root, blocks;
   std::optional<uint32_t> type;
   std::optional<long> block, best_write;
   uid_t user = 4242;
@@ -107,12 +108,28 @@ TEST_F(RoomTest, IsCountedInTheUnitsOfTheFilesystem) {
 
 TEST_F(RoomTest, OfExt4IsForRootWhatItKeepsForHim) {
   const os::File file = open(dir / "f");
-  env.free_blocks = 0, env.of_root = 3, env.block = 4096;
+  env.free_blocks = 0, env.of_root = 3, env.blocks = 49, env.block = 4096;
   for (const auto &[type, user, wanted] :
        {std::tuple{0xEF53u, 0u, 3u}, {0xEF53u, 4242u, 0u}, {0x9123683Eu, 0u, 0u} /* btrfs */}) {
     env.type = type, env.user = user;
     EXPECT_EQ(room_of(file).free, wanted * 4096u) << type << " " << user;
     EXPECT_EQ(check_room(file, 4096).has_value(), wanted > 0) << type << " " << user;
+  }
+}
+
+TEST_F(RoomTest, OfExt4IsNotWhatItKeepsForItself) {
+  const os::File file = open(dir / "f");
+  env.type = 0xEF53, env.user = 0, env.block = 4096;
+  struct Case {
+    uint64_t blocks, free, of_root, wanted;
+  };
+  for (const auto &[blocks, free, of_root, wanted] : {Case{5000, 0, 1000, 900},
+                                                      {5000, 0, 70, 0},
+                                                      {5000, 200, 50, 200},
+                                                      {1 << 30, 0, 10000, 10000 - 4096},
+                                                      {1 << 30, 0, 4000, 0}}) {
+    env.blocks = blocks, env.free_blocks = free, env.of_root = of_root;
+    EXPECT_EQ(room_of(file).free, wanted * 4096) << blocks << " " << free << " " << of_root;
   }
 }
 

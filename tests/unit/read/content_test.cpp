@@ -1,5 +1,8 @@
 // How the bytes of a file are reached: the fallback from shared mapping to
 // private mapping to owned memory, and that all three show the same bytes.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <future>
 #include <map>
@@ -270,6 +273,35 @@ TEST_F(ASlowReader, IsWaitedForByWhoWantsTheSameUntilThatIsInterrupted) {
   EXPECT_EQ(env.reads, static_cast<int>(slots));
 }
 
+// That thread is not in the child, and its wait would never end there.
+TEST_F(ASlowReader, AndWhoWaitsForItKeepNoChildFromItsEnd) {
+  auto c = open(MapMode::none);
+  while_slot_1_is_read(*c, [&] {
+    std::promise<void> waited;
+    std::atomic<size_t> asked = 0;
+    std::atomic<bool> enough = false;
+    std::thread waits([&] {
+      const InterruptScope until_over([&] {
+        if (++asked == 1) waited.set_value();
+        return enough ? fail(Status::interrupted, "enough") : Result<void>();
+      });
+      EXPECT_TRUE(fails_with(Status::interrupted, c->view(file, 1, slot_bytes, slot_bytes)));
+    });
+    waited.get_future().wait();  // and it waits on
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(60);
+      *c = Content();
+      ::_exit(0);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    enough = true;
+    waits.join();
+  });
+}
+
 TEST_F(ContentTest, AChangeDuringAFirstLookIsNotLost) {
   auto c = open(MapMode::none);
   const std::string fresh = testing::pattern(slot_bytes, 77);
@@ -282,6 +314,52 @@ TEST_F(ContentTest, AChangeDuringAFirstLookIsNotLost) {
   auto view = c->view(file, 3, 3 * slot_bytes, slot_bytes);
   ASSERT_TRUE(is_ok(view));
   EXPECT_EQ(std::memcmp(*view, fresh.data(), slot_bytes), 0);
+}
+
+TEST_F(ContentTest, ChangesDuringAFirstLookKeepNobodyFromOtherPieces) {
+  auto c = open(MapMode::none);
+  const auto fresh = [](int n) { return testing::pattern(slot_bytes, 77 + n); };
+  int reads = 0;
+  env.after_read = [&](uint64_t offset) {
+    if (offset != 3 * slot_bytes || ++reads > 3) return;
+    testing::poke(path, offset, fresh(reads));
+    auto other = std::async(std::launch::async, [&] {
+      const size_t slot = 10 + static_cast<size_t>(reads);
+      EXPECT_TRUE(is_ok(c->refresh(file, 3, offset, slot_bytes)));
+      EXPECT_TRUE(is_ok(c->view(file, slot, slot * slot_bytes, slot_bytes)));
+    });
+    if (other.wait_for(std::chrono::seconds(60)) == std::future_status::ready) return;
+    ADD_FAILURE() << "others wait for read " << reads;
+    ::_exit(1);  // they wait for this thread
+  };
+  auto view = c->view(file, 3, 3 * slot_bytes, slot_bytes);
+  ASSERT_TRUE(is_ok(view));
+  EXPECT_EQ(reads, 4);
+  EXPECT_EQ(std::memcmp(*view, fresh(3).data(), slot_bytes), 0);
+}
+
+// The server has forgotten the file; or it is not known whether all of the piece was read.
+TEST_F(ContentTest, WhatMayHaveChangedIsReadAgainAndStaysIfTheFileIsGone) {
+  auto c = open(MapMode::none);
+  const auto look = [&] { return c->view(file, 9, 9 * slot_bytes, slot_bytes); };
+  const auto refresh = [&](size_t slot) { return c->refresh_own(file, slot, slot * slot_bytes, slot_bytes); };
+  ASSERT_TRUE(is_ok(refresh(9)));
+  EXPECT_EQ(env.reads, 0);
+  const std::byte *const view = look().value();
+  const std::string fresh = testing::pattern(slot_bytes, 77);
+  testing::poke(path, 9 * slot_bytes, fresh);
+  env.read_error = ESTALE;
+  EXPECT_TRUE(fails_with(Status::file_changed, refresh(9)));
+  EXPECT_EQ(look().value(), view);
+  EXPECT_EQ(std::memcmp(view, bytes.data() + 9 * slot_bytes, slot_bytes), 0);
+  env.read_error = 0;
+  ASSERT_TRUE(is_ok(refresh(9)));
+  EXPECT_EQ(look().value(), view);
+  EXPECT_EQ(std::memcmp(view, fresh.data(), slot_bytes), 0);
+  env.read_error = EIO;
+  EXPECT_TRUE(fails_with(Status::io, refresh(9)));
+  EXPECT_FALSE(c->in_own_memory(9));
+  EXPECT_TRUE(is_ok(refresh(8)));
 }
 
 // What is in memory is the old piece then, or a part of each.

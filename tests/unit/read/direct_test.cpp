@@ -237,23 +237,21 @@ TEST_F(StraightTest, OnlyWholePagesAreFilledWhereTheyAre) {
   const size_t page = os::page_size();
   for (const bool by_halves : {false, true}) {
     if (by_halves) client.on_read = [n = 0](int, uint64_t) mutable { return n++ % 3 ? 0 : ReadEnv::short_io; };
-    client.into.clear();
-    auto wanted = random_pieces(5);
-    ASSERT_TRUE(is_ok(read(wanted, strategy(2, false))));
-    expect_read(wanted);
-    std::vector<Wanted> gap = {want(1, 100000, 0), want(100500, 70000, 1)};
-    ASSERT_TRUE(is_ok(read(gap, strategy(2, false))));
-    expect_read(gap);
-    wanted.insert(wanted.end(), gap.begin(), gap.end());
     size_t where_wanted = 0;
-    for (const struct iovec &part : client.into) {
-      const auto *at = static_cast<const char *>(part.iov_base);
-      if (by_halves) continue;  // what goes on amid a page has it for itself
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % page, 0u);
-      for (const Wanted &w : wanted) {
-        if (at < w.room->data() || at >= w.room->data() + w.room->size()) continue;
-        ++where_wanted;
-        EXPECT_EQ(part.iov_len % page, 0u);
+    // What one read used for its edges may be where the next is wanted.
+    for (std::vector<Wanted> wanted : {random_pieces(5), {want(1, 100000, 0), want(100500, 70000, 1)}}) {
+      client.into.clear();
+      ASSERT_TRUE(is_ok(read(wanted, strategy(2, false))));
+      expect_read(wanted);
+      for (const struct iovec &part : client.into) {
+        const auto *at = static_cast<const char *>(part.iov_base);
+        if (by_halves) continue;  // what goes on amid a page has it for itself
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % page, 0u);
+        for (const Wanted &w : wanted) {
+          if (at < w.room->data() || at >= w.room->data() + w.room->size()) continue;
+          ++where_wanted;
+          EXPECT_EQ(part.iov_len % page, 0u);
+        }
       }
     }
     EXPECT_EQ(where_wanted > 0, !by_halves);
