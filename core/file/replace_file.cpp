@@ -102,25 +102,17 @@ Result<Destination> destination_at(os::Location at) {
 
 namespace {
 
-// The mode that a new file gets here. Another new file tells it: to ask for the umask would change it for all threads.
-Result<void> give_mode_of_new(const os::Location &target, const os::File &made) {
-  constexpr mode_t permissions = 07777;
+// What a new file gets here. Another new file tells it: to ask for the umask would change it for all threads.
+Result<void> give_rights_of_new(const os::Location &target, const os::File &made, const Log &log) {
   ST_TRY(const auto other, TemporaryFile::create(target, mode_of_new));
-  ST_TRY(auto wanted, other->file().stat());
-  ST_TRY(auto has, made.stat());
-  if (((has.st_mode ^ wanted.st_mode) & permissions) == 0) return {};
-  const int r = made.env().fchmod(made.fd(), wanted.st_mode & permissions);
-  if (r < 0) return Failure(made.error(-r, "set the mode of"));
-  return {};
+  return copy_attributes(other->file(), made, log);
 }
 
 class Replacement {
  public:
   Replacement(const os::Location &target, TemporaryFile &made, const os::LockWait &wait, const Control &control,
               const Log &log)
-      : target_(target), made_(made), wait_(wait), control_(control), log_(log) {
-    is_anothers_ = made.mode() != mode_of_new;
-  }
+      : target_(target), made_(made), wait_(wait), control_(control), log_(log) {}
   // Whether it was done. False: something else has the name by now, so look anew.
   Result<bool> attempt();
 
@@ -136,8 +128,7 @@ class Replacement {
   const Log &log_;
   std::optional<Fence> fence_;
   ReplacedFile old_;
-  bool stands_ = false, moved_ = false;
-  bool is_anothers_ = false;  // the new file has the mode that another needed
+  bool moved_ = false;
 };
 
 // A link is replaced as if there were nothing: see find_destination.
@@ -149,26 +140,28 @@ Result<bool> Replacement::something_stands(struct stat *out) const {
 
 Result<void> Replacement::prepare() {
   struct stat s;
-  ST_TRY(stands_, something_stands(&s));
-  if (stands_) {
+  ST_TRY(const bool stands, something_stands(&s));
+  if (stands) {
     ST_TRY(fence_->raise(s));
     ST_TRY(old_, lock_replaced(target_, wait_, log_));
-    is_anothers_ = true;
+    made_.note_as_new(false);
     return copy_attributes(*old_.get(), made_.file(), log_);
   }
   ST_TRY(auto fresh, made_.file().stat());
   ST_TRY(move_all_aside(target_, fresh, wait_, log_));
-  if (!is_anothers_) return {};
-  is_anothers_ = false;
-  return give_mode_of_new(target_, made_.file());
+  if (made_.is_as_new()) return {};
+  ST_TRY(give_rights_of_new(target_, made_.file(), log_));
+  made_.note_as_new(true);
+  return {};
 }
 
 // To make the new file durable took long. Who has given the name to another file meanwhile may be changing that one.
 Result<void> Replacement::may_take_name() {
-  if (old_.locked) {
-    ST_TRY(moved_, target_.was_replaced(old_.locked->file));
-    if (!moved_) return fence_->stands();  // last, as nothing is promised from there to the rename
-  } else if (!stands_) {
+  if (const os::File *old = old_.get()) {
+    ST_TRY(moved_, target_.was_replaced(*old));
+    // Last, as nothing is promised from there to the rename.
+    if (!moved_ && old_.locked) return fence_->stands();
+  } else {
     struct stat s;
     ST_TRY(moved_, something_stands(&s));
   }

@@ -10,9 +10,6 @@
 
 namespace st::write {
 
-// Of a file that replaces none; subject to the umask.
-inline constexpr mode_t mode_of_new = 0666;
-
 // Where the new file is to go.
 struct Destination {
   os::Location at;

@@ -63,18 +63,35 @@ SliceMap::Stretch SliceMap::stretch_from(std::map<uint64_t, Strip>::const_iterat
   return s;
 }
 
+namespace {
+
+// The gaps that must go for so many ranges to stay: the shorter ones, and some of that length.
+struct Nearest {
+  uint64_t longest = 0;
+  ptrdiff_t longest_ones = 0;
+};
+
+Nearest nearest(const std::vector<Covered> &ranges, size_t most) {
+  if (ranges.size() <= most) return {};
+  std::vector<uint64_t> gaps;
+  gaps.reserve(ranges.size() - 1);
+  for (size_t i = 1; i < ranges.size(); ++i) gaps.push_back(ranges[i].begin - ranges[i - 1].end);
+  const auto last = gaps.begin() + static_cast<ptrdiff_t>(ranges.size() - most - 1);
+  std::nth_element(gaps.begin(), last, gaps.end());
+  return {*last, std::count(gaps.begin(), std::next(last), *last)};
+}
+
+}  // namespace
+
 std::vector<Covered> cover(std::vector<Covered> ranges, uint64_t gap, size_t most) {
-  if (ranges.size() > most) {
-    std::vector<uint64_t> gaps;
-    gaps.reserve(ranges.size() - 1);
-    for (size_t i = 1; i < ranges.size(); ++i) gaps.push_back(ranges[i].begin - ranges[i - 1].end);
-    const auto last = gaps.begin() + static_cast<ptrdiff_t>(ranges.size() - most - 1);
-    std::nth_element(gaps.begin(), last, gaps.end());
-    gap = std::max(gap, *last + 1);
-  }
+  Nearest go = nearest(ranges, most);
+  const auto joins = [&](uint64_t between) {
+    if (between < std::max(gap, go.longest)) return true;
+    return between == go.longest && go.longest_ones-- > 0;
+  };
   std::vector<Covered> out;
   for (const Covered &r : ranges) {
-    if (!out.empty() && r.begin - out.back().end < gap)
+    if (!out.empty() && joins(r.begin - out.back().end))
       out.back().end = r.end;
     else
       out.push_back(r);

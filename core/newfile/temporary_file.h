@@ -22,6 +22,9 @@
 
 namespace st::write {
 
+// Of a file that replaces none; subject to the umask.
+inline constexpr mode_t mode_of_new = 0666;
+
 struct SwapFailure {
   Error error;
   bool replaced;  // the new file stands, but a power cut may bring the old one back
@@ -50,7 +53,9 @@ class TemporaryFile {
   // Open for reading and writing, and locked as a whole until this object
   // dies: a process that finds it under its new name waits until that is durable.
   const os::File &file() const { return file_; }
-  mode_t mode() const { return mode_; }  // as it was asked for
+  // Has it the rights of a file that replaces none? Who hands on another's, or takes them back, notes it here.
+  bool is_as_new() const { return as_new_; }
+  void note_as_new(bool is) { as_new_ = is; }
   // Another description of the same file, without the lock.
   Result<os::File> open_again() const;
 
@@ -81,7 +86,7 @@ class TemporaryFile {
 
  private:
   TemporaryFile(os::Location target, std::string_view infix, mode_t mode)
-      : target_(std::move(target)), infix_(infix), mode_(mode) {}
+      : target_(std::move(target)), infix_(infix), mode_(mode), as_new_(mode == mode_of_new) {}
   Result<void> make();
   os::Env &env() const { return target_.env(); }
   bool stands(const os::Location &at) const;
@@ -91,6 +96,7 @@ class TemporaryFile {
   const os::Location target_;
   const std::string infix_;
   const mode_t mode_;
+  bool as_new_;
   std::string temporary_;
   os::File file_;
   os::RangeLock lock_;  // of file_: dies first

@@ -53,7 +53,10 @@ Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed
   auto had = opened();
   while (!had && is_scarcity(had.error()) && give_up(GiveUp::half)) had = opened();
   if (!had && had.error().status == Status::permission)
-    if (Held held = inherited(open, owner)) return keep(open, owner, std::move(held));
+    if (Held held = inherited(open, owner)) {
+      ST_TRY(auto s, held->stat());  // another owner may have that address by now
+      if (same_inode(s, identity)) return keep(open, owner, std::move(held));
+    }
   ST_TRY(auto file, std::move(had));
   file.read_like(closed);
   ST_TRY(auto s, file.stat());

@@ -131,5 +131,19 @@ TEST(Cover, JoinsWhatIsNearerThanTheGap) {
   EXPECT_EQ(ends(cover(ranges, 0, 1)), (std::vector<uint64_t>{140}));
 }
 
+// Tensors of one size that lie equally far apart: only so many gaps go as must.
+TEST(Cover, JoinsNoMoreThanItMustWhereGapsAreEqual) {
+  for (const size_t most : {1, 2, 4096}) {
+    std::vector<Covered> ranges;
+    for (uint64_t i = 0; i < 4097; ++i) ranges.push_back({i * 20, i * 20 + 10});
+    ranges.front().end -= 1;  // a gap that is longer stays longest
+    const std::vector<Covered> covered = cover(ranges, 0, most);
+    ASSERT_EQ(covered.size(), most);
+    EXPECT_EQ(covered.front().begin, ranges.front().begin);
+    EXPECT_EQ(covered.back().end, ranges.back().end);
+    EXPECT_EQ(covered.front().end, most > 1 ? ranges.front().end : ranges.back().end);
+  }
+}
+
 }  // namespace
 }  // namespace st::store

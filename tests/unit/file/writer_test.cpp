@@ -802,12 +802,68 @@ TEST_F(WriterTest, AFileThatComesMeanwhileIsNotReplacedWhileSomebodyChangesIt) {
   }
 }
 
-TEST_F(Inherits, OfAFileThatGoesMeanwhileItDoesNotKeepTheMode) {
-  for (const bool late : {false, true}) {  // when its own mode was handed on
+// Where the old file cannot be locked, as its owner may not write it, the name is looked at again all the same.
+TEST_F(WriterTest, AFileThatComesInPlaceOfOneThatMayOnlyBeReadIsNotReplacedWhileSomebodyChangesIt) {
+  class OnlyReads : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int openat(int dir_fd, const char *name, int flags, mode_t mode) override {
+      const bool writes = std::string_view(name) == "model.safetensors" && (flags & O_ACCMODE) != O_RDONLY;
+      return writes && only_reads ? -EACCES : FaultEnv::openat(dir_fd, name, flags, mode);
+    }
+    bool only_reads = true;
+  } env(faulty);
+  put_bytes(path, "old");
+  auto w = Writer::open(env, path, {}, {}, {.lock_timeout_ms = 0});
+  ASSERT_TRUE(is_ok(w));
+  ASSERT_TRUE(is_ok((*w)->put(u8("a", a))));
+  std::optional<LockOfFile> others;
+  faulty.before = [&](Call call) {
+    if (call != Call::fsync || others) return 0;
+    std::filesystem::remove(path);
+    put_bytes(path, "another's");
+    env.only_reads = false;
+    others.emplace(path);
+    return 0;
+  };
+  EXPECT_TRUE(fails_with(Status::busy, (*w)->finish()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), "another's"));
+  others->close();
+  ASSERT_TRUE(is_ok((*w)->finish()));
+  EXPECT_EQ(seen("a"), a);
+}
+
+class Goes : public Inherits {
+ protected:
+  // Rights that no new file has here; an ACL and another owner where that can be.
+  void give_rights() const {
+    ASSERT_EQ(::chmod(path.c_str(), 0601), 0);
+    const std::string wanted = acl();
+    static_cast<void>(::setxattr(path.c_str(), access, wanted.data(), wanted.size(), 0));
+    const bool may_give = ::geteuid() == 0;
+    ASSERT_TRUE(!may_give || ::chown(path.c_str(), 1234, 4321) == 0);
+  }
+  void has_those_of_a_new_file() const {
+    const std::string other = dir / "new";
+    put_bytes(other, "");
+    struct stat is = {}, wanted = {};
+    ASSERT_EQ(::stat(path.c_str(), &is), 0);
+    ASSERT_EQ(::stat(other.c_str(), &wanted), 0);
+    EXPECT_EQ(is.st_mode, wanted.st_mode);
+    EXPECT_EQ(is.st_uid, wanted.st_uid);
+    EXPECT_EQ(is.st_gid, wanted.st_gid);
+    EXPECT_EQ(attribute(path, access), attribute(other, access));
+    EXPECT_EQ(seen("a"), a);
+    EXPECT_EQ(testing::names_in(dir.path()).size(), 2u);
+  }
+  static constexpr const char *access = "system.posix_acl_access";
+};
+
+TEST_F(Goes, MeanwhileItHandsOnNoRights) {
+  for (const bool late : {false, true}) {  // when they were handed on
     SCOPED_TRACE(late);
     put_bytes(path, "old");
-    put_bytes(dir / "new", "");
-    ASSERT_EQ(::chmod(path.c_str(), 0601), 0);
+    give_rights();
     auto w = writer();
     ASSERT_TRUE(is_ok(w->put(u8("a", a))));
     if (!late) std::filesystem::remove(path);
@@ -818,12 +874,30 @@ TEST_F(Inherits, OfAFileThatGoesMeanwhileItDoesNotKeepTheMode) {
     };
     ASSERT_TRUE(is_ok(w->finish()));
     faulty.before = nullptr;
-    struct stat s = {};
-    ASSERT_EQ(::stat((dir / "new").c_str(), &s), 0);
-    EXPECT_EQ(mode(), s.st_mode & 07777);
-    EXPECT_EQ(seen("a"), a);
-    EXPECT_EQ(testing::names_in(dir.path()).size(), 2u);
+    has_those_of_a_new_file();
   }
+}
+
+// They were handed on by a call that another file kept from its end.
+TEST_F(Goes, BetweenTwoCallsItHandsOnNoRights) {
+  std::filesystem::remove(path);
+  auto w = writer({u8("a", a)}, {.lock_timeout_ms = 0});
+  ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+  put_bytes(path, "old");
+  give_rights();
+  std::optional<LockOfFile> others;
+  faulty.before = [&](Call call) {
+    if (call != Call::fsync || others) return 0;
+    std::filesystem::remove(path);
+    put_bytes(path, "another's");
+    others.emplace(path);
+    return 0;
+  };
+  EXPECT_TRUE(fails_with(Status::busy, w->finish()));
+  others->close();
+  std::filesystem::remove(path);
+  ASSERT_TRUE(is_ok(w->finish()));
+  has_those_of_a_new_file();
 }
 
 // ---- what crashed writers left is finished before the file goes

@@ -109,6 +109,8 @@ TEST(DescriptorsTest, AChildWithoutRightsReadsByWhatItInherited) {
   env.before = [&](testing::Call call) { return call == testing::Call::openat && env.generation > 7 ? -EACCES : 0; };
   for (const uint64_t child : {8, 9}) {  // of it, and of that one
     env.generation = child;
+    // Its owner's address is that of another file's owner by now.
+    EXPECT_TRUE(testing::fails_with(Status::permission, descriptors.get(&file, closed, others)));
     auto held = descriptors.get(&file, closed, identity);
     ASSERT_TRUE(testing::is_ok(held));
     char read[5] = {};
