@@ -48,7 +48,7 @@ struct PendingTensor {
 
 class PendingCatalogue {
  public:
-  // `hash_seed` must be unpredictable to whoever chose the names: see os/random.h.
+  // `hash_seed` must be unpredictable to the author of the names: see os/random.h.
   PendingCatalogue(const Index &index, uint64_t hash_seed);
 
   // Nothing has changed if it fails: statuses not_found, duplicate_name, those

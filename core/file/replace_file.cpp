@@ -155,7 +155,8 @@ Result<void> Replacement::prepare() {
   return {};
 }
 
-// To make the new file durable took long. Who has given the name to another file meanwhile may be changing that one.
+// To make the new file durable took long. Another process may have given the name to its file meanwhile, and may be
+// changing that file.
 Result<void> Replacement::may_take_name() {
   if (const os::File *old = old_.get()) {
     ST_TRY(moved_, target_.was_replaced(*old));

@@ -55,8 +55,8 @@ struct Snapshot {
   // too short for it and outdate() is called, the next look reads them.
   Result<void> refresh(size_t slot, uint64_t offset, uint64_t n) const;
   void outdate(size_t slot, uint64_t offset, uint64_t n) const noexcept;
-  // Bytes that were read into memory, or are being read, would not show what others change in the file. Are there any?
-  // Each is read once more to where it lies, and those that are on their way by whoever reads them.
+  // Are there bytes that were read into memory, or are being read? They would not show what others change in the file.
+  // Those in memory are read once more to where they lie. The thread that reads others reads them once more, too.
   bool has_own_memory() const;
   Result<void> refresh_own_memory() const;
   uint64_t reopens() const;  // how often here() made them

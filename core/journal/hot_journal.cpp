@@ -65,7 +65,8 @@ void distrust_link(Found *found) {
   found->verdict = Verdict::bad("it has a second link");
 }
 
-// Of one with a second link. A wait for its holder may be long: it may settle the journal when it closes the file.
+// For a journal with a second link. A wait for its holder may be long: it may settle the journal when it closes the
+// file.
 Error not_settled(const Found &linked) {
   Error busy = error(Status::busy);
   busy.holder_pid = os::find_lock_holder(linked.file, os::whole_file(true));
@@ -89,7 +90,7 @@ bool has_no_bytes(const Folder &folder, const std::string &name, const struct st
 enum class LedTo { same, exchanged, gone };
 
 // Opens and reads what `s` is of, unless another file has taken the name since. A backup may link what it copies, also
-// the journal of a living writer, who goes on with it.
+// the journal of a living writer, which the writer goes on to use.
 Result<LedTo> read_looked_at(const Folder &folder, const std::string &name, const struct stat &s, bool write,
                              Found *found) {
   const os::File &dir = folder.dir();

@@ -18,9 +18,9 @@ uint64_t unit_of(const Fs &fs) {
   return unit > 0 ? unit : static_cast<uint64_t>(fs.f_bsize);
 }
 
-// ext4 keeps a twentieth of its blocks for root. Of a root that may not take them, as in a container, it refuses them
-// when they are set aside: before anything is written, too. It counts as free what it keeps for its own metadata, from
-// everybody: a fiftieth, or 4096 blocks.
+// ext4 keeps a twentieth of its blocks for root. In a container root may not take them: then ext4 refuses them when
+// they are set aside, before anything is written. ext4 counts as free what it keeps from everybody, for its own
+// metadata: a fiftieth, or 4096 blocks.
 uint64_t blocks_free(os::Env &env, const struct statfs &fs) {
   constexpr uint32_t ext4 = 0xEF53;
   constexpr uint64_t part_of_its_own = 50, most_of_its_own = 4096;

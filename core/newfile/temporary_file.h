@@ -22,7 +22,7 @@
 
 namespace st::write {
 
-// Of a file that replaces none; subject to the umask.
+// The mode of a file that replaces none; subject to the umask.
 inline constexpr mode_t mode_of_new = 0666;
 
 struct SwapFailure {
@@ -53,7 +53,8 @@ class TemporaryFile {
   // Open for reading and writing, and locked as a whole until this object
   // dies: a process that finds it under its new name waits until that is durable.
   const os::File &file() const { return file_; }
-  // Has it the rights of a file that replaces none? Who hands on another's, or takes them back, notes it here.
+  // Has it the rights of a file that replaces none? A caller that gives it another's rights, or takes them back, notes
+  // it here.
   bool is_as_new() const { return as_new_; }
   void note_as_new(bool is) { as_new_ = is; }
   // Another description of the same file, without the lock.

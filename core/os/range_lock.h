@@ -103,7 +103,7 @@ Result<std::vector<LockRange>> to_pages(const File &file, std::vector<LockRange>
 
 // Would another description's lock conflict with this range? (Holds nothing.)
 Result<bool> is_locked(const File &file, const LockRange &range);
-// Which bytes of the range does another description's lock keep from us? Of several such locks one is told.
+// Which bytes of the range does another description's lock keep from us? If there are several such locks, one is told.
 Result<std::optional<LockRange>> locked_part(const File &file, const LockRange &range);
 // The same of all of the file, and how it is locked. One question: two could have a change of the lock between them.
 enum class Locked { no, shared, exclusive };

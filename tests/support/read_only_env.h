@@ -36,7 +36,7 @@ class OthersJournals : public FaultEnv {
   bool may_be_read = true;
 };
 
-// Another user than the files', who may do what others may.
+// Another user than the files', with the rights of others.
 class OtherUser : public FaultEnv {
  public:
   using FaultEnv::FaultEnv;

@@ -138,8 +138,8 @@ ULONG disposition_of(int flags) {
 
 }  // namespace
 
-// FILE_TRAVERSE is wanted of a folder in which names are opened. Of a file it is the right to execute it, which servers
-// and access lists may refuse to who may read.
+// FILE_TRAVERSE is wanted of a folder in which names are opened. For a file it is the right to execute it. Servers and
+// access lists may refuse that right to a user that may read.
 Opening opening_of(int flags) {
   Opening how;
   how.disposition = disposition_of(flags);

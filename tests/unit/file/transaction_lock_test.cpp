@@ -64,7 +64,7 @@ TEST_F(TransactionLock, BusyNamesTheTensorThatIsLockedInWhateverOrderTheyCame) {
   ASSERT_TRUE(is_ok(t->commit()));
 }
 
-// Then what lies between the nearest is locked with them. Who is in the way is told all the same.
+// Then what lies between the nearest is locked with them. The error still names the process that is in the way.
 TEST_F(TransactionLock, OfVeryManyTensorsTakeNoLockForEach) {
   constexpr size_t n = 16000, nbytes = 8;
   std::vector<testing::TestTensor> many;

@@ -522,7 +522,7 @@ TEST_F(Inherits, LabelsOfSecurityModulesAreTheirsToGiveButUsersAttributesMustCom
   }
 }
 
-// Of a file that its owner may not write, the ACL says so.
+// The ACL keeps the file's owner from writing.
 TEST_F(Inherits, AnAclThatForbidsToWriteKeepsNoOtherAttributeOut) {
   class AclFirst : public FaultEnv {
    public:
@@ -604,7 +604,7 @@ TEST_F(Inherits, ADeadWritersTemporaryIsRemovedAndALivingOnesIsLeft) {
   dir.may_hold_temporaries();
 }
 
-// Of a file that its owner may not write, a writer died when the new one had its rights already.
+// The owner may not write the file. Its writer died when the new file had these rights already.
 TEST_F(Inherits, ADeadWritersTemporaryThatMayOnlyBeReadIsRemovedAndALivingOnesIsLeft) {
   class OnlyReads : public FaultEnv {
    public:

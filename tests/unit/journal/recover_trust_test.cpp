@@ -93,7 +93,7 @@ TEST_F(RecoverDistrusts, AJournalFromBeforeTheFileGrew) {
   expect_aside(journal, "another file, or of another state");
 }
 
-// The owner of the file may exchange its journal after the look at it, for a link to a file of who recovers.
+// The owner of the file may exchange its journal after the look at it, for a link to a file of the user that recovers.
 TEST_F(RecoverDistrusts, WhatTakesAJournalsNameBeforeItIsOpened) {
   const std::string victim = dir / "victim", whole = std::string(sector_bytes, '\0') + pattern(8192, 7);
   put_bytes(victim, whole);
