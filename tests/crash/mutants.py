@@ -325,7 +325,7 @@ MUTANTS = [
     Mutant("shards: a new file that may not be trusted counts as placed", "core/journal/roll_forward.cpp",
            "    if (temporary.is_there && !temporary.opened && form == *reached)\n", "    if (false)\n"),
     Mutant("shards: a list may name files of others", "core/shards/old_shards.cpp",
-           "maker_ == index_.env().geteuid() || maker_ == file.st_uid", "true"),
+           "maker_may_unlink_ || maker_ == index_.env().geteuid() || maker_ == file.st_uid", "true"),
     Mutant("anybody's journal is trusted", FOLDER, "  if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)\n", "  if (false)\n"),
     Mutant("the mask of an ACL is taken for the group's right", RIGHTS,
            "    if (e.tag == AclEntry::owning_group) rights->group = may;\n", ""),

@@ -100,6 +100,43 @@ TEST_F(ShardsTest, OpensAsOneByIndexAndByFolder) {
   }
 }
 
+// Another program has a lease on a file, and keeps it.
+class LeasedEnv : public FaultEnv {
+ public:
+  LeasedEnv() : FaultEnv(os::Env::posix()) {}
+  int openat(int at, const char *name, int flags, mode_t mode) override {
+    return name == leased ? -EAGAIN : FaultEnv::openat(at, name, flags, mode);
+  }
+  std::string leased;
+};
+
+TEST_F(ShardsTest, ALeaseIsWaitedForNoLongerThanTheHandleWaitsForLocks) {
+  LeasedEnv env;
+  auto shards = store::Shards::open(env, index, writable());
+  ASSERT_TRUE(shards);
+  store::TransactionOptions options;
+  options.lock_timeout_ms = 0;
+  const std::string both[] = {std::filesystem::path(index).filename(), std::filesystem::path(shard(1)).filename()};
+  for (const std::string &name : both) {
+    auto transaction = (*shards)->begin(options);
+    ASSERT_TRUE(transaction);
+    ASSERT_TRUE((*transaction)->rename("a", "x"));
+    env.leased = name;
+    env.calls.clear();
+    const auto plan = (*transaction)->plan();
+    ASSERT_FALSE(plan);
+    EXPECT_EQ(plan.error().status, Status::busy) << plan.error().message;
+    EXPECT_EQ(std::count(env.calls.begin(), env.calls.end(), Call::sleep), 0);
+    env.leased.clear();
+  }
+  env.leased = both[0];
+  env.calls.clear();
+  const auto opened = store::Shards::open(env, index, writable());
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().status, Status::busy) << opened.error().message;
+  EXPECT_EQ(std::count(env.calls.begin(), env.calls.end(), Call::sleep), 0);
+}
+
 TEST_F(ShardsTest, ShardsAreOpenedWhenTheyAreNeeded) {
   auto c = open();
   EXPECT_EQ(c->catalogue().opened().size(), 0u);
