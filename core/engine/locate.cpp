@@ -40,7 +40,7 @@ Result<bool> is_listed(os::Env &env, const std::string &list, const std::string 
 // damaged, or gone, has none.
 Result<bool> is_shard_of(os::Env &env, const std::string &folder, const std::string &index, const std::string &file) {
   ST_TRY(const auto at, os::Location::find(env, folder + index));
-  auto read = Shards::read_index(at);
+  auto read = Shards::read_index(at, {default_lock_timeout_ms});
   if (!read) {
     constexpr Status damaged[] = {Status::shard_index, Status::shard_duplicate, Status::shard_path};
     const bool has_none = std::find(std::begin(damaged), std::end(damaged), read.error().status) != std::end(damaged);

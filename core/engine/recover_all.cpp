@@ -34,7 +34,7 @@ Result<write::Recovered> recover_each(os::Env &env, const std::string &path, con
   ST_TRY(auto index, os::Location::find_in(folder, base));
   ST_TRY(auto sum, write::recover_super(index, wait, findings));
   if (stopped) return sum;
-  ST_TRY(auto read, Shards::read_index(index));
+  ST_TRY(auto read, Shards::read_index(index, wait));
   os::Neighbours listed;
   const std::vector<std::string> &shards = read.index.shards();
   for (uint32_t i = 0; i < shards.size(); ++i) {

@@ -235,7 +235,7 @@ Result<void> Verifier::run_index() {
     auto file = open_regular(*at, O_RDONLY);
     if (!file) return tell(Severity::error, std::move(file.error()));
     ST_TRY(check_journals(*at, *file));
-    auto read = Shards::read_index(*at);
+    auto read = Shards::read_index(*at, {default_lock_timeout_ms});
     if (!read) return tell(Severity::error, std::move(read.error()));
     if (at->folder()->is(**folder)) ST_TRY(check_old_shards(*at, read->index));
     return check_index(*read, *folder);

@@ -41,7 +41,8 @@ Result<CommitPlan> Participant::plan(write::SuperParticipant *entry) {
   ST_TRY(of_.may_go_on());
   if (entry) entry->file = file().location().name();
   if (lock_) return reckon(of_, lock_.file(), entry);
-  ST_TRY(auto opened, open_regular(file().location(), O_RDWR));
+  ST_TRY(auto opened,
+         open_regular(file().location(), O_RDWR, nullptr, {of_.options.lock_timeout_ms, &of_.control, nullptr}));
   if (entry && publishes()) ST_TRY(check_links(of_, opened));
   return reckon(of_, opened, entry);
 }

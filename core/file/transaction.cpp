@@ -79,7 +79,8 @@ Result<void> Transaction::arrange(std::vector<std::string> names) {
 
 Result<CommitPlan> Transaction::plan() {
   ST_TRY(staged_.may_go_on());
-  ST_TRY(auto file, open_regular(staged_.file.location(), O_RDWR));
+  ST_TRY(auto file, open_regular(staged_.file.location(), O_RDWR, nullptr,
+                                 {staged_.options.lock_timeout_ms, &staged_.control, nullptr}));
   if (publishes()) ST_TRY(check_links(staged_, file));
   ST_TRY(auto plan, reckon(staged_, file, nullptr));
   plan.space_free = write::room_of(file).free;

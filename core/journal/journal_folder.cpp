@@ -79,13 +79,24 @@ Error cannot_open(Error e, const os::Location &folder) {
   return e;
 }
 
+// A file that is removed, and open still, on NFS; or what a disk of Synology's keeps of a folder.
+bool is_of_server(std::string_view name) {
+  constexpr std::string_view removed = ".nfs";
+  return name == "@eaDir" ||
+         (name.starts_with(removed) && name.size() > removed.size() &&
+          name.find_first_not_of("0123456789abcdefABCDEF", removed.size()) == std::string_view::npos);
+}
+
 // Just made. Another process of this user's may use it already. But it may also be another folder of this user's, which
-// the owner of the parent has moved there: that one is not to be opened to anybody, nor is a journal to lie in it.
+// the owner of the parent has moved there: that one is not to be opened to anybody, nor is a journal to lie in it. What
+// servers put into any folder says nothing.
 Result<void> check_made(const os::File &dir) {
   std::vector<std::string> names;
   if (const int r = dir.env().list(dir.fd(), &names); r < 0) return Failure(dir.error(-r, "list"));
-  const auto may_be_journal = [](const std::string &name) { return transaction_of(name).has_value(); };
-  if (std::all_of(names.begin(), names.end(), may_be_journal)) return {};
+  const auto may_be_there = [](const std::string &name) {
+    return transaction_of(name).has_value() || is_of_server(name);
+  };
+  if (std::all_of(names.begin(), names.end(), may_be_there)) return {};
   return fail(Status::journal, "the journal folder ", in_quotes(dir.path()),
               " was exchanged for another when it had just been made; see who moves folders there, and move the file "
               "to a folder of your own");
@@ -227,11 +238,22 @@ void JournalFolder::close_idle() noexcept {
   Kept *const kept = kept_.find();
   if (!kept) return;
   std::lock_guard lock(kept->mutex);
-  if (!kept->folder) return;
-  for (const auto &journal : kept->parked) env_.unlinkat(kept->folder->dir().fd(), journal->name().c_str(), 0);
-  kept->parked.clear();
+  if (kept->folder) drop_parked(*kept);
+}
+
+void JournalFolder::drop_parked(Kept &kept) noexcept {
+  for (const auto &journal : kept.parked) env_.unlinkat(kept.folder->dir().fd(), journal->name().c_str(), 0);
+  kept.parked.clear();
   remove_if_empty();
-  kept->folder.reset();
+  kept.folder.reset();
+}
+
+// What was made beside a file that another had replaced keeps readers out. The handle shows that other file by now, and
+// its rights are known.
+void JournalFolder::drop_guessed(Kept &kept) noexcept {
+  if (!kept.folder || kept.folder.use_count() != 1) return;
+  const Rights &rights = kept.folder->rights();
+  if (rights.are_guessed && rights.data.st_ino != shown_) drop_parked(kept);
 }
 
 Result<void> JournalFolder::make_name_durable(uint64_t inode) {
@@ -273,6 +295,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
   constexpr int attempts = 100;
   Kept &kept = kept_.mine();
   std::lock_guard lock(kept.mutex);
+  drop_guessed(kept);
   Error last;
   for (int i = 0; i < attempts; ++i) {
     if (!kept.folder) {

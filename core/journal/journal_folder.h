@@ -114,6 +114,8 @@ class JournalFolder {
   };
   void remove_if_empty() noexcept;
   void close_unused(Kept &kept) noexcept;
+  void drop_parked(Kept &kept) noexcept;
+  void drop_guessed(Kept &kept) noexcept;
 
   os::Env &env_;
   const os::Location file_, beside_;  // and the folder

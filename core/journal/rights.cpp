@@ -96,6 +96,7 @@ Rights rights_of_another(const struct stat &now, const Acl &acl, const struct st
   constexpr mode_t permissions = 0777;
   Rights rights;
   rights.data = data;
+  rights.are_guessed = true;
   const bool is_alike = now.st_uid == data.st_uid && now.st_gid == data.st_gid && acl.empty() &&
                         (now.st_mode & permissions) == (data.st_mode & permissions);
   const Rights by_mode(data);

@@ -28,6 +28,7 @@ struct Rights {
   uint16_t group = 0, others = 0;
   std::vector<AclEntry> named;  // users and groups, by what they really may: the mask is applied
   bool has_acl = false;
+  bool are_guessed = false;  // another file had taken the name
 };
 
 // `data` is of the handle's file, which stands at `file` unless another has taken its name. Where the rights cannot be

@@ -30,28 +30,47 @@ Result<Form> form_of_index(const os::File &file) {
 }
 
 // May it be the new file of the transaction? Once that has taken its place, anybody who may make files may have given
-// its name to another. A new file has the rights of the old one: where anybody may write to that, to this, too.
-bool RollForward::may_be_new(struct stat made, const struct stat &old) const {
+// its name to another. A new file has the rights of the old one: where anybody may write to that, to this, too. One
+// with a second link would change what has that name whenever the file is changed in place.
+Verdict RollForward::may_be_new(struct stat made, const struct stat &old) const {
+  if (!S_ISREG(made.st_mode)) return Verdict::bad("it is no plain file");
+  if (made.st_nlink != 1) return Verdict::bad("it has a second link; remove that link");
   made.st_mode &= ~(old.st_mode & S_IWOTH);
-  return S_ISREG(made.st_mode) && made.st_nlink == 1 && trust(made, old, dir_->env().geteuid()).is_good();
+  return trust(made, old, dir_->env().geteuid());
 }
 
-// Null if it is not there. Locked, so that an opener of its new name waits until that is durable.
-Result<std::unique_ptr<RollForward::Target::Temporary>> RollForward::open_temporary(const std::string &name,
-                                                                                    const struct stat &old) {
+// Locked, so that an opener of its new name waits until that is durable.
+Result<RollForward::Target::Temporary> RollForward::open_temporary(const std::string &name, const struct stat &old) {
+  Target::Temporary temporary;
   struct stat seen;
   const int looked = at(name).stat(&seen);
-  if (looked == -ENOENT || (looked == 0 && !may_be_new(seen, old))) return nullptr;
+  if (looked == -ENOENT) return temporary;
   if (looked < 0) return Failure(os_error(-looked, "look at", at(name).path()));
+  temporary.is_there = true;
+  temporary.verdict = may_be_new(seen, old);
+  if (!temporary.verdict.is_good()) return temporary;
   auto file = at(name).open(O_RDWR | O_NONBLOCK | O_NOCTTY);
-  if (!file && file.error().os_errno == ENOENT) return nullptr;
+  if (!file && file.error().os_errno == ENOENT) return Target::Temporary();
   if (!file) return Failure(std::move(file.error()));
-  auto temporary = std::make_unique<Target::Temporary>();
-  temporary->file = std::move(*file);
-  ST_TRY(const auto opened, temporary->file.stat());
-  if (!os::same_inode(opened, seen)) return nullptr;
-  ST_TRY(temporary->lock, os::RangeLock::acquire(temporary->file, {os::whole_file(true)}, wait_));
+  auto opened = std::make_unique<Target::Opened>();
+  opened->file = std::move(*file);
+  ST_TRY(const auto now, opened->file.stat());
+  if (!os::same_inode(now, seen)) {
+    temporary.verdict = Verdict::bad("it was exchanged for another just now");
+    return temporary;
+  }
+  ST_TRY(opened->lock, os::RangeLock::acquire(opened->file, {os::whole_file(true)}, wait_));
+  temporary.opened = std::move(opened);
   return temporary;
+}
+
+// A file that is still the old one awaits the new one, which may be the one that cannot be trusted. Nobody but a user
+// can tell, and moved aside, the transaction would be lost.
+Error RollForward::is_awaited(const std::string &name, const std::string &file, const Verdict &verdict) const {
+  return error(Status::needs_recovery, "the new file for ", in_quotes(file), " of a decided transaction, ",
+               in_quotes(at(name).path()), ", is not to be trusted: ", verdict.why(),
+               "; if it is the one that was written, give it the owner and the rights of ", in_quotes(file),
+               " and no other name, and open anew");
 }
 
 Result<Verdict> RollForward::look_at_temporaries(Target &target, const os::File &now, bool is_index) {
@@ -63,12 +82,15 @@ Result<Verdict> RollForward::look_at_temporaries(Target &target, const os::File 
   struct Step {
     const std::string *name;
     const Form *form;
-    std::unique_ptr<Target::Temporary> *found;
+    std::unique_ptr<Target::Opened> *found;
   };
   const Form *reached = &e.old;  // what the file is, if steps are still to be done
   for (const Step &step : {Step{&e.first, &e.first_form, &target.first}, {&e.second, &e.second_form, &target.second}}) {
     if (step.name->empty()) continue;
-    ST_TRY(*step.found, open_temporary(*step.name, old));
+    ST_TRY(auto temporary, open_temporary(*step.name, old));
+    if (temporary.is_there && !temporary.opened && form == *reached)
+      return Failure(is_awaited(*step.name, e.file, temporary.verdict));
+    *step.found = std::move(temporary.opened);
     if (!*step.found) {  // it has taken its place
       reached = step.form;
       continue;
@@ -123,12 +145,15 @@ Verdict RollForward::judge_strange() const {
 }
 
 // Who may decide for the index may be nobody for a shard: then the owner of the index could have any file replaced that
-// lies beside it. But a part that is to be trusted beside the shard says itself what decides.
-Result<void> RollForward::check_decided(const Target &shard, const Found &decision) const {
+// lies beside it. But a part that is to be trusted beside the shard says itself what decides. What else lies there may
+// be that owner's, too, and says nothing about the decision.
+Result<Verdict> RollForward::look_at_part(Target &shard, const Found &decision) {
   ST_TRY(const auto data, shard.locked->file.stat());
   ST_TRY(const auto by, decision.file.stat());
   const Verdict may = trust(by, data, dir_->env().geteuid());
-  if (may.is_good() || (shard.journal && shard.journal->record.super_of == list_.index.file)) return {};
+  auto looked = look_at_journal(shard);
+  if (may.is_good() || (shard.journal && shard.journal->record.super_of == list_.index.file)) return looked;
+  if (!looked && looked.error().status != Status::journal && looked.error().os_errno != EACCES) return looked;
   return fail(Status::needs_recovery, "the super-journal ", in_quotes(decision.file.path()),
               " is not to be trusted with ", in_quotes(shard.entry->file), ": ", may.why(), "; ",
               who_finishes(by.st_uid));
@@ -148,8 +173,7 @@ Result<Verdict> RollForward::judge(const os::File &index, const Found &decision)
       return Verdict::bad(text(in_quotes(entry.file), " is gone"));
     if (!locked) return Failure(std::move(locked.error()));
     target.locked = std::move(*locked);
-    if (auto verdict = look_at_journal(target); !verdict || !verdict->is_good()) return verdict;
-    ST_TRY(check_decided(target, decision));
+    if (auto verdict = look_at_part(target, decision); !verdict || !verdict->is_good()) return verdict;
     // A part that was carried out may have been changed since, by a writer of this file alone.
     has_begun_ |= target.done();
     if (!target.done()) {

@@ -22,7 +22,8 @@ class RollForward {
       : dir_(std::move(dir)), list_(list), transaction_(transaction), wait_(wait) {}
 
   // May it go on? `index` is locked by the caller, `decision` is the super-journal. Status needs_recovery if its maker
-  // is not to be trusted with a shard, and no part beside that says that it decides: then it waits for its maker.
+  // is not to be trusted with a shard, and no part beside that says that it decides: then it waits for its maker. The
+  // same if a file is still the old one, and what has the name of the new one is not to be trusted.
   Result<Verdict> judge(const os::File &index, const Found &decision);
   // Then the parts are done, durably.
   Result<void> apply();
@@ -32,13 +33,18 @@ class RollForward {
  private:
   // A file of the transaction, with all that recovery needs to know of it.
   struct Target {
-    struct Temporary {
+    struct Opened {
       os::File file;
       os::RangeLock lock;  // of file: dies first
     };
+    struct Temporary {
+      bool is_there = false;
+      Verdict verdict = Verdict::good();  // may it be the new file?
+      std::unique_ptr<Opened> opened;     // then
+    };
     const SuperParticipant *entry = nullptr;
     std::unique_ptr<os::LockedFile> locked;
-    std::unique_ptr<Temporary> first, second;  // those that have not taken their place yet
+    std::unique_ptr<Opened> first, second;  // those that have not taken their place yet
     std::optional<Folder> folder;
     std::unique_ptr<Found> journal;  // of this transaction
     bool done() const { return journal && journal->is_done(); }
@@ -49,9 +55,10 @@ class RollForward {
   Result<Verdict> look_at_journal(Target &target);
   Result<Verdict> look_at_patch(Target &target);
   Verdict judge_strange() const;
-  Result<void> check_decided(const Target &shard, const Found &decision) const;
-  bool may_be_new(struct stat made, const struct stat &old) const;
-  Result<std::unique_ptr<Target::Temporary>> open_temporary(const std::string &name, const struct stat &old);
+  Result<Verdict> look_at_part(Target &shard, const Found &decision);
+  Verdict may_be_new(struct stat made, const struct stat &old) const;
+  Result<Target::Temporary> open_temporary(const std::string &name, const struct stat &old);
+  Error is_awaited(const std::string &name, const std::string &file, const Verdict &verdict) const;
   Result<void> place(const std::string &temporary, const std::string &file);
 
   os::Location at(const std::string &name) const { return {dir_, name}; }

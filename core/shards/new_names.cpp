@@ -21,7 +21,7 @@ std::string ShardCommit::name_after(const std::string &shard) const {
 // alone get one each.
 Result<void> ShardCommit::choose_names() {
   constexpr int attempts = 1000;
-  ST_TRY(auto read, Shards::read_index(shards_.location()));
+  ST_TRY(auto read, Shards::read_index(shards_.location(), {work_.timeout_ms}));
   ST_TRY(old_, OldShards::look(shards_.location(), read.index));
   for (uint64_t number = old_->generation() + 1, end = number + attempts; number < end; ++number) {
     std::map<std::string, uint64_t> next;  // of each name without its number
@@ -93,7 +93,7 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
 Result<void> ShardCommit::prepare_new_names() {
   ST_TRY(open_folder());
   const write::Findings told = shards_.told();
-  ST_TRY(with_room([&] { return old_->remove(shards_.env().unix_time(), told); }));
+  ST_TRY(with_room([&] { return old_->remove(shards_.env().unix_time(), {work_.timeout_ms}, told); }));
   for (const auto &part : parts_) ST_TRY(part->prepare_new_name(shards_.location().beside(name_of(*part))));
   ST_TRY(auto spelled, new_index());
   if (spelled) ST_TRY(make_index(*spelled));

@@ -85,10 +85,19 @@ bool OldShards::is_temporary(const struct stat &file) const {
   });
 }
 
-// Nobody else says what of a user's is removed: not even the owner of the index, who may have any file listed that lies
-// beside it.
+// May the list's maker unlink whatever lies there anyway? Of a folder for a group we do not ask who is in it: the maker
+// made the list there.
+Result<void> OldShards::look_at_folder() {
+  ST_TRY(const auto s, index_.folder()->identity());
+  const bool may_write = (s.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (s.st_mode & S_ISVTX) == 0;
+  maker_may_unlink_ = maker_ == 0 || maker_ == s.st_uid || may_write;
+  return {};
+}
+
+// Nobody else says what of a user's is removed, where users cannot unlink what is another's: not even the owner of the
+// index, who may have any file listed that lies beside it.
 bool OldShards::may_name(const struct stat &file) const {
-  return maker_ == index_.env().geteuid() || maker_ == file.st_uid;
+  return maker_may_unlink_ || maker_ == index_.env().geteuid() || maker_ == file.st_uid;
 }
 
 Result<bool> OldShards::is_strangers(const std::string &name) const {
@@ -108,6 +117,7 @@ Result<write::Verdict> OldShards::judge_list(const os::File &file, std::vector<w
   if (s.st_nlink > (is_temporary(s) ? 2 : 1)) return write::Verdict::bad("it has another name");
   if (write::Verdict owned = write::trust(s, index, index_.env().geteuid()); !owned.is_good()) return owned;
   maker_ = s.st_uid;
+  ST_TRY(look_at_folder());
   const auto size = static_cast<uint64_t>(s.st_size);
   if (size > write::longest_old_list) return write::Verdict::bad(text("it has ", size, " bytes"));
   std::string bytes(size, '\0');
@@ -144,11 +154,10 @@ Result<void> OldShards::take_in(std::vector<write::OldShard> list, const ShardIn
     const int looked = at.stat(&s);
     if (looked < 0 && looked != -ENOENT) return Failure(os_error(-looked, "look at", at.path()));
     if (looked < 0 || !is_still(old, s)) continue;
-    if (!may_name(s)) {
-      listed_.clear();
+    if (!may_name(s)) {  // the others of the list are that user's to name
       verdict_ = write::Verdict::bad(
           text("it is user ", maker_, "'s, and names ", in_quotes(old.name), " of user ", s.st_uid));
-      return {};
+      continue;
     }
     listed_.push_back(std::move(old));
   }
@@ -156,11 +165,12 @@ Result<void> OldShards::take_in(std::vector<write::OldShard> list, const ShardIn
 }
 
 // None: one of them cannot be read, so nobody knows.
-std::optional<std::set<std::string>> OldShards::named_by_others(const write::Findings &findings) const {
+std::optional<std::set<std::string>> OldShards::named_by_others(const os::LockWait &wait,
+                                                                const write::Findings &findings) const {
   std::set<std::string> named;
   for (const std::string &name : others_) {
     auto at = os::Location::find_in(index_.folder(), name);
-    auto read = at ? Shards::read_index(*at) : Result<ReadIndex>(Failure(at.error()));
+    auto read = at ? Shards::read_index(*at, wait) : Result<ReadIndex>(Failure(at.error()));
     if (!read) {
       tell(findings, LogLevel::warning, Status::ok,
            text("no old shard was removed, as another index in the folder cannot be read: ", read.error().message));
@@ -178,7 +188,7 @@ void OldShards::put_list_aside(const write::Findings &findings) {
   tell(findings, LogLevel::warning, Status::journal,
        text("the list of old shards ", in_quotes(at.path()), " is not believed (", verdict_.why(),
             moved < 0 ? "), nor can it be moved aside" : "); it was moved aside as *.bad",
-            ", and the old shards that it may name stay; remove those that you know"));
+            ", and old shards that it names may stay; remove those that you know"));
 }
 
 // The file may be a link; then that goes, and not what it leads to.
@@ -195,14 +205,14 @@ bool OldShards::remove(const std::string &name, const write::OldShard *listed, c
   return removed;
 }
 
-Result<void> OldShards::remove(uint64_t now, const write::Findings &findings) {
+Result<void> OldShards::remove(uint64_t now, const os::LockWait &wait, const write::Findings &findings) {
   if (!verdict_.is_good()) put_list_aside(findings);
   for (const std::string &name : temporary_)
     if (write::remove_unlocked(index_.beside(name)))
       tell(findings, LogLevel::info, Status::ok, write::removed_new_file(name));
   const auto is_due = [&](const write::OldShard &old) { return old.until <= now; };
   if (unnamed_.empty() && std::none_of(listed_.begin(), listed_.end(), is_due)) return {};
-  const auto named = named_by_others(findings);
+  const auto named = named_by_others(wait, findings);
   if (!named) return {};
   // The journal that a dead writer has beside one goes first.
   std::set<std::string> may_go;
@@ -254,7 +264,7 @@ Result<void> OldShards::write_list(const std::string &text, const os::File &inde
 
 Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wait, const write::Findings &findings) {
   const auto look = [&]() -> Result<OldShards> {
-    ST_TRY(auto read, Shards::read_index(index));
+    ST_TRY(auto read, Shards::read_index(index, wait));
     return OldShards::look(index, read.index);
   };
   ST_TRY(auto seen, look());
@@ -263,7 +273,7 @@ Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wa
   ST_TRY(auto old, look());
   ST_TRY(auto folder, index.folder()->to_sync());
   const bool only_list = old.only_list();
-  ST_TRY(old.remove(UINT64_MAX, findings));
+  ST_TRY(old.remove(UINT64_MAX, wait, findings));
   ST_TRY(auto list, old.spell({}));
   if (list.empty() && !old.unnamed().empty()) return {};  // which somebody works on: they lie beside a list
   ST_TRY(old.write_list(list, exclusive->file, {}));

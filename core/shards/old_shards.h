@@ -1,7 +1,7 @@
 // What commits under new names leave beside an index: old shards, for readers of an older index, until the time that
 // the list `<index>.st-old` says; and new shards of writers that died before the index named them. What any index in
 // the folder names is never removed, nor what is not the file that was listed. Nor is what the list's maker does not
-// own, unless that is the user who removes it.
+// own, unless that is the user who removes it, or may unlink all that lies there.
 #pragma once
 
 #include <optional>
@@ -31,8 +31,9 @@ class OldShards {
   uint64_t generation() const { return generation_; }
 
   // The rest under the exclusive lock on the index. Removes the unnamed, and the old ones whose time ends before `now`;
-  // what is left is in listed() and unnamed(). Afterwards a list without them may be written.
-  Result<void> remove(uint64_t now, const write::Findings &findings);
+  // what is left is in listed() and unnamed(). Afterwards a list without them may be written. `wait`: for a lease on
+  // another index.
+  Result<void> remove(uint64_t now, const os::LockWait &wait, const write::Findings &findings);
   // What the list would be with more in it. Status unsupported if that is too long.
   Result<std::string> spell(const std::vector<write::OldShard> &more) const;
   // Takes the list's place, durable but for its name, with the rights of the index; of no text: there is none any more.
@@ -46,17 +47,19 @@ class OldShards {
   os::Location list_at() const;
   Result<void> read_list(const ShardIndex &now);
   bool is_temporary(const struct stat &file) const;
+  Result<void> look_at_folder();
   bool may_name(const struct stat &file) const;
   Result<bool> is_strangers(const std::string &name) const;
   Result<write::Verdict> judge_list(const os::File &file, std::vector<write::OldShard> *list);
   Result<void> take_in(std::vector<write::OldShard> list, const ShardIndex &now);
   void put_list_aside(const write::Findings &findings);
-  std::optional<std::set<std::string>> named_by_others(const write::Findings &findings) const;
+  std::optional<std::set<std::string>> named_by_others(const os::LockWait &wait, const write::Findings &findings) const;
   bool remove(const std::string &name, const write::OldShard *listed, const write::Findings &findings) const;
 
   os::Location index_;
   bool has_list_ = false;
   uid_t maker_ = 0;  // of the list
+  bool maker_may_unlink_ = false;
   write::Verdict verdict_;
   uint64_t generation_ = 0;
   std::vector<write::OldShard> listed_;

@@ -158,7 +158,7 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
 
 Result<CommitPlan> ShardCommit::plan() {
   ST_TRY(prepare_to_lock());
-  ST_TRY(auto index, open_regular(shards_.location(), O_RDWR));
+  ST_TRY(auto index, open_regular(shards_.location(), O_RDWR, nullptr, {work_.timeout_ms}));
   auto plan = reckon(index);
   if (plan) plan->space_free = write::room_of(index).free;
   return plan;
@@ -240,7 +240,7 @@ Result<write::Look> ShardCommit::lock_parts(Participant **hot) {
 // replaced since it was read here: our changes must fit what is there now.
 Result<std::optional<std::string>> ShardCommit::new_index(ReadIndex *as_read) const {
   if (!work_.changes_index && !work_.grace_s) return std::nullopt;
-  ST_TRY(auto read, with_room([this] { return Shards::read_index(shards_.location()); }));
+  ST_TRY(auto read, with_room([this] { return Shards::read_index(shards_.location(), {work_.timeout_ms}); }));
   if (as_read) *as_read = read;
   ShardIndex &index = read.index;
   const std::string old = index.spell();

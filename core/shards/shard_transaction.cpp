@@ -226,7 +226,8 @@ Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
 Result<void> ShardTransaction::check_named() const {
   struct stat now;
   if (shards_.location().stat(&now) < 0 || shown_.is_of(now)) return {};
-  ST_TRY(auto read, shards_.with_room([this] { return Shards::read_index(shards_.location()); }));
+  ST_TRY(auto read,
+         shards_.with_room([this] { return Shards::read_index(shards_.location(), {options_.lock_timeout_ms}); }));
   const auto &named = read.index.shards();
   for (const auto &[shard, transaction] : parts_with_work()) {
     if (std::find(named.begin(), named.end(), shown_.shards()[shard]->name()) != named.end()) continue;

@@ -22,9 +22,9 @@ uint64_t Shards::state_of(const struct stat &s) {
   return hash64(parts, sizeof parts);
 }
 
-Result<ReadIndex> Shards::read_index(const os::Location &index_at) {
+Result<ReadIndex> Shards::read_index(const os::Location &index_at, const os::LockWait &wait) {
   return os::while_stale([&]() -> Result<ReadIndex> {
-    ST_TRY(auto file, open_regular(index_at, O_RDONLY));
+    ST_TRY(auto file, open_regular(index_at, O_RDONLY, nullptr, wait));
     return read_index(file);
   });
 }
@@ -81,7 +81,7 @@ Result<void> Shards::show(uint64_t refreshed_for) {
   for (const uint64_t begun = begin_look().number;;) {
     const Look look = begin_look();
     const uint64_t newer = shards_newer_.load();
-    ST_TRY(auto read, with_room([this] { return read_index(at_); }));
+    ST_TRY(auto read, with_room([this] { return read_index(at_, {options().lock_timeout_ms}); }));
     ST_TRY(with_room([&] { return check_all_there(read.index); }));
     // Until it is shown no transaction pins its shards: it would miss this state.
     Kept &kept = kept_.mine();
@@ -236,7 +236,7 @@ Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t
     if (own == own_then && before == before_then) break;
   }
   // MooseFS tells other hosts a second late when a file was written; and anybody may touch one. Then the bytes decide.
-  const auto again = with_room([this] { return read_index(at_); });
+  const auto again = with_room([this] { return read_index(at_, {options().lock_timeout_ms}); });
   if (again && os::same_inode(again->identity, read.identity) && again->hash == read.hash) {
     same_as = state_of(again->identity);
     return {};

@@ -38,7 +38,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   void poison() noexcept { poisoned_ = true; }
   bool poisoned() const { return poisoned_; }
   // Anew, for others may have changed it. Recovers first what a crashed writer left.
-  static Result<ReadIndex> read_index(const os::Location &index);
+  // `wait`: for a lease on it.
+  static Result<ReadIndex> read_index(const os::Location &index, const os::LockWait &wait);
   // The index at `path` names the shard, and nobody finds it.
   static Error missing(const std::string &path, uint32_t number, const std::string &shard);
   // It is in no folder: others may change nothing of what it shows.

@@ -226,6 +226,22 @@ TEST_F(FolderTest, AJournalThatIsThereAlreadyKeepsNobodyOut) {
   EXPECT_EQ(mode_of(folder()), 0755u);
 }
 
+TEST_F(FolderTest, WhatAServerPutsIntoAFolderIsNoExchange) {
+  ::chmod(path.c_str(), 0644);
+  for (const char *name : {".nfs0000000001a2b3c400000001", "@eaDir"}) {
+    SCOPED_TRACE(name);
+    const std::string used = dir / "used";
+    fs::create_directory(used);
+    testing::put_bytes(used + "/" + name, "");
+    ::chmod(used.c_str(), 0700);
+    MovesThere moves(used, folder());
+    EXPECT_TRUE(is_ok(Folder::create(testing::located(moves, path), data())));
+    EXPECT_EQ(mode_of(folder()), 0755u);
+    fs::remove_all(folder());
+    fs::remove_all(folder() + ".made");
+  }
+}
+
 // The name leads to another file when its rights are asked for: of who wants to read the journal, or of a publish.
 TEST_F(FolderTest, AFileThatTakesTheNameGivesTheJournalNoReaders) {
   const struct {
@@ -349,6 +365,27 @@ TEST_F(JournalFolderTest, KeepsARetiredJournalForTheNextTransaction) {
 }
 
 // It may have been for want of space that nothing came of it.
+// The handle began its change before it saw that another had published.
+TEST_F(JournalFolderTest, ReadersAreLetInOnceTheHandleShowsTheFileThatTookTheName) {
+  ::chmod(path.c_str(), 0640);
+  JournalFolder journals(testing::located(env, path), data());
+  testing::put_bytes(path + ".other", old);
+  ::chmod((path + ".other").c_str(), 0640);
+  fs::rename(path + ".other", path);
+  auto first = take(journals), amid = take(journals);
+  EXPECT_EQ(mode_of(folder()), 0700u);
+  journals.follow(data().st_ino);
+  journals.give_back(std::move(first));
+  first = take(journals);
+  EXPECT_EQ(first.folder, amid.folder) << "another transaction has its journal there";
+  journals.give_back(std::move(first));
+  journals.give_back(std::move(amid));
+  const auto next = take(journals);
+  EXPECT_EQ(mode_of(folder()), 0750u);
+  EXPECT_EQ(names_in(folder()), std::vector{next.journal->name()});
+  EXPECT_EQ(mode_of(folder() + "/" + next.journal->name()), 0640u);
+}
+
 TEST_F(JournalFolderTest, KeepsNoLargeJournalOfAChangeThatWasNotMade) {
   const std::string bytes = testing::pattern(100'000, 1);
   JournalFolder journals(testing::located(env, path), data());

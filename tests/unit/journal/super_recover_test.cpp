@@ -25,6 +25,7 @@ namespace st::write {
 namespace {
 
 using namespace testing;
+using ::testing::AllOf;
 using testing::Call;
 using ::testing::HasSubstr;
 
@@ -872,30 +873,32 @@ TEST_F(SuperRecovery, AShardsOwnerLeavesToTheIndexsOwnerWhatRootHadDecided) {
 // Who owns the index may forge what decides for it, and name any shard that lies beside it.
 TEST_F(SuperRecovery, TheOwnerOfAnIndexReplacesNoShardOfAnother) {
   constexpr uid_t of_index = 4242;
-  leave_new_files();
-  ASSERT_EQ(::chmod(dir.path().c_str(), 01777), 0);  // so that anybody may make a folder beside the shard
-  const std::string list = super();
-  const auto plant = [&](OwnersEnv &owner) {
-    const std::string part = in_folder(shard(2)), folder = shard(2) + std::string(folder_suffix);
-    for (const std::string &path : {index, index + std::string(folder_suffix), list, folder, part})
-      owner.give(path, of_index);
-    for (const std::string &name : names_in(dir.path()))
-      if (name.find(undecided_infix) != std::string::npos) owner.give(dir / name, of_index);
-  };
-  OwnersEnv root(0);
-  plant(root);
-  const auto refused = recover_super(testing::located(root, index), {}, {});
-  ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
-  EXPECT_THAT(refused.error().message, HasSubstr("not to be trusted with"));
-  EXPECT_THAT(refused.error().message, HasSubstr("user 4242 finishes it"));
-  EXPECT_TRUE(same_bytes(now(), before));
-  EXPECT_EQ(super(), list);
-  // If it is no forgery, its maker finishes it.
-  OwnersEnv maker(of_index);
-  plant(maker);
-  const auto done = recover_super(testing::located(maker, index), {}, {});
-  ASSERT_TRUE(is_ok(done));
-  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  for (const mode_t mode : {01777, 0755, 0775}) {  // in the first anybody may make a folder beside the shard
+    leave_new_files();
+    ASSERT_EQ(::chmod(dir.path().c_str(), mode), 0);
+    const std::string list = super();
+    const auto plant = [&](OwnersEnv &owner) {
+      const std::string part = in_folder(shard(2)), folder = shard(2) + std::string(folder_suffix);
+      for (const std::string &path : {index, index + std::string(folder_suffix), list, folder, part})
+        owner.give(path, of_index);
+      for (const std::string &name : names_in(dir.path()))
+        if (name.find(undecided_infix) != std::string::npos) owner.give(dir / name, of_index);
+    };
+    OwnersEnv root(0);
+    plant(root);
+    const auto refused = recover_super(testing::located(root, index), {}, {});
+    ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+    EXPECT_THAT(refused.error().message, HasSubstr("not to be trusted with"));
+    EXPECT_THAT(refused.error().message, HasSubstr("user 4242 finishes it"));
+    EXPECT_TRUE(same_bytes(now(), before));
+    EXPECT_EQ(super(), list);
+    // If it is no forgery, its maker finishes it.
+    OwnersEnv maker(of_index);
+    plant(maker);
+    const auto done = recover_super(testing::located(maker, index), {}, {});
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->applied, 1u) << done->why_aside;
+  }
 }
 
 // It was root who did, and gave to each owner what lies beside a file.
@@ -939,6 +942,46 @@ TEST_F(SuperRecovery, AFileUnderTheNameOfANewOneIsTheTransactionsOnlyIfItsOwnerM
     ASSERT_TRUE(is_ok(done));
     EXPECT_EQ(done->applied, 1u) << done->why_aside;
     EXPECT_TRUE(same_bytes(bytes_of(shard(2)), placed));
+    EXPECT_THAT(bytes_of(index), HasSubstr("\"new\""));
+  }
+}
+
+// The shard is still the old one: what was decided is not given up, and goes on once a user has put it right.
+TEST_F(SuperRecovery, ANewFileThatIsNotToBeTrustedIsWaitedFor) {
+  constexpr uid_t stranger = 4242;
+  struct Case {
+    const char *why;
+    std::function<void(const std::string &, OwnersEnv &)> spoil, mend;
+  };
+  const std::string second = dir / "second";
+  const std::vector<Case> cases{
+      {"it has a second link", [&](const std::string &path, OwnersEnv &) { fs::create_hard_link(path, second); },
+       [&](const std::string &, OwnersEnv &) { fs::remove(second); }},
+      {"anybody may write to it",
+       [&](const std::string &path, OwnersEnv &) {
+         ASSERT_EQ(::chmod(path.c_str(), 0666), 0);
+         ASSERT_EQ(::chmod(shard(2).c_str(), 0644), 0);
+       },
+       [](const std::string &path, OwnersEnv &) { ASSERT_EQ(::chmod(path.c_str(), 0644), 0); }},
+      {"it belongs to user 4242", [](const std::string &path, OwnersEnv &owner) { owner.give(path, stranger); },
+       [](const std::string &path, OwnersEnv &owner) { owner.give(path, 0); }},
+  };
+  for (const Case &c : cases) {
+    SCOPED_TRACE(c.why);
+    leave_new_files();
+    const std::string temporary = new_file(), decides = super();
+    OwnersEnv root(0);
+    ASSERT_NO_FATAL_FAILURE(c.spoil(temporary, root));
+    const auto refused = recover_super(testing::located(root, index), {}, {});
+    ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+    EXPECT_THAT(refused.error().message, AllOf(HasSubstr(temporary), HasSubstr(c.why)));
+    EXPECT_TRUE(same_bytes(now(), before));
+    EXPECT_EQ(super(), decides);
+    EXPECT_TRUE(fs::exists(temporary));
+    ASSERT_NO_FATAL_FAILURE(c.mend(temporary, root));
+    const auto done = recover_super(testing::located(root, index), {}, {});
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->applied, 1u) << done->why_aside;
     EXPECT_THAT(bytes_of(index), HasSubstr("\"new\""));
   }
 }

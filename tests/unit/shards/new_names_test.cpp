@@ -460,6 +460,47 @@ TEST_F(NewNames, AListOfAnotherUserRemovesNothingButThatUsers) {
   EXPECT_THAT(shards(), ElementsAre("m-1.safetensors", "m-2.safetensors")) << "what is the stranger's own goes";
 }
 
+// One of a group has committed, on shards of another: who could make the list there may unlink all of it anyway.
+TEST_F(NewNames, AListOfOneOfAGroupRemovesTheShardsOfAll) {
+  const auto give = [](const std::string &path) { return ::chown(path.c_str(), 4242, static_cast<gid_t>(-1)) == 0; };
+  const std::string old = ckpt + "/m-1.safetensors";
+  if (!give(index)) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  ASSERT_TRUE(fs::exists(old));
+  ASSERT_TRUE(give(index));
+  ASSERT_TRUE(give(list_path));
+  ASSERT_EQ(::chmod(ckpt.c_str(), 0775), 0);
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_FALSE(fs::exists(old)) << told;
+  EXPECT_FALSE(fs::exists(list_path + ".bad"));
+}
+
+// Where a user may unlink what is that user's alone, the list still removes this.
+TEST_F(NewNames, AListThatNamesAFileOfAnotherRemovesTheOthersThatItNames) {
+  const auto give = [](const std::string &path) { return ::chown(path.c_str(), 4242, static_cast<gid_t>(-1)) == 0; };
+  const std::string victim = ckpt + "/victim.safetensors", own = ckpt + "/own.safetensors";
+  put_bytes(victim, "mine");
+  put_bytes(own, "its");
+  if (!give(index)) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_TRUE(give(own));
+  forge({as_it_is(victim, "victim.safetensors"), as_it_is(own, "own.safetensors")});
+  ASSERT_TRUE(give(list_path));
+  for (const mode_t mode : {01777, 0755}) {  // in the second it may write into its list, and unlink nothing
+    ASSERT_EQ(::chmod(ckpt.c_str(), mode), 0);
+    fs::remove(list_path + ".bad");
+    ASSERT_TRUE(is_ok(recover(env)));
+    EXPECT_EQ(bytes_of(victim), "mine");
+    EXPECT_FALSE(fs::exists(own));
+    EXPECT_TRUE(fs::exists(list_path + ".bad"));
+    EXPECT_FALSE(fs::exists(list_path)) << "what is not believed is not written again";
+    put_bytes(own, "its");
+    ASSERT_TRUE(give(own));
+    forge({as_it_is(victim, "victim.safetensors"), as_it_is(own, "own.safetensors")});
+    ASSERT_TRUE(give(list_path));
+  }
+  fs::remove(list_path);
+}
+
 // As a failed sync of the folder may leave it.
 TEST_F(NewNames, AListIsBelievedBesideTheNameThatItWasMadeWith) {
   const std::string made_as = ckpt + "/.m.safetensors.index.json.st-old.st-tmp-0123456789abcdef";

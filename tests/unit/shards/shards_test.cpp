@@ -100,6 +100,48 @@ TEST_F(ShardsTest, OpensAsOneByIndexAndByFolder) {
   }
 }
 
+// Another program has a lease on a file, and keeps it.
+class LeasedEnv : public FaultEnv {
+ public:
+  LeasedEnv() : FaultEnv(os::Env::posix()) {}
+  int openat(int at, const char *name, int flags, mode_t mode) override {
+    return name == leased ? -EAGAIN : FaultEnv::openat(at, name, flags, mode);
+  }
+  void sleep_us(uint32_t us) override {
+    ++sleeps;
+    FaultEnv::sleep_us(us);
+  }
+  std::string leased;
+  size_t sleeps = 0;
+};
+
+TEST_F(ShardsTest, ALeaseIsWaitedForNoLongerThanTheHandleWaitsForLocks) {
+  LeasedEnv env;
+  auto shards = store::Shards::open(env, index, writable());
+  ASSERT_TRUE(shards);
+  store::TransactionOptions options;
+  options.lock_timeout_ms = 0;
+  const std::string both[] = {std::filesystem::path(index).filename(), std::filesystem::path(shard(1)).filename()};
+  for (const std::string &name : both) {
+    auto transaction = (*shards)->begin(options);
+    ASSERT_TRUE(transaction);
+    ASSERT_TRUE((*transaction)->rename("a", "x"));
+    env.leased = name;
+    env.sleeps = 0;
+    const auto plan = (*transaction)->plan();
+    ASSERT_FALSE(plan);
+    EXPECT_EQ(plan.error().status, Status::busy) << plan.error().message;
+    EXPECT_EQ(env.sleeps, 0u);
+    env.leased.clear();
+  }
+  env.leased = both[0];
+  env.sleeps = 0;
+  const auto opened = store::Shards::open(env, index, writable());
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().status, Status::busy) << opened.error().message;
+  EXPECT_EQ(env.sleeps, 0u);
+}
+
 TEST_F(ShardsTest, ShardsAreOpenedWhenTheyAreNeeded) {
   auto c = open();
   EXPECT_EQ(c->catalogue().opened().size(), 0u);
