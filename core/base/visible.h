@@ -6,7 +6,7 @@
 
 namespace st {
 
-// One character off the front of `text`, which is not empty. Of what is not UTF-8 it is one byte.
+// One character off the front of `text`, which is not empty. In what is not UTF-8 it is one byte.
 struct Character {
   std::string_view bytes;
   bool is_visible;  // no control character, none without a width, and none that changes the direction

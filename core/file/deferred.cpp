@@ -32,7 +32,8 @@ void DeferredCommits::take_what_waits() {
   waiting_.clear();
 }
 
-// Who has it waits for others perhaps, and as long as its own caller allows. So this is one more lock to be waited for.
+// The thread that has it may wait for others, as long as its own caller allows. So this is one more lock to be waited
+// for.
 Result<std::unique_lock<std::mutex>> DeferredCommits::settle_alone(const os::LockWait &wait) {
   std::unique_lock lock(settles_, std::try_to_lock);
   if (lock) return lock;

@@ -89,8 +89,8 @@ Rights::Rights(const struct stat &of)
 
 namespace {
 
-// Of a file that has taken the name of `data` since. A publish may have put it there, which keeps all rights. Or
-// somebody has who wants to read the journal: so it gives no more than `data` gives to all. What the group might,
+// Another file has taken the name of `data` since. A publish may have put it there, which keeps all rights. Or a user
+// that wants to read the journal has. So the other file gives no more than `data` gives to all. What the group might,
 // nobody knows any more, as a mode does not tell it where there is an ACL.
 Rights rights_of_another(const struct stat &now, const Acl &acl, const struct stat &data) {
   constexpr mode_t permissions = 0777;

@@ -29,9 +29,9 @@ Result<Form> form_of_index(const os::File &file) {
   return Form{size, hasher.digest()};
 }
 
-// May it be the new file of the transaction? Once that has taken its place, anybody who may make files may have given
-// its name to another. A new file has the rights of the old one: where anybody may write to that, to this, too. One
-// with a second link would change what has that name whenever the file is changed in place.
+// May it be the new file of the transaction? Once the new file has taken its place, another user of the folder may have
+// given its name to another file. A new file has the rights of the old one: if anybody may write to the old one, then
+// to the new one, too. A file with a second link would change under the second name whenever it is changed in place.
 Verdict RollForward::may_be_new(struct stat made, const struct stat &old) const {
   if (!S_ISREG(made.st_mode)) return Verdict::bad("it is no plain file");
   if (made.st_nlink != 1) return Verdict::bad("it has a second link; remove that link");
@@ -144,9 +144,9 @@ Verdict RollForward::judge_strange() const {
   return Verdict::good();
 }
 
-// Who may decide for the index may be nobody for a shard: then the owner of the index could have any file replaced that
-// lies beside it. But a part that is to be trusted beside the shard says itself what decides. What else lies there may
-// be that owner's, too, and says nothing about the decision.
+// A user that may decide for the index may be nobody for a shard. Else the owner of the index could have any file
+// replaced that lies beside it. But a part beside the shard that is to be trusted says itself what decides. Other files
+// there may be that owner's, too, and say nothing about the decision.
 Result<Verdict> RollForward::look_at_part(Target &shard, const Found &decision) {
   ST_TRY(const auto data, shard.locked->file.stat());
   ST_TRY(const auto by, decision.file.stat());

@@ -8,8 +8,8 @@
 
 namespace st::os {
 
-// A process other than ourselves with a lock that covers a byte of `range` of this file; 0 if none can be seen. Who is
-// not root sees those of the same user alone.
+// A process other than ourselves with a lock that covers a byte of `range` of this file; 0 if none can be seen. A
+// user other than root sees its own processes alone.
 pid_t find_lock_holder(const File &file, const LockRange &range);
 
 // A wait for `wanted` ended busy, there or at the turnstile: which process was in the way?

@@ -85,8 +85,8 @@ bool OldShards::is_temporary(const struct stat &file) const {
   });
 }
 
-// May the list's maker unlink whatever lies there anyway? Of a folder for a group we do not ask who is in it: the maker
-// made the list there.
+// May the list's maker unlink whatever lies there anyway? We do not ask who is in the group of a folder: the maker made
+// the list there.
 Result<void> OldShards::look_at_folder() {
   ST_TRY(const auto s, index_.folder()->identity());
   const bool may_write = (s.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (s.st_mode & S_ISVTX) == 0;
@@ -94,8 +94,8 @@ Result<void> OldShards::look_at_folder() {
   return {};
 }
 
-// Nobody else says what of a user's is removed, where users cannot unlink what is another's: not even the owner of the
-// index, who may have any file listed that lies beside it.
+// Where users cannot unlink another's files, nobody else says which of a user's files are removed. Not even the owner
+// of the index does: its list may name any file beside it.
 bool OldShards::may_name(const struct stat &file) const {
   return maker_may_unlink_ || maker_ == index_.env().geteuid() || maker_ == file.st_uid;
 }

@@ -185,7 +185,7 @@ TEST_F(FolderTest, APlantedOneInAPublicPlaceThatLetsNobodyInIsPassedOver) {
   EXPECT_FALSE(open());
 }
 
-// Puts another folder of the user's in the place of one that was just made, as who owns the parent may.
+// Puts another folder of the user's in the place of one that was just made, as the owner of the parent may.
 class MovesThere : public testing::FaultEnv {
  public:
   MovesThere(std::string from, std::string to)
@@ -242,7 +242,8 @@ TEST_F(FolderTest, WhatAServerPutsIntoAFolderIsNoExchange) {
   }
 }
 
-// The name leads to another file when its rights are asked for: of who wants to read the journal, or of a publish.
+// The name leads to another file when its rights are asked for: one of a user that wants to read the journal, or one of
+// a publish.
 TEST_F(FolderTest, AFileThatTakesTheNameGivesTheJournalNoReaders) {
   const struct {
     mode_t ours, other, journals;

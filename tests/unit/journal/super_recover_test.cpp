@@ -870,7 +870,7 @@ TEST_F(SuperRecovery, AShardsOwnerLeavesToTheIndexsOwnerWhatRootHadDecided) {
   EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
 }
 
-// Who owns the index may forge what decides for it, and name any shard that lies beside it.
+// The owner of the index may forge what decides for it, and name any shard that lies beside it.
 TEST_F(SuperRecovery, TheOwnerOfAnIndexReplacesNoShardOfAnother) {
   constexpr uid_t of_index = 4242;
   for (const mode_t mode : {01777, 0755, 0775}) {  // in the first anybody may make a folder beside the shard
@@ -901,7 +901,7 @@ TEST_F(SuperRecovery, TheOwnerOfAnIndexReplacesNoShardOfAnother) {
   }
 }
 
-// It was root who did, and gave to each owner what lies beside a file.
+// Root had decided, and gave to each owner what lies beside a file.
 TEST_F(SuperRecovery, RootFinishesWhatItHasDecidedForShardsOfOthers) {
   constexpr uid_t of_shard = 1001, of_index = 1002;
   for (const bool in_place : {false, true}) {
@@ -919,7 +919,7 @@ TEST_F(SuperRecovery, RootFinishesWhatItHasDecidedForShardsOfOthers) {
   }
 }
 
-// The new file has taken its place, and its old name is free: somebody who may make files there gives it to another.
+// The new file has taken its place, and its old name is free: another user of the folder gives it to another.
 TEST_F(SuperRecovery, AFileUnderTheNameOfANewOneIsTheTransactionsOnlyIfItsOwnerMayBe) {
   constexpr uid_t stranger = 4242;
   const std::vector<std::function<void(const std::string &, OwnersEnv &)>> plants{

@@ -41,7 +41,7 @@ TEST(Filesystem, ClientsWithACacheThatODirectDoesNotPass) {
     EXPECT_FALSE(keeps_what_was_read(type)) << type;
 }
 
-// How it is read says little of who writes: some object stores have locks that hosts share.
+// How it is read says little about its writers: some object stores have locks that hosts share.
 TEST(Filesystem, OtherHostsWriteWhereLocksAreShared) {
   for (const char *type :
        {"nfs", "ceph", "fuse", "fuse.mfs", "fuse.juicefs", "fuse.JuiceFS", "fuse.seaweedfs", "newfs"})
