@@ -25,7 +25,8 @@ Result<write::Recovered> recover_each(os::Env &env, const std::string &path, con
   ST_TRY(auto located, locate(env, path));
   if (!located.is_index) {
     ST_TRY(auto file, os::Location::find(env, located.path));
-    return write::recover(file, wait, findings);
+    ST_TRY(auto done, write::recover(file, wait, findings));
+    return done.held ? Failure(std::move(*done.held)) : Result<write::Recovered>(std::move(done));
   }
 
   // The index first: it decides about the parts that its shards have.
@@ -44,6 +45,7 @@ Result<write::Recovered> recover_each(os::Env &env, const std::string &path, con
       return Failure(Shards::missing(index.path(), i, folder->path_of(shards[i])));
     if (!done) return done;
     if (stopped) return sum;
+    if (done->held) return Failure(std::move(*done->held));
     sum.applied += done->applied;
     sum.undone += done->undone;
     sum.dropped += done->dropped;

@@ -79,10 +79,12 @@ Error cannot_open(Error e, const os::Location &folder) {
   return e;
 }
 
-// A file that is removed, and open still, on NFS; or what a disk of Synology's keeps of a folder.
+constexpr std::string_view kept_by_server = "@eaDir";  // what a disk of Synology's keeps of a folder
+
+// A file that is removed, and open still, on NFS, or that of a disk.
 bool is_of_server(std::string_view name) {
   constexpr std::string_view removed = ".nfs";
-  return name == "@eaDir" ||
+  return name == kept_by_server ||
          (name.starts_with(removed) && name.size() > removed.size() &&
           name.find_first_not_of("0123456789abcdefABCDEF", removed.size()) == std::string_view::npos);
 }
@@ -213,7 +215,8 @@ Error Folder::cannot_make(Error e) const {
 Result<std::vector<std::string>> Folder::journals() const {
   std::vector<std::string> names;
   if (const int r = dir_.env().list(dir_.fd(), &names); r < 0) return Failure(dir_.error(-r, "list"));
-  std::erase_if(names, [](const std::string &name) { return name.ends_with(aside_suffix); });
+  // One of NFS may be a journal that is open still.
+  std::erase_if(names, [](const std::string &name) { return name.ends_with(aside_suffix) || name == kept_by_server; });
   return names;
 }
 

@@ -245,7 +245,9 @@ Result<Attempt> Recovery::run() {
       if (super_) return Attempt::super_first;
     }
   if (stopped_) return Failure(recovery_stopped());
-  if (held) return Failure(std::move(*held));
+  if (held && !result.has_done_something()) return Failure(std::move(*held));
+  result.held = std::move(held);  // a caller that needs its bytes meets it again
+  if (result.held) return Attempt::done;
   // What is still undecided belonged to a part, and there is none any more.
   remove_new_files(undecided_infix);
   (*exclusive)->lock.release();

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -30,6 +31,8 @@ using Findings = std::function<bool(const Finding &)>;  // false: stop
 struct Recovered {
   uint32_t applied = 0, undone = 0, dropped = 0, aside = 0;
   std::string why_aside;
+  bool has_done_something() const { return applied + undone + dropped + aside > 0; }
+  std::optional<Error> held;  // the rest was recovered, and one waits for its holder (busy)
 };
 
 // Journals whose writers are gone. Found without taking a lock.

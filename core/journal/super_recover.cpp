@@ -1,5 +1,6 @@
 #include "journal/super_recover.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 
@@ -129,7 +130,7 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
 }
 
 // Some systems do not tell large letters from small ones. There a list may spell the name of the index in another way.
-// A hard link is another name, and not the same in another spelling.
+// A hard link is another name: then the folder lists both, and of two spellings one.
 Result<bool> SuperRecovery::is_name_of(const os::File &index, const std::string &name) const {
   if (name == index_.name()) return true;
   const os::Location named = index_.beside(name);
@@ -138,7 +139,11 @@ Result<bool> SuperRecovery::is_name_of(const os::File &index, const std::string 
   if (r == -ENOENT || r == -ENOTDIR || r == -EINVAL || r == -ENAMETOOLONG) return false;  // it names no file
   if (r < 0) return Failure(os_error(-r, "look at", named.path()));
   ST_TRY(const auto locked, index.stat());
-  return locked.st_nlink == 1 && os::same_inode(by_name, locked);
+  if (!os::same_inode(by_name, locked)) return false;
+  if (locked.st_nlink == 1) return true;
+  ST_TRY(const auto names, index_.folder()->list());
+  const auto is_listed = [&](const std::string &n) { return std::find(names.begin(), names.end(), n) != names.end(); };
+  return !is_listed(name) || !is_listed(index_.name());
 }
 
 // A good one is in `list`.

@@ -246,8 +246,8 @@ class LinkedJournals : public FaultEnv {
   using FaultEnv::FaultEnv;
   int fstatat(int at, const char *name, struct stat *out, int flags) override {
     const int r = FaultEnv::fstatat(at, name, out, flags);
-    if (r == 0 && S_ISREG(out->st_mode) && std::string_view(name).find('.') == std::string_view::npos)
-      out->st_nlink = 2;
+    const bool is_journal = std::string_view(name).find('.') == std::string_view::npos;
+    if (r == 0 && S_ISREG(out->st_mode) && (only.empty() ? is_journal : name == only)) out->st_nlink = 2;
     return r;
   }
   int openat(int at, const char *name, int flags, mode_t mode) override {
@@ -256,6 +256,7 @@ class LinkedJournals : public FaultEnv {
     return is_journal && refusal != 0 ? refusal : FaultEnv::openat(at, name, flags, mode);
   }
   int refusal = 0;
+  std::string only;  // this one, where it is not every journal
 };
 
 TEST_F(Deferred, ABackupThatLinksItsJournalTakesItFromNobody) {
@@ -283,6 +284,23 @@ TEST_F(Deferred, ABackupThatLinksItsJournalTakesItFromNobody) {
   first.reset();
   second.reset();
   expect_after_a_cut(file(other_a, new_b));
+}
+
+TEST_F(Deferred, ALinkedJournalKeepsNobodyFromWhatIsRecoveredBesideIt) {
+  LinkedJournals linked(disk);
+  auto first = open(env);
+  ASSERT_TRUE(is_ok(commit(*first, "a", new_a)));
+  linked.only = disk.names(folder).at(0);
+  auto dying = open(env);
+  ASSERT_TRUE(is_ok(commit(*dying, "b", new_b)));
+  disk.sync_fault = [] { return -EIO; };
+  dying.reset();
+  disk.sync_fault = nullptr;
+  auto next = open(linked);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->counters().recoveries, 1u);
+  ASSERT_TRUE(is_ok(commit(*next, "b", old_b)));
+  EXPECT_TRUE(fails_with(Status::busy, recover_all(linked, path, {}, {})));
 }
 
 TEST_F(Deferred, ALinkedJournalThatCannotBeOpenedNowIsNotTakenFromItsHolder) {

@@ -242,6 +242,15 @@ TEST_F(FolderTest, WhatAServerPutsIntoAFolderIsNoExchange) {
   }
 }
 
+TEST_F(FolderTest, WhatAServerKeepsInAFolderIsNoJournal) {
+  auto made = Folder::create(testing::located(env, path), data());
+  ASSERT_TRUE(is_ok(made));
+  fs::create_directory(folder() + "/@eaDir");
+  const auto journals = made->journals();
+  ASSERT_TRUE(is_ok(journals));
+  EXPECT_TRUE(journals->empty());
+}
+
 // The name leads to another file when its rights are asked for: one of a user that wants to read the journal, or one of
 // a publish.
 TEST_F(FolderTest, AFileThatTakesTheNameGivesTheJournalNoReaders) {

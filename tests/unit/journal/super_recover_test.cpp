@@ -439,13 +439,16 @@ class FoldingEnv : public FaultEnv {
 };
 
 TEST_F(SuperRecovery, FinishesWhatAnIndexWasDecidedForThatIsSpelledInAnotherWay) {
-  FoldingEnv folding;
-  leave_new_files();
-  const auto done = recover_super(testing::located(folding, dir / "M.safetensors.index.json"), {}, {});
-  ASSERT_TRUE(is_ok(done));
-  EXPECT_EQ(done->applied, 1u) << done->why_aside;
-  EXPECT_NE(bytes_of(index).find("\"new\""), std::string::npos);
-  EXPECT_EQ(names_in(dir.path()).size(), 3u);
+  for (const bool linked : {false, true}) {
+    FoldingEnv folding;
+    leave_new_files();
+    if (linked) fs::create_hard_link(index, dir / "kept.json");
+    const auto done = recover_super(testing::located(folding, dir / "M.safetensors.index.json"), {}, {});
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->applied, 1u) << done->why_aside;
+    EXPECT_NE(bytes_of(index).find("\"new\""), std::string::npos);
+    EXPECT_EQ(names_in(dir.path()).size(), linked ? 4u : 3u);
+  }
 }
 
 TEST_F(SuperRecovery, WhereTheNameInItsListCannotBeLookedAtItIsLeft) {
