@@ -20,10 +20,11 @@ uint64_t unit_of(const Fs &fs) {
 
 // ext4 keeps a twentieth of its blocks for root. In a container root may not take them: then ext4 refuses them when
 // they are set aside, before anything is written. ext4 counts as free what it keeps from everybody, for its own
-// metadata: a fiftieth, or 4096 blocks.
+// metadata: a fiftieth of its size, or 4096 blocks. That is a thirty-second of the blocks that it counts at most, as
+// these are without its tables and its own journal.
 uint64_t blocks_free(os::Env &env, const struct statfs &fs) {
   constexpr uint32_t ext4 = 0xEF53;
-  constexpr uint64_t part_of_its_own = 50, most_of_its_own = 4096;
+  constexpr uint64_t part_of_its_own = 32, most_of_its_own = 4096;
   const auto free = static_cast<uint64_t>(fs.f_bavail);
   if (static_cast<uint32_t>(fs.f_type) != ext4 || env.geteuid() != 0) return free;
   const auto all = static_cast<uint64_t>(fs.f_blocks), with_its_own = static_cast<uint64_t>(fs.f_bfree);

@@ -131,7 +131,7 @@ class Ballast {
     if (::fstatfs(fd, &fs) != 0) std::abort();
     uint64_t blocks = fs.f_bavail;
     if (fs.f_type == 0xEF53 && ::geteuid() == 0) {  // ext4's reserve is root's, but for what it needs itself
-      const uint64_t its_own = std::min<uint64_t>({fs.f_blocks / 50, 4096, fs.f_bfree});
+      const uint64_t its_own = std::min<uint64_t>({fs.f_blocks / 32, 4096, fs.f_bfree});
       blocks = std::max<uint64_t>(blocks, fs.f_bfree - its_own);
     }
     return blocks * static_cast<uint64_t>(fs.f_frsize);
