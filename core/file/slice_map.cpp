@@ -83,7 +83,7 @@ Nearest nearest(const std::vector<Covered> &ranges, size_t most) {
 
 }  // namespace
 
-std::vector<Covered> cover(std::vector<Covered> ranges, uint64_t gap, size_t most) {
+std::vector<Covered> cover(const std::vector<Covered> &ranges, uint64_t gap, size_t most) {
   Nearest go = nearest(ranges, most);
   const auto joins = [&](uint64_t between) {
     if (between < std::max(gap, go.longest)) return true;

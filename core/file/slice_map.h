@@ -67,6 +67,6 @@ struct Covered {
 };
 // The same ranges, but those less than `gap` bytes apart as one; and still others, beginning with the nearest, until
 // there are at most `most`.
-std::vector<Covered> cover(std::vector<Covered> ranges, uint64_t gap, size_t most = SIZE_MAX);
+std::vector<Covered> cover(const std::vector<Covered> &ranges, uint64_t gap, size_t most = SIZE_MAX);
 
 }  // namespace st::store

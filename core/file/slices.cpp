@@ -42,7 +42,7 @@ Result<void> check_values(std::string_view name, const Form &form, const Selecti
 std::vector<Covered> by_pages(const SliceMap &map) {
   std::vector<Covered> strips;
   map.each([&](const Strip &s) { strips.push_back({s.begin, s.end()}); });
-  return cover(std::move(strips), shortest_gap);
+  return cover(strips, shortest_gap);
 }
 
 Result<void> check_slice_payload(const Staged &staged, size_t number) {
@@ -305,7 +305,7 @@ std::vector<Covered> bytes_to_lock(const Staged &staged) {
   ranges.reserve(pieces.size());
   for (const write::Piece &p : pieces) ranges.push_back({p.offset, p.offset + p.payload.length});
   const size_t most = staged.slices.empty() ? most_locks : staged.tensors.size() + most_slice_locks;
-  return cover(std::move(ranges), 0, std::min(most, most_locks));
+  return cover(ranges, 0, std::min(most, most_locks));
 }
 
 std::string_view name_in(const Staged &staged, const Covered &bytes) {

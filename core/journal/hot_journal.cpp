@@ -70,20 +70,16 @@ void distrust_link(Found *found) {
 Error not_settled(const Found &linked) {
   Error busy = error(Status::busy);
   busy.holder_pid = os::find_lock_holder(linked.file, os::whole_file(true));
-  busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
-                      " has not finished what it wrote into the journal ", in_quotes(linked.file.path()),
+  busy.message = text(os::name_of_holder(busy.holder_pid), " has not finished what it wrote into the journal ",
+                      in_quotes(linked.file.path()),
                       ", which has a second link (a backup?); try again when it has, or remove that link");
   return busy;
 }
 
-// Nothing is written to a journal before its readers may read it: see Journal::create().
-bool has_no_bytes(const Folder &folder, const std::string &name, const struct stat &looked) {
-  if (looked.st_size != 0 || !folder.dir().reads_past_cache()) return looked.st_size == 0;
-  const int dir = folder.dir().fd();
-  os::Env &env = folder.dir().env();
-  env.renew_name(dir, name.c_str());
-  struct stat now;
-  return env.fstatat(dir, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_size == 0;
+// Nothing is written to a journal before its readers may read it: see Journal::create(). Where other hosts write, its
+// size may be that of a while ago.
+bool has_no_bytes(const Folder &folder, const struct stat &looked) {
+  return looked.st_size == 0 && !folder.dir().reads_past_cache();
 }
 
 // What a name leads to when it is opened, after a look at it.
@@ -98,7 +94,7 @@ Result<LedTo> read_looked_at(const Folder &folder, const std::string &name, cons
   auto file = os::File::open(dir.env(), dir.fd(), name, flags, 0, dir.path() + "/" + name);
   if (!file && found->is_linked && means_read_only(file.error())) return distrust_link(found), LedTo::same;
   if (!file && file.error().os_errno == EACCES) {
-    if (!write && has_no_bytes(folder, name, s)) return LedTo::gone;
+    if (!write && has_no_bytes(folder, s)) return LedTo::gone;
     if (s.st_uid != dir.env().geteuid()) file.error().message += "; " + who_finishes(s.st_uid);
   }
   if (!file) return Failure(std::move(file.error()));

@@ -93,13 +93,17 @@ pid_t find_lock_holder(const File &file, const LockRange &range) {
   return perhaps;
 }
 
+std::string name_of_holder(pid_t pid) {
+  return pid ? text("process ", pid) : std::string("another worker");
+}
+
 Error tell_holder(Error busy, const File &file, const LockRange &wanted) {
   if (busy.status != Status::busy) return busy;
   const bool waits_too = busy.offset != no_offset && busy.offset >= turnstile_begin;
   busy.holder_pid = find_lock_holder(file, waits_too ? LockRange{busy.offset, 1, true} : wanted);
-  busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
-                      waits_too ? " waits for its turn to change " : " holds a lock on ", in_quotes(file.path()),
-                      waits_too ? ", and comes first" : "", "; try again, or allow more time");
+  busy.message =
+      text(name_of_holder(busy.holder_pid), waits_too ? " waits for its turn to change " : " holds a lock on ",
+           in_quotes(file.path()), waits_too ? ", and comes first" : "", "; try again, or allow more time");
   busy.offset = no_offset;
   return busy;
 }

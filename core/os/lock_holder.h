@@ -13,6 +13,8 @@ namespace st::os {
 pid_t find_lock_holder(const File &file, const LockRange &range);
 
 // A wait for `wanted` ended busy, there or at the turnstile: which process was in the way?
+// "process 4711", or of 0 "another worker".
+std::string name_of_holder(pid_t pid);
 Error tell_holder(Error busy, const File &file, const LockRange &wanted);
 
 // Does a line of fdinfo ("lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:1234 0 99") tell of a lock that covers a byte of

@@ -317,6 +317,11 @@ TEST_F(Deferred, ALinkedJournalThatCannotBeOpenedNowIsNotTakenFromItsHolder) {
   linked.before = [](Call call) { return call == Call::lock ? -ENOLCK : 0; };
   EXPECT_FALSE(DataFile::open(linked, path, {.writable = true}));
   EXPECT_EQ(disk.names(folder), names);
+  linked.before = nullptr;
+  linked.refusal = -EACCES;  // it lets nobody in, and is no journal of its holder's
+  const auto aside = recover_all(linked, path, {}, {});
+  ASSERT_TRUE(is_ok(aside));
+  EXPECT_EQ(aside->aside, 1u);
 }
 
 // The journal is not emptied while somebody may read it.

@@ -240,6 +240,17 @@ TEST_F(FolderTest, WhatAServerPutsIntoAFolderIsNoExchange) {
     fs::remove_all(folder());
     fs::remove_all(folder() + ".made");
   }
+  for (const char *name : {".nfs", ".nfs1x", ".nf1"}) {
+    SCOPED_TRACE(name);
+    const std::string used = dir / "used";
+    fs::create_directory(used);
+    testing::put_bytes(used + "/" + name, "");
+    ::chmod(used.c_str(), 0700);
+    MovesThere moves(used, folder());
+    EXPECT_TRUE(fails_with(Status::journal, Folder::create(testing::located(moves, path), data())));
+    fs::remove_all(folder());
+    fs::remove_all(folder() + ".made");
+  }
 }
 
 TEST_F(FolderTest, WhatAServerKeepsInAFolderIsNoJournal) {

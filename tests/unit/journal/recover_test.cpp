@@ -3,6 +3,7 @@
 #include <random>
 
 #include "crash_scene.h"
+#include "journal/hot_journal.h"
 #include "read_only_env.h"
 #include "located.h"
 
@@ -36,6 +37,38 @@ TEST_F(Recover, DropsWhatWasNotCommitted) {
   EXPECT_FALSE(std::filesystem::exists(folder()));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].status, Status::ok);
+}
+
+TEST_F(Recover, IsStoppedByTheLastReport) {
+  ASSERT_NE(leave(changes, true), "");
+  const auto stop = [](const write::Finding &) { return false; };
+  EXPECT_TRUE(fails_with(Status::cancelled, write::recover(testing::located(env, path), {}, stop)));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
+}
+
+TEST_F(Recover, WritesNothingThroughASecondLink) {
+  auto journal = make_journal(changes, false);
+  ASSERT_TRUE(journal);
+  std::filesystem::create_hard_link(folder() + "/" + journal->name(), path + ".backup");
+  const std::string as_it_is = bytes_of(path + ".backup");
+  struct stat data;
+  ASSERT_EQ(::stat(path.c_str(), &data), 0);
+  FaultEnv counting(os::Env::posix());
+  auto opened = Folder::open(testing::located(counting, path), data, {});
+  ASSERT_TRUE(is_ok(opened));
+  auto found_there = look_at(**opened, journal->name(), data, true);
+  ASSERT_TRUE(is_ok(found_there));
+  Found &linked = **found_there;
+  ASSERT_TRUE(linked.is_linked);
+  const auto settle = [&](Holder held, bool on_ours) {
+    return settle_idle(**opened, journal->name(), linked, held, on_ours);
+  };
+  EXPECT_FALSE(settle(Holder::nobody, false).value());
+  EXPECT_TRUE(fails_with(Status::busy, settle(Holder::writer, true)));
+  EXPECT_TRUE(settle(Holder::writer, false).value());
+  counting.before = [](Call call) { return call == Call::fdatasync ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, settle(Holder::writer, false)));
+  EXPECT_EQ(bytes_of(path + ".backup"), as_it_is);
 }
 
 TEST_F(Recover, FinishesWhatWasCommitted) {

@@ -413,6 +413,31 @@ TEST_F(SuperRecovery, DistrustsTheListOfAnotherIndex) {
   expect_aside("its list of files is damaged");
 }
 
+// Another file takes the name between the look at it and its opening.
+TEST_F(SuperRecovery, ANewFileThatIsExchangedAmidTheLookIsWaitedFor) {
+  leave_new_files();
+  class Exchanges : public FaultEnv {
+   public:
+    explicit Exchanges(std::string of) : FaultEnv(os::Env::posix()), of_(std::move(of)) {}
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      if (of_.ends_with("/" + std::string(name)) && (flags & O_RDWR) != 0) {
+        testing::put_bytes(of_ + ".other", bytes_of(of_));
+        fs::rename(of_ + ".other", of_);
+      }
+      return FaultEnv::openat(at, name, flags, mode);
+    }
+
+   private:
+    const std::string of_;
+  } env(new_file());
+  const auto refused = recover_super(testing::located(env, index), {}, {});
+  ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
+  EXPECT_THAT(refused.error().message, HasSubstr("exchanged"));
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u) << done->why_aside;
+}
+
 // A folder in which large letters are small ones, as macOS and Windows have it: of the names that matter here.
 class FoldingEnv : public FaultEnv {
  public:

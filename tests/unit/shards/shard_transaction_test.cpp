@@ -180,6 +180,9 @@ TEST_F(ShardTransactionTest, RefusesWhatItCannotDoAndGoesOn) {
   auto t = begin(*c);
   EXPECT_TRUE(fails_with(Status::not_found, t->update("z", u8(ten))));
   EXPECT_TRUE(fails_with(Status::not_found, t->remove("z")));
+  EXPECT_TRUE(fails_with(Status::not_found, t->update_ranges("z", {}, {})));
+  EXPECT_TRUE(fails_with(Status::not_found, t->may_remake("z")));
+  EXPECT_TRUE(fails_with(Status::not_found, t->remake("z", {}, 0)));
   EXPECT_TRUE(fails_with(Status::not_found, t->rename("z", "y")));
   EXPECT_TRUE(fails_with(Status::shape_mismatch, t->update("a", u8(ten))));
   EXPECT_TRUE(fails_with(Status::invalid_argument, t->put("__metadata__", u8(ten))));
