@@ -1075,7 +1075,20 @@ TEST_F(SuperRecovery, APartThatIsDoneIsLeftWhereADecisionIsNotToBeTrusted) {
     return told += f.message, true;
   })));
   EXPECT_THAT(told, HasSubstr("it was left (a part"));
+  const auto stopped = recover(testing::located(env, shard(1)), {}, [](const Finding &) { return false; });
+  EXPECT_TRUE(fails_with(Status::cancelled, stopped));
   EXPECT_EQ(in_folder(shard(1)), part);
+}
+
+TEST_F(SuperRecovery, APartThatSomebodyHoldsByASecondLinkIsNotCarriedOut) {
+  leave_updates();
+  const std::string part = in_folder(shard(1));
+  fs::create_hard_link(part, dir / "backup");
+  auto reader = os::File::open(os::Env::posix(), AT_FDCWD, part, O_RDONLY, 0, part);
+  ASSERT_TRUE(is_ok(reader));
+  auto held = os::RangeLock::acquire(*reader, {os::whole_file(false)}, {});
+  ASSERT_TRUE(is_ok(held));
+  expect_aside("it has a second link");
 }
 
 // Told by the shard, though the fault is the super-journal's.
