@@ -25,8 +25,8 @@ int open_to_read(const std::string &path);
 int open_itself(const std::string &path);
 int open_to_write(const std::string &path);
 
-// Of a path: the folder, and the name in it. The folder is held open, so whoever exchanges it, or puts a link in its
-// place, leads nobody elsewhere. Windows has the path alone.
+// The folder of a path, and the name in it. The folder is held open: an exchange of it, or a link in its place, leads
+// nobody elsewhere. Windows has the path alone.
 struct Entry {
   int folder = -1;
   std::string path, name;

@@ -35,7 +35,8 @@ TensorList listing_of(const Index &index);
 // What `delta`, the file's index and its notes, makes of a catalogue, as its layer
 // number `layer`: what it replaces keeps its place, what it adds comes last in the
 // order of the delta, unless the notes name another order. Status delta_base: it
-// was made for another; delta: it does not do what its notes say. Nobody who chose the names may know `hash_seed`.
+// was made for another; delta: it does not do what its notes say. The author of the names
+// must not know `hash_seed`.
 Result<void> apply(TensorList *listing, const Index &delta, const DeltaNotes &notes, uint32_t layer,
                    uint64_t hash_seed);
 

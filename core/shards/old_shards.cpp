@@ -85,8 +85,8 @@ bool OldShards::is_temporary(const struct stat &file) const {
   });
 }
 
-// May the list's maker unlink whatever lies there anyway? We do not ask who is in the group of a folder: the maker made
-// the list there.
+// May the list's maker unlink whatever lies there anyway? The members of a folder's group are not looked up: the maker
+// made the list there.
 Result<void> OldShards::look_at_folder() {
   ST_TRY(const auto s, index_.folder()->identity());
   const bool may_write = (s.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (s.st_mode & S_ISVTX) == 0;

@@ -1,7 +1,7 @@
 // What commits under new names leave beside an index: old shards, for readers of an older index, until the time that
 // the list `<index>.st-old` says; and new shards of writers that died before the index named them. What any index in
-// the folder names is never removed, nor what is not the file that was listed. A file of another user
-// than the list's maker stays, unless the maker is the user that removes it, or may unlink all that lies there.
+// the folder names is never removed, nor what is not the file that was listed. A file that is not the list's maker's
+// stays. But the maker may be the user that removes it, or may unlink all that lies there.
 #pragma once
 
 #include <optional>

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -56,10 +57,23 @@ class WriterTest : public ::testing::Test {
     const TensorView t = h->index.at(h->index.find(name).value());
     return part(h->data_offset() + t.begin, t.nbytes);
   }
+  // While the new file is synced, another process saves the name, and locks its file until others->close().
+  void another_saves_amid_the_sync(const std::function<void()> &then = [] {}) {
+    others.reset();
+    faulty.before = [this, then](Call call) {
+      if (call != Call::fsync || others) return 0;
+      std::filesystem::remove(path);
+      put_bytes(path, "another's");
+      others.emplace(path);
+      then();
+      return 0;
+    };
+  }
 
   testing::TempDir dir;
   const std::string path = dir / "model.safetensors";
   FaultEnv faulty{os::Env::posix()};
+  std::optional<LockOfFile> others;
   const std::string a = pattern(4000, 1), b = pattern(10007, 2);
 };
 
@@ -782,14 +796,7 @@ TEST_F(WriterTest, AFileThatComesMeanwhileIsNotReplacedWhileSomebodyChangesIt) {
     if (instead) put_bytes(path, "old");
     auto w = writer({}, {.lock_timeout_ms = 0});
     ASSERT_TRUE(is_ok(w->put(u8("a", a))));
-    std::optional<LockOfFile> others;
-    faulty.before = [&](Call call) {
-      if (call != Call::fsync || others) return 0;
-      std::filesystem::remove(path);
-      put_bytes(path, "another's");
-      others.emplace(path);
-      return 0;
-    };
+    another_saves_amid_the_sync();
     EXPECT_TRUE(fails_with(Status::busy, w->finish()));
     EXPECT_TRUE(same_bytes(bytes_of(path), "another's"));
     others->close();
@@ -817,15 +824,7 @@ TEST_F(WriterTest, AFileThatComesInPlaceOfOneThatMayOnlyBeReadIsNotReplacedWhile
   auto w = Writer::open(env, path, {}, {}, {.lock_timeout_ms = 0});
   ASSERT_TRUE(is_ok(w));
   ASSERT_TRUE(is_ok((*w)->put(u8("a", a))));
-  std::optional<LockOfFile> others;
-  faulty.before = [&](Call call) {
-    if (call != Call::fsync || others) return 0;
-    std::filesystem::remove(path);
-    put_bytes(path, "another's");
-    env.only_reads = false;
-    others.emplace(path);
-    return 0;
-  };
+  another_saves_amid_the_sync([&] { env.only_reads = false; });
   EXPECT_TRUE(fails_with(Status::busy, (*w)->finish()));
   EXPECT_TRUE(same_bytes(bytes_of(path), "another's"));
   others->close();
@@ -885,14 +884,7 @@ TEST_F(Goes, BetweenTwoCallsItHandsOnNoRights) {
   ASSERT_TRUE(is_ok(w->put(u8("a", a))));
   put_bytes(path, "old");
   give_rights();
-  std::optional<LockOfFile> others;
-  faulty.before = [&](Call call) {
-    if (call != Call::fsync || others) return 0;
-    std::filesystem::remove(path);
-    put_bytes(path, "another's");
-    others.emplace(path);
-    return 0;
-  };
+  another_saves_amid_the_sync();
   EXPECT_TRUE(fails_with(Status::busy, w->finish()));
   others->close();
   std::filesystem::remove(path);

@@ -201,13 +201,17 @@ class MovesThere : public testing::FaultEnv {
   const std::string from_, to_;
 };
 
+// A folder that lets nobody else in, with one file in it.
+std::string private_folder(const std::string &at, const char *name) {
+  fs::create_directory(at);
+  testing::put_bytes(at + "/" + name, "");
+  ::chmod(at.c_str(), 0700);
+  return at;
+}
+
 TEST_F(FolderTest, AnotherFolderOfOursThatIsMovedThereIsOpenedToNobody) {
-  const std::string secret = dir / "private";
-  fs::create_directory(secret);
-  testing::put_bytes(secret + "/key", "");
-  ::chmod(secret.c_str(), 0700);
   ::chmod(path.c_str(), 0644);
-  MovesThere moves(secret, folder());
+  MovesThere moves(private_folder(dir / "private", "key"), folder());
   const auto made = Folder::create(testing::located(moves, path), data());
   EXPECT_TRUE(fails_with(Status::journal, made));
   EXPECT_EQ(mode_of(folder()), 0700u);
@@ -216,12 +220,8 @@ TEST_F(FolderTest, AnotherFolderOfOursThatIsMovedThereIsOpenedToNobody) {
 
 // Another process of ours was faster.
 TEST_F(FolderTest, AJournalThatIsThereAlreadyKeepsNobodyOut) {
-  const std::string used = dir / "used";
-  fs::create_directory(used);
-  testing::put_bytes(used + "/0123456789abcdef", "");
-  ::chmod(used.c_str(), 0700);
   ::chmod(path.c_str(), 0644);
-  MovesThere moves(used, folder());
+  MovesThere moves(private_folder(dir / "used", "0123456789abcdef"), folder());
   ASSERT_TRUE(is_ok(Folder::create(testing::located(moves, path), data())));
   EXPECT_EQ(mode_of(folder()), 0755u);
 }
@@ -230,11 +230,7 @@ TEST_F(FolderTest, WhatAServerPutsIntoAFolderIsNoExchange) {
   ::chmod(path.c_str(), 0644);
   for (const char *name : {".nfs0000000001a2b3c400000001", "@eaDir"}) {
     SCOPED_TRACE(name);
-    const std::string used = dir / "used";
-    fs::create_directory(used);
-    testing::put_bytes(used + "/" + name, "");
-    ::chmod(used.c_str(), 0700);
-    MovesThere moves(used, folder());
+    MovesThere moves(private_folder(dir / "used", name), folder());
     EXPECT_TRUE(is_ok(Folder::create(testing::located(moves, path), data())));
     EXPECT_EQ(mode_of(folder()), 0755u);
     fs::remove_all(folder());
@@ -242,11 +238,7 @@ TEST_F(FolderTest, WhatAServerPutsIntoAFolderIsNoExchange) {
   }
   for (const char *name : {".nfs", ".nfs1x", ".nf1"}) {
     SCOPED_TRACE(name);
-    const std::string used = dir / "used";
-    fs::create_directory(used);
-    testing::put_bytes(used + "/" + name, "");
-    ::chmod(used.c_str(), 0700);
-    MovesThere moves(used, folder());
+    MovesThere moves(private_folder(dir / "used", name), folder());
     EXPECT_TRUE(fails_with(Status::journal, Folder::create(testing::located(moves, path), data())));
     fs::remove_all(folder());
     fs::remove_all(folder() + ".made");

@@ -460,7 +460,7 @@ TEST_F(NewNames, AListOfAnotherUserRemovesNothingButThatUsers) {
   EXPECT_THAT(shards(), ElementsAre("m-1.safetensors", "m-2.safetensors")) << "what is the stranger's own goes";
 }
 
-// One of a group has committed, on shards of another: who could make the list there may unlink all of it anyway.
+// One of a group has committed, on shards of another. The maker of a list there may unlink all of it anyway.
 TEST_F(NewNames, AListOfOneOfAGroupRemovesTheShardsOfAll) {
   const auto give = [](const std::string &path) { return ::chown(path.c_str(), 4242, static_cast<gid_t>(-1)) == 0; };
   const std::string old = ckpt + "/m-1.safetensors";

@@ -151,7 +151,7 @@ fn what_the_crate_refuses_libst_refuses() {
 #[test]
 fn the_malformed_corpus_gets_the_same_verdicts() {
     let Some(folder) = std::env::var_os("LIBST_TEST_CORPUS").map(std::path::PathBuf::from) else {
-        // Whoever has brought the real model brings the corpus, too.
+        // The script that brings the real model brings the corpus, too.
         assert!(std::env::var_os("LIBST_TEST_MODEL").is_none(), "LIBST_TEST_CORPUS is not set");
         eprintln!("skipped: LIBST_TEST_CORPUS is not set");
         return;
