@@ -106,7 +106,7 @@ func (f *File) Names() (names []string, err error) {
 		return nil, cancelledError("names", f.ctx)
 	}
 	if state := f.h.shown(); state != nil {
-		defer state.release()
+		defer f.done(state)
 		if known := state.names.Load(); known != nil {
 			return cut(*known, int(C.st_count(state.c))), nil
 		}

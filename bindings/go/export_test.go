@@ -25,3 +25,9 @@ func Leftover(answered error, others int) error {
 	s.begin()
 	return s.failed(readFailure{})
 }
+
+// Freed tells when the file has been closed, and its last call is over. It does not keep the file.
+func (f *File) Freed() func() bool {
+	h := f.h
+	return func() bool { return h.users.Load() == closedBit }
+}

@@ -36,7 +36,7 @@ type net struct {
 type handle struct {
 	c        *C.st_file
 	users    atomic.Int64           // and closedBit
-	snapshot bool                   // of another handle, whose calls st_interrupt would stop too
+	snapshot bool                   // made by Snapshot: st_interrupt would stop calls of another handle too
 	steady   bool                   // what it shows is changed by Refresh alone: not writable, or a snapshot
 	held     *held                  // OpenBytes' argument or OpenSource's reader; else nil
 	mutex    sync.Mutex             // of changes of state, and of what frees the handle or a transaction on it
@@ -88,16 +88,17 @@ func (h *handle) release() {
 	}
 }
 
-// close reports whether it was this call that closed.
-func (h *handle) close() bool {
-	if !h.acquire() { // st_interrupt below needs the handle
+// close reports whether it was this call that closed. Only Close of a File that is no Snapshot may interrupt: a File that
+// the garbage collector closes is forgotten, and its Snapshots are not.
+func (h *handle) close(interrupt bool) bool {
+	if !h.acquire() { // what is below needs the handle
 		return false
 	}
 	defer h.release()
 	if h.users.Or(closedBit)&closedBit != 0 {
 		return false
 	}
-	if !h.snapshot {
+	if interrupt {
 		C.st_interrupt(h.c)
 	}
 	h.supersede()
@@ -171,7 +172,7 @@ func newFile(h *handle, ctx context.Context, hooks hooks, path string) *File {
 }
 
 func newCleanup(n *net, h *handle) runtime.Cleanup {
-	return runtime.AddCleanup(n, func(h *handle) { go h.close() }, h) // to unmap takes long, and all cleanups wait for one
+	return runtime.AddCleanup(n, func(h *handle) { go h.close(false) }, h) // to unmap takes long, and all cleanups wait for one
 }
 
 func (f *File) end(ctx context.Context) {
@@ -213,7 +214,7 @@ func (f *File) Reopen() (*File, error) {
 // answered. Its one error is fs.ErrClosed: the file was closed before. For what a JournalOnly commit has left to do, and its
 // error, call Sync first.
 func (f *File) Close() error {
-	if !f.h.close() {
+	if !f.h.close(!f.h.snapshot) {
 		return closedError("close")
 	}
 	f.stopCleanup()
@@ -261,7 +262,10 @@ func (f *File) call(op string, call func() C.st_status) error {
 	return f.run(op, call)
 }
 
-func (f *File) release() {
-	f.h.release()
+func (f *File) release() { f.done(f.h) }
+
+// done releases a handle that a call of the file has used: its own, or a pin of what it shows.
+func (f *File) done(with *handle) {
+	with.release()
 	runtime.KeepAlive(f) // or the safety net might close the file under the call
 }

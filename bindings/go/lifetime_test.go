@@ -62,8 +62,8 @@ func TestNothingWorksAfterClose(t *testing.T) {
 			t.Errorf("%s after Close: %v", what, err)
 		}
 	}
-	// These answer no error, and the last two are of these tests.
-	silent := []string{"Interrupt", "Len", "Path", "Release", "WithContext", "Hold", "SeemClosed"}
+	// These answer no error, and the last three are of these tests.
+	silent := []string{"Interrupt", "Len", "Path", "Release", "WithContext", "Freed", "Hold", "SeemClosed"}
 	f.Interrupt()
 	f.Release()
 	if f.Len() != 0 || f.Path() != path {
@@ -310,18 +310,8 @@ func TestBytesThatAreAFileStay(t *testing.T) {
 // Values under the garbage collector: strings and shapes are Go's own, and calls keep their file.
 func TestTheCollectorMayRunAtAnyTime(t *testing.T) {
 	_, path := small(t, writable)
-	stop := make(chan struct{})
-	var collector, workers sync.WaitGroup
-	spawn(&collector, func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				runtime.GC()
-			}
-		}
-	})
+	defer collectOften()()
+	var workers sync.WaitGroup
 	for range 4 {
 		spawn(&workers, func() {
 			for i := range 30 {
@@ -352,8 +342,6 @@ func TestTheCollectorMayRunAtAnyTime(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	close(stop)
-	collector.Wait()
 }
 
 func TestCloseMayRaceWithReaders(t *testing.T) {

@@ -91,7 +91,7 @@ func (view *Tensor) show(name string, t *C.st_tensor, h *handle) {
 func (f *File) Get(name string) (got Tensor, err error) {
 	if f.plain {
 		if state := f.h.shown(); state != nil {
-			defer state.release()
+			defer f.done(state)
 			var info Info
 			known := f.h.known() // of another state, if somebody refreshes meanwhile
 			if known != nil && known.state == state && known.describe(f.h, name, &info) || state.describe(f.h, name, &info) {
@@ -140,8 +140,7 @@ func (f *File) ReadInto(name string, dst []byte) (size int, err error) {
 		}
 	}
 	size, err = f.readPlain("read", from, name, dst)
-	from.release()
-	runtime.KeepAlive(f)
+	f.done(from)
 	return size, err
 }
 

@@ -71,7 +71,7 @@ func (h *handle) shown() *handle {
 	defer h.mutex.Unlock()
 	state := h.state.Load()
 	if state == nil && !h.closed() {
-		state = &handle{snapshot: true}
+		state = &handle{}
 		if C.st_snapshot(h.c, &state.c) != C.ST_OK {
 			return nil // no memory: the call that makes its own says so
 		}
@@ -91,7 +91,7 @@ func (h *handle) supersede() {
 	h.table.Store(nil)
 	h.wait()
 	if state := h.state.Swap(nil); state != nil {
-		state.close()
+		state.close(false)
 	}
 }
 
@@ -99,7 +99,7 @@ func (h *handle) supersede() {
 // whatever other goroutines commit. Names, shapes and strings are copied before it ends.
 func (f *File) pinned(op string, use func(pin *C.st_file) error) error {
 	if state := f.h.shown(); state != nil {
-		defer state.release()
+		defer f.done(state)
 		return use(state.c)
 	}
 	if !f.h.acquire() {
