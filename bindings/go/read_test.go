@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"libst/st"
 )
@@ -325,6 +326,31 @@ func TestValuesAndTensorOf(t *testing.T) {
 			t.Errorf("%v became %v", want, got)
 		}
 	}
+}
+
+// The shape may be a View's, which is no longer there when the tensor is.
+func TestTensorOfKeepsNothingOfItsArguments(t *testing.T) {
+	shape := []uint64{1, 2}
+	tensor := st.TensorOf([]uint8{3, 4}, shape...)
+	shape[0], shape[1] = 2, 1
+	same(t, "the tensor", tensor, st.Tensor{DType: st.U8, Shape: []uint64{1, 2}, Data: []byte{3, 4}})
+	scalar := st.TensorOf([]uint8{7}, shape[:0]...)
+	if scalar.Shape == nil || len(scalar.Shape) != 0 || unsafe.SliceData(scalar.Shape) == unsafe.SliceData(shape) {
+		t.Errorf("the shape of a scalar is %v", scalar.Shape)
+	}
+
+	f, path := small(t)
+	view := viewOf(t, f, "a")
+	values, err := st.Values[float32](view)
+	must(t, err)
+	copied := st.TensorOf(values, view.Shape...)
+	must(t, f.Close()) // and with it the memory of the view's shape
+	copied.Name = "a"
+	other := path + ".other"
+	must(t, st.Save(other, []st.Tensor{copied}, nil))
+	saved, err := readFile(other)
+	must(t, err)
+	same(t, "what was saved", saved["a"], firstA)
 }
 
 func TestIOInfoAndStatsTellWhatHappened(t *testing.T) {

@@ -49,13 +49,13 @@ func dtypeOf[T Element]() DType {
 	}
 }
 
-// TensorOf makes a tensor of values, which it copies. Without a shape it has one dimension.
+// TensorOf makes a tensor of values and a shape, both of which it copies. Without a shape it has one dimension.
 func TensorOf[T Element](values []T, shape ...uint64) Tensor {
 	if shape == nil {
 		shape = []uint64{uint64(len(values))}
 	}
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(*new(T))))
-	return Tensor{DType: dtypeOf[T](), Shape: shape, Data: append([]byte{}, bytes...)}
+	return Tensor{DType: dtypeOf[T](), Shape: append([]uint64{}, shape...), Data: append([]byte{}, bytes...)}
 }
 
 // Values copies the elements of a tensor. The dtype must be T's, or of the same width where T is an unsigned integer:
