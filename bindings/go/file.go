@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -38,6 +39,7 @@ type handle struct {
 	users    atomic.Int64           // and closedBit
 	snapshot bool                   // made by Snapshot: st_interrupt would stop calls of another handle too
 	steady   bool                   // what it shows is changed by Refresh alone: not writable, or a snapshot
+	timeout  time.Duration          // Options.LockTimeout
 	held     *held                  // OpenBytes' argument or OpenSource's reader; else nil
 	mutex    sync.Mutex             // of changes of state, and of what frees the handle or a transaction on it
 	state    atomic.Pointer[handle] // see shown; nil if none is at hand
@@ -140,7 +142,7 @@ func Open(path string, opts *Options) (*File, error) {
 		return nil, err
 	}
 	opened = true
-	return newFile(&handle{c: c, steady: !o.ReadWrite}, context.Background(), calls, path), nil
+	return newFile(&handle{c: c, steady: !o.ReadWrite, timeout: o.LockTimeout}, context.Background(), calls, path), nil
 }
 
 // OpenBytes opens a file that lies in memory, read-only and without a copy: the bytes are pinned until Close and must
@@ -158,6 +160,14 @@ func OpenBytes(data []byte) (*File, error) {
 		return nil, err
 	}
 	return newFile(h, context.Background(), hooks{}, ""), nil
+}
+
+// timeoutOr is a transaction's own timeout, or the file's.
+func (h *handle) timeoutOr(own time.Duration) time.Duration {
+	if own == 0 {
+		return h.timeout
+	}
+	return own
 }
 
 func newFile(h *handle, ctx context.Context, hooks hooks, path string) *File {
@@ -195,7 +205,7 @@ func (f *File) WithContext(ctx context.Context) *File {
 // Reopen opens the same file a second time with the same options: its own descriptor, mapping and locks, for a worker.
 // ErrFileChanged if the path now names no file, or another one, which no commit of f put there.
 func (f *File) Reopen() (*File, error) {
-	h := &handle{steady: f.h.steady}
+	h := &handle{steady: f.h.steady, timeout: f.h.timeout}
 	opened := false
 	defer func() {
 		if !opened && h.c != nil { // a callback panicked

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// How long to wait for other workers' locks, in every LockTimeout. Zero is ten seconds; what is more is as long as it
-// says. Other negative durations are ErrInvalidArgument.
+// How long to wait for other workers' locks, in every LockTimeout. Zero is ten seconds, but the file's in TxOptions and in
+// ApplyDeltaOptions of File.ApplyDelta. What is more is as long as it says. Other negative durations are
+// ErrInvalidArgument.
 const (
 	Forever time.Duration = -1 // no end
 	NoWait  time.Duration = -2 // a lock that is not free at once is ErrBusy
@@ -25,7 +26,7 @@ const NoGrace time.Duration = -1
 type Options struct {
 	ReadWrite   bool          // allow changes; the file must be writable
 	Map         MapMode       // how the data is reached
-	LockTimeout time.Duration // of recovery and File.Update
+	LockTimeout time.Duration // of recovery, and of what changes the file without a timeout of its own
 	Progress    Progress      // of the file's long calls
 	Log         Log           // what a user may want to know
 	Deltas      []string      // paths, the oldest first: show, for reading only, what ApplyDelta with each would make
@@ -48,7 +49,7 @@ type Options struct {
 type TxOptions struct {
 	Publish     bool          // make a new file also where a patch would do, so that no reader sees a mix
 	BreakLinks  bool          // publish a file that has other hard links, which keep the old bytes; else ErrHardLinks
-	LockTimeout time.Duration // of Commit
+	LockTimeout time.Duration // of Commit; 0: the file's
 
 	// Commit is durable, as ever, but by its journal alone, and takes one sync. The file has the new bytes at once, and
 	// they are durable in it later: see File.Sync. On shards, on storage that is not local, and where the commit
@@ -110,11 +111,11 @@ type CreateDeltaOptions struct {
 
 // ApplyDeltaOptions are for ApplyDelta.
 type ApplyDeltaOptions struct {
-	Publish     bool   // as in TxOptions
-	BreakLinks  bool   // as in TxOptions
-	JournalOnly bool   // as in TxOptions; of File.ApplyDelta alone
-	Reverse     string // path: write the delta that undoes this one there, durably, before the base is changed
-	LockTimeout time.Duration
+	Publish     bool          // as in TxOptions
+	BreakLinks  bool          // as in TxOptions
+	JournalOnly bool          // as in TxOptions; of File.ApplyDelta alone
+	Reverse     string        // path: write the delta that undoes this one there, durably, before the base is changed
+	LockTimeout time.Duration // 0: ten seconds, or of File.ApplyDelta the file's
 	Progress    Progress
 	Context     context.Context
 }

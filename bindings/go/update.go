@@ -77,6 +77,7 @@ func (o txOf) free() {
 // default options. Its calls end with the file's context (see WithContext); it is still to be rolled back then.
 func (f *File) Begin(opts *TxOptions) (*Tx, error) {
 	o := given(opts)
+	o.LockTimeout = f.h.timeoutOr(o.LockTimeout)
 	c := o.c()
 	c.flags |= C.ST_TXN_COPY // the library borrows nothing of Go's; it copies into its journal, not into memory
 	tx := &Tx{file: f.watchedBy(o.Progress)}

@@ -138,6 +138,55 @@ func waiting(t *testing.T, f *st.File, call func() error, stop func()) error {
 	return <-answer
 }
 
+// A call that waits for a lock tells its progress so, ever again. So no clock is needed to see which timeout a call has.
+func TestTheFilesTimeoutIsThatOfItsTransactions(t *testing.T) {
+	base, changed := newFile(t, []named{{"a", firstA}}, nil), newFile(t, []named{{"a", sixes}}, nil)
+	toSixes := delta(t, base, changed)
+	waits, told := errors.New("it waits"), 0
+	heard := func(uint64, uint64) error {
+		if told++; told > 10 { // no call has so many steps
+			return waits
+		}
+		return nil
+	}
+	calls := map[string]func(f *st.File, own time.Duration) error{
+		"UpdateSlice": func(f *st.File, own time.Duration) error {
+			return f.UpdateSlice("a", st.TensorOf([]float32{6, 6, 6}, 1, 3), st.Until(1))
+		},
+		"Transact": func(f *st.File, own time.Duration) error {
+			return f.Transact(func(tx *st.Tx) error { return tx.Update("a", sixes) })
+		},
+		"Begin": func(f *st.File, own time.Duration) error {
+			tx, err := f.Begin(&st.TxOptions{LockTimeout: own})
+			must(t, err)
+			must(t, tx.Update("a", sixes))
+			err = tx.Commit()
+			_ = tx.Rollback()
+			return err
+		},
+		"ApplyDelta": func(f *st.File, own time.Duration) error {
+			return errorOf(f.ApplyDelta(toSixes, &st.ApplyDeltaOptions{LockTimeout: own}))
+		},
+	}
+	holdElsewhere(t, base)
+	for what, call := range calls {
+		f := open(t, base, st.Options{ReadWrite: true, LockTimeout: st.NoWait, Progress: heard})
+		told = 0
+		refused(t, call(f, 0), st.ErrBusy)
+		again, err := f.Reopen()
+		must(t, err)
+		told = 0
+		refused(t, call(again, 0), st.ErrBusy)
+		must(t, again.Close())
+		if what == "Begin" || what == "ApplyDelta" { // their own timeout goes before the file's
+			told = 0
+			if err := call(f, st.Forever); !errors.Is(err, waits) {
+				t.Errorf("%s with a timeout of its own: %v", what, err)
+			}
+		}
+	}
+}
+
 func TestAContextEndsAWait(t *testing.T) {
 	f, path := small(t, st.Options{ReadWrite: true, LockTimeout: st.Forever})
 	holdElsewhere(t, path)
