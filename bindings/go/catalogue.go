@@ -24,7 +24,7 @@ import (
 type Info struct {
 	Name   string
 	DType  DType
-	Shape  []uint64 // slowest dimension first; empty for a scalar
+	Shape  []uint64 // slowest dimension first; empty for a scalar; what Info answers is not to be written to
 	Size   uint64   // in bytes
 	Offset uint64   // of its first byte, from the start of the file
 	Shard  uint32   // number of the file in a sharded checkpoint; else 0
@@ -230,10 +230,14 @@ func (f *File) batches(op string, pin *C.st_file, use func([]Info) error) error 
 	return nil
 }
 
-// Info describes the tensor of that name.
+// Info describes the tensor of that name. The Shape is not to be written to: all callers may share one.
 func (f *File) Info(name string) (info Info, err error) {
-	if f.plain && (f.h.infoKnown(name, &info) || f.h.infoShown(name, &info) || f.infoNow(name, &info)) {
-		return
+	if known := f.known(); known != nil {
+		if found := known.find(name); found != nil {
+			return *found, nil
+		}
+	} else if f.plain && f.infoPlain(name, &info) {
+		return info, nil
 	}
 	err = f.pinTensor("info", name, func(_ *C.st_file, t *C.st_tensor) error { // again, for the error
 		info.show(name, shapeOf(t), t)
@@ -242,31 +246,14 @@ func (f *File) Info(name string) (info Info, err error) {
 	return info, err
 }
 
-// infoKnown is Info of the table; false where there is none, or no such tensor.
-func (h *handle) infoKnown(name string, info *Info) bool {
-	t := h.known()
-	return t != nil && t.describe(h, name, info)
-}
-
-func (t *table) describe(h *handle, name string, info *Info) bool {
-	found := t.find(name)
-	if found == nil {
-		return false
-	}
-	*info = *found
-	info.Shape = h.shapes.clone(found.Shape)
-	return true
-}
-
-// infoShown is Info of what a steady handle shows; false where there is none, or on an error.
-func (h *handle) infoShown(name string, info *Info) bool {
-	state := h.shown()
+// infoPlain is Info in one call of C; false on an error.
+func (f *File) infoPlain(name string, info *Info) bool {
+	state := f.h.shown()
 	if state == nil {
-		return false
+		return f.infoNow(name, info)
 	}
-	found := state.describe(h, name, info)
-	state.release()
-	return found
+	defer f.done(state)
+	return state.describe(f.h, name, info)
 }
 
 // describe asks C of an acquired state; false on an error. Apart, so that what C fills lies on the stack.
@@ -305,6 +292,9 @@ func (f *File) infoNow(name string, info *Info) bool {
 
 // Has says whether there is a tensor of that name. An error says that this cannot be known, such as ErrShardMissing.
 func (f *File) Has(name string) (bool, error) {
+	if known := f.known(); known != nil {
+		return known.find(name) != nil, nil
+	}
 	p, n := chars(name)
 	var i C.size_t
 	err := f.call("has", func() C.st_status { return C.st_find(f.h.c, p, n, &i) })

@@ -39,6 +39,15 @@ func (h *handle) known() *table {
 	return h.table.Load()
 }
 
+// known is the handle's, but nil if the context has ended. A look-up there makes no call of C, so the file's callbacks make
+// no difference to it.
+func (f *File) known() *table {
+	if f.ctx.Err() != nil {
+		return nil
+	}
+	return f.h.known()
+}
+
 // wait puts a table off until as many look-ups went without one as there are tensors: to make it takes about as long as
 // they did. For an open handle.
 func (h *handle) wait() {

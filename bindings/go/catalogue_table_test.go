@@ -1,8 +1,10 @@
 package st_test
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"unsafe"
@@ -117,9 +119,11 @@ func TestNamesThatAreKnownEndWithTheState(t *testing.T) {
 	}
 }
 
-// A description is the caller's own.
+// A copy is the caller's own. A description is not, but may be appended to, and stays when the file is closed.
 func TestWhatIsKnownIsNotTheCallers(t *testing.T) {
 	f, _, _ := pages(t)
+	first, err := f.Info("t1")
+	must(t, err)
 	for range 3 {
 		info, err := f.Info("t1")
 		must(t, err)
@@ -128,14 +132,85 @@ func TestWhatIsKnownIsNotTheCallers(t *testing.T) {
 		if !slices.Equal(info.Shape, []uint64{50, 100}) || !slices.Equal(got.Shape, info.Shape) {
 			t.Fatalf("the shape is %v, or %v", info.Shape, got.Shape)
 		}
-		info.Shape[0], got.Shape[1] = 1, 2
+		got.Shape[1] = 2
 		_ = append(info.Shape, 3)
+		_ = append(got.Shape, 3)
 	}
 	askOften(t, f)
 	info, err := f.Info("t2")
 	must(t, err)
 	if !slices.Equal(info.Shape, []uint64{50, 100}) {
 		t.Errorf("the shape of the next tensor is %v", info.Shape)
+	}
+	again, err := f.Info("t2")
+	must(t, err)
+	if unsafe.SliceData(again.Shape) != unsafe.SliceData(info.Shape) {
+		t.Error("a shape that is known is copied")
+	}
+	must(t, f.Close())
+	for range 3 {
+		runtime.GC()
+	}
+	if !slices.Equal(first.Shape, []uint64{50, 100}) {
+		t.Errorf("of a closed file the shape is %v", first.Shape)
+	}
+}
+
+// What is known takes no call of C, so no callback and no context makes a difference to it.
+func TestWhatIsKnownIsForFilesWithCallbacksAndContextsToo(t *testing.T) {
+	plain, path, tensors := pages(t)
+	watched := open(t, path, st.Options{
+		Log: func(st.LogLevel, string) {}, Progress: func(uint64, uint64) error { return nil },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	for what, f := range map[string]*st.File{
+		"a file": plain, "a file with callbacks": watched, "a file under a context": open(t, path).WithContext(ctx),
+	} {
+		askOften(t, f)
+		viewOf(t, f, "t1") // and the state is lent
+		calls := map[string]func(){
+			"Info": func() {
+				if info, err := f.Info("t1"); err != nil || info.Name != "t1" {
+					t.Error(info, err)
+				}
+			},
+			"View": func() {
+				if view, err := f.View("t1"); err != nil || view.Data[0] != tensors[1].tensor.Data[0] {
+					t.Error(view, err)
+				}
+			},
+			"Has": func() {
+				if !has(t, f, "t1") || has(t, f, "none") {
+					t.Error("it has what it has not")
+				}
+			},
+		}
+		for name, call := range calls {
+			if n := testing.AllocsPerRun(100, call); n != 0 {
+				t.Errorf("%s of %s allocates %v times", name, what, n)
+			}
+		}
+	}
+	f := open(t, path).WithContext(ctx)
+	askOften(t, f)
+	cancel()
+	for _, err := range []error{errorOf(f.Info("t1")), errorOf(f.View("t1")), errorOf(f.Has("t1")), errorOf(f.Has("none"))} {
+		refused(t, err, st.ErrCancelled)
+	}
+}
+
+// Nobody finds a tensor that is not there, and the error is the library's, also once the catalogue is known.
+func TestWhatIsNotThereIsNotFound(t *testing.T) {
+	f, path, _ := pages(t)
+	for _, f := range []*st.File{f, open(t, path), open(t, path, writable)} {
+		for range enough {
+			if e := refused(t, errorOf(f.Info("none")), st.ErrNotFound); e.Tensor != "none" || e.Op != "info" {
+				t.Fatalf("the error is about %q of %s", e.Tensor, e.Op)
+			}
+			if has(t, f, "none") || !has(t, f, "t7") {
+				t.Fatal("it has what it has not")
+			}
+		}
 	}
 }
 

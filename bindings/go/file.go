@@ -45,7 +45,7 @@ type handle struct {
 	state    atomic.Pointer[handle] // see shown; nil if none is at hand
 	table    atomic.Pointer[table]  // of `state`; nil if there is none
 	names    atomic.Pointer[[]byte] // of a pin: all, each with its NUL; nil until they are asked for
-	shapes   shapes                 // that Info gives out
+	shapes   shapes                 // that Info and Get give out
 	patience atomic.Int64           // look-ups to go without a table until one is made
 	loaded   *atomic.Bool           // whether tensors were loaded; the same of a handle and its snapshots
 }

@@ -29,10 +29,7 @@ import (
 // What this File publishes later does not reach the view, which keeps the replaced file's blocks taken until Close or
 // Release. A view of a Snapshot keeps them until the Snapshot is closed, and no longer.
 func (f *File) View(name string) (view Tensor, err error) {
-	if !f.plain {
-		return f.viewHooked(name)
-	}
-	known := f.h.known()
+	known := f.known()
 	if known.showsViews(f.h) {
 		if info := known.find(name); info != nil {
 			f.keep() // first: from here on nothing closes the file but Close
@@ -42,6 +39,9 @@ func (f *File) View(name string) (view Tensor, err error) {
 			}
 			return
 		}
+	}
+	if !f.plain {
+		return f.viewHooked(name, known)
 	}
 	if !f.h.acquire() {
 		return Tensor{}, closedError("view")
@@ -56,12 +56,12 @@ func (f *File) View(name string) (view Tensor, err error) {
 	}
 	f.release() // nothing above panics, and a defer would be a tenth of the call
 	if t.name == nil {
-		return f.viewHooked(name) // again, for the error
+		return f.viewHooked(name, known) // again, for the error
 	}
 	return
 }
 
-func (f *File) viewHooked(name string) (Tensor, error) {
+func (f *File) viewHooked(name string, known *table) (Tensor, error) {
 	if !f.h.acquire() {
 		return Tensor{}, closedError("view")
 	}
@@ -74,6 +74,7 @@ func (f *File) viewHooked(name string) (Tensor, error) {
 	f.keep()
 	var view Tensor
 	view.show(name, &t, f.h)
+	known.noteLent(f.h, &t)
 	return view, nil
 }
 
@@ -93,8 +94,7 @@ func (f *File) Get(name string) (got Tensor, err error) {
 		if state := f.h.shown(); state != nil {
 			defer f.done(state)
 			var info Info
-			known := f.h.known() // of another state, if somebody refreshes meanwhile
-			if known != nil && known.state == state && known.describe(f.h, name, &info) || state.describe(f.h, name, &info) {
+			if f.infoOwned(state, name, &info) {
 				return f.getDescribed(state, &info)
 			}
 		}
@@ -114,6 +114,21 @@ func (f *File) Get(name string) (got Tensor, err error) {
 		return nil
 	})
 	return got, err
+}
+
+// infoOwned is Info of an acquired state, with a Shape that is the caller's own; false on an error.
+func (f *File) infoOwned(state *handle, name string, info *Info) bool {
+	known := f.known() // of another state, if somebody refreshes meanwhile
+	if known == nil || known.state != state {
+		return state.describe(f.h, name, info)
+	}
+	found := known.find(name)
+	if found == nil {
+		return false
+	}
+	*info = *found
+	info.Shape = f.h.shapes.clone(found.Shape)
+	return true
 }
 
 // getDescribed is Get of an acquired state, by a description of it that is the caller's own.
