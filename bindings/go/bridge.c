@@ -91,6 +91,23 @@ st_status stgo_read_now(st_file *file, const char *name, size_t name_len, uint8_
   return status;
 }
 
+void stgo_slice_shape(st_file *pin, const char *name, size_t name_len, const st_range *ranges, size_t n,
+                      stgo_slice *out) {
+  const size_t room = sizeof out->shape / sizeof *out->shape;
+  size_t rank;
+  st_tensor whole;
+  out->rank = UINT32_MAX;
+  if (st_describe(pin, name, name_len, &whole) != ST_OK) return;
+  if (st_slice_shape(pin, name, name_len, ranges, n, out->shape, room, &rank, &out->nbytes) != ST_OK) return;
+  out->dtype = whole.dtype;
+  out->rank = (uint32_t)rank;
+}
+
+st_status stgo_read_slice(st_file *pin, const char *name, size_t name_len, const st_range *ranges, size_t n,
+                          uint8_t *dst, size_t dst_size) {
+  return st_read_slice(pin, name, name_len, ranges, n, dst, dst_size, NULL);
+}
+
 st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *shape, uint32_t capacity, st_file **pin,
                     st_tensor *out) {
   st_status status = st_snapshot(file, pin);

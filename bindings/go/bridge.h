@@ -46,6 +46,20 @@ st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *ds
 st_status stgo_read_now(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size,
                         uint64_t *size);
 
+/* What a part of a tensor is; `rank` is more than `shape` has room for if this is not told. */
+typedef struct stgo_slice {
+  uint64_t shape[8], nbytes;
+  uint32_t dtype, rank;
+} stgo_slice;
+
+/* As st_describe and st_slice_shape of a pin. Calls Go back as little as stgo_view. */
+void stgo_slice_shape(st_file *pin, const char *name, size_t name_len, const st_range *ranges, size_t n,
+                      stgo_slice *out);
+
+/* As st_read_slice. Calls Go back as little as stgo_view. */
+st_status stgo_read_slice(st_file *pin, const char *name, size_t name_len, const st_range *ranges, size_t n,
+                          uint8_t *dst, size_t dst_size);
+
 /* Names and shapes live in one state of a file. A pin (st_snapshot) keeps this state until it is closed. So the file's
  * own handle gives out no pointers, and keeps no state for their sake.
  *

@@ -7,6 +7,10 @@ package st
 #cgo nocallback stgo_read
 #cgo noescape stgo_read_now
 #cgo nocallback stgo_read_now
+#cgo noescape stgo_slice_shape
+#cgo nocallback stgo_slice_shape
+#cgo noescape stgo_read_slice
+#cgo nocallback stgo_read_slice
 #include "bridge.h"
 */
 import "C"
@@ -220,6 +224,18 @@ func Every(step int64) Range {
 // Slice copies part of a tensor, packed in C order, and reads only the bytes needed. The ranges are for the leading
 // dimensions; the others are taken whole.
 func (f *File) Slice(name string, ranges ...Range) (got Tensor, err error) {
+	if f.plain {
+		if state := f.h.shown(); state != nil {
+			defer f.done(state)
+			p, n := chars(name)
+			r, count := rangesOf(ranges)
+			var part C.stgo_slice
+			C.stgo_slice_shape(state.c, p, n, r, count, &part)
+			if int(part.rank) <= len(part.shape) {
+				return f.sliceDescribed(state, name, ranges, &part)
+			}
+		}
+	}
 	err = f.pinTensor("slice", name, func(pin *C.st_file, t *C.st_tensor) error {
 		shape, size, err := f.sliceShape(pin, t, ranges)
 		if err != nil {
@@ -236,6 +252,27 @@ func (f *File) Slice(name string, ranges ...Range) (got Tensor, err error) {
 		return nil
 	})
 	return got, err
+}
+
+// sliceDescribed is Slice of an acquired state.
+func (f *File) sliceDescribed(state *handle, name string, ranges []Range, part *C.stgo_slice) (Tensor, error) {
+	data, err := buffer("slice", uint64(part.nbytes))
+	if err != nil {
+		return Tensor{}, err
+	}
+	p, n := chars(name)
+	r, count := rangesOf(ranges)
+	runtime.LockOSThread() // as run does
+	status := C.stgo_read_slice(state.c, p, n, r, count, (*C.uint8_t)(first(data)), C.size_t(len(data)))
+	if status != C.ST_OK {
+		err = failure("slice", status)
+	}
+	runtime.UnlockOSThread()
+	if err != nil {
+		return Tensor{}, err
+	}
+	shape := unsafe.Slice((*uint64)(&part.shape[0]), int(part.rank))
+	return Tensor{Name: name, DType: DType(part.dtype), Shape: f.h.shapes.clone(shape), Data: data}, nil
 }
 
 // SliceInto is Slice into dst, which must have room for it.

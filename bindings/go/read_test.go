@@ -249,6 +249,26 @@ func TestSlicesDoNotCutBytes(t *testing.T) {
 	same(t, "a row", row, st.Tensor{DType: st.F4, Shape: []uint64{1, 4}, Data: []byte{3, 4}})
 }
 
+func TestSlicesOfManyDimensions(t *testing.T) {
+	for rank := range 12 {
+		shape := slices.Repeat([]uint64{1}, rank)
+		f := open(t, newFile(t, []named{{"x", st.TensorOf([]uint8{7, 8, 9}, append(shape, 3)...)}}, nil))
+		for range 2 {
+			got, err := f.Slice("x", append(slices.Repeat([]st.Range{st.Whole()}, rank), st.From(1))...)
+			must(t, err)
+			same(t, fmt.Sprintf("a slice of %d dimensions", rank+1), got, st.TensorOf([]uint8{8, 9}, append(shape, 2)...))
+		}
+	}
+}
+
+func TestASliceOfAFileThatWasTruncatedIsAnError(t *testing.T) {
+	f, path := small(t)
+	must(t, os.Truncate(path, 8))
+	if e := refused(t, errorOf(f.Slice("a", st.From(1))), st.ErrFileChanged); e.Op != "slice" {
+		t.Errorf("the error is of %s", e.Op)
+	}
+}
+
 func TestManyGoroutinesReadOneFile(t *testing.T) {
 	tensors := everyDType()
 	path := newFile(t, tensors, nil)
