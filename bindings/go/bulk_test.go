@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 
 	"libst/st"
@@ -64,6 +65,28 @@ func TestReadManyReadsWhatReadIntoReads(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	refused(t, f.WithContext(ctx).ReadMany([]st.ReadRequest{{Name: tensors[0].name}}, nil), st.ErrCancelled)
+}
+
+func TestReadManyReadsToFreshMemory(t *testing.T) {
+	path, tensors := layers(t)
+	f := open(t, path)
+	size := len(tensors[0].tensor.Data)
+	fresh, err := syscall.Mmap(-1, 0, size*len(tensors), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	must(t, err)
+	defer syscall.Munmap(fresh)
+	var requests []st.ReadRequest
+	for i, tensor := range tensors {
+		requests = append(requests, st.ReadRequest{Name: tensor.name, Dst: fresh[i*size : (i+1)*size]})
+	}
+	opts := &st.BulkOptions{FreshMemory: true}
+	must(t, f.ReadMany(requests, opts))
+	for i, tensor := range tensors {
+		if !slices.Equal(requests[i].Dst, tensor.tensor.Data) {
+			t.Fatalf("%q differs", tensor.name)
+		}
+	}
+	refused(t, f.Load(nil, opts), st.ErrUnsupported)
+	refused(t, f.Prefetch(nil, opts), st.ErrUnsupported)
 }
 
 func TestLoadedTensorsAreTheFilesMemory(t *testing.T) {

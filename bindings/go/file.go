@@ -204,15 +204,21 @@ func (f *File) WithContext(ctx context.Context) *File {
 
 // Reopen opens the same file a second time with the same options: its own descriptor, mapping and locks, for a worker.
 // ErrFileChanged if the path now names no file, or another one, which no commit of f put there.
-func (f *File) Reopen() (*File, error) {
-	h := &handle{steady: f.h.steady, timeout: f.h.timeout}
+func (f *File) Reopen() (*File, error) { return f.reopened(0, f.h.steady) }
+
+// ReopenCopyOnWrite is Reopen for reading only, and with MapCopyOnWrite, however f reaches its data: for views that may be
+// written. Its error is as that of Reopen.
+func (f *File) ReopenCopyOnWrite() (*File, error) { return f.reopened(C.ST_REOPEN_COPY_ON_WRITE, true) }
+
+func (f *File) reopened(flags C.uint32_t, steady bool) (*File, error) {
+	h := &handle{steady: steady, timeout: f.h.timeout}
 	opened := false
 	defer func() {
 		if !opened && h.c != nil { // a callback panicked
 			C.st_close(h.c)
 		}
 	}()
-	if err := f.call("reopen", func() C.st_status { return C.st_reopen(f.h.c, 0, &h.c) }); err != nil {
+	if err := f.call("reopen", func() C.st_status { return C.st_reopen(f.h.c, flags, &h.c) }); err != nil {
 		return nil, err
 	}
 	opened = true

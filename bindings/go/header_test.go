@@ -240,11 +240,8 @@ func TestFlagsOfTheHeaderAreUsed(t *testing.T) {
 	for _, text := range sources(t) {
 		all.WriteString(text)
 	}
-	flag := regexp.MustCompile(`^ST_(OPEN|TXN|BULK)_`)
+	flag := regexp.MustCompile(`^ST_(OPEN|REOPEN|TXN|BULK)_`)
 	for name := range headerConstants {
-		if name == "ST_BULK_FRESH_MEMORY" {
-			continue // Go chooses the pages of its memory itself
-		}
 		if flag.MatchString(name) && !strings.Contains(all.String(), "C."+name) {
 			t.Errorf("the flag %s cannot be given", name)
 		}
@@ -253,10 +250,8 @@ func TestFlagsOfTheHeaderAreUsed(t *testing.T) {
 
 // A constant of a kind that this test does not know is one that the binding does not have.
 func TestKindsOfConstantsAreKnown(t *testing.T) {
-	// ST_REOPEN_COPY_ON_WRITE is for views that may be written, of a file that is open otherwise. In Go such a file is opened
-	// a second time, with MapCopyOnWrite.
-	known := regexp.MustCompile(`^ST_(OK|NTS|VERSION_\w+|REOPEN_COPY_ON_WRITE|` +
-		`(E|ACTION|DTYPE|MAP|PREFETCH|DIRECT|STORAGE|LOG|OPEN|TXN|BULK|LAYOUT|PLAN|TIMEOUT|GRACE)_\w+)$`)
+	known := regexp.MustCompile(`^ST_(OK|NTS|VERSION_\w+|` +
+		`(E|ACTION|DTYPE|MAP|PREFETCH|DIRECT|STORAGE|LOG|OPEN|REOPEN|TXN|BULK|LAYOUT|PLAN|TIMEOUT|GRACE)_\w+)$`)
 	for name := range headerConstants {
 		if !known.MatchString(name) {
 			t.Errorf("%s is a constant of a new kind", name)

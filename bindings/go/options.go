@@ -98,6 +98,7 @@ type SaveOptions struct {
 type BulkOptions struct {
 	HugePages     bool     // Load: memory from the system's reserved huge pages, if there are enough
 	PastPageCache bool     // Load: as with DirectOn
+	FreshMemory   bool     // ReadMany: nobody has touched Dst since mmap, so that libst chooses the size of its pages
 	Progress      Progress // nil: the file's
 }
 
@@ -240,7 +241,7 @@ func (o *SaveOptions) c() C.st_save_options {
 func (o *BulkOptions) c() C.st_bulk_options {
 	return C.st_bulk_options{
 		struct_size: C.uint32_t(C.sizeof_st_bulk_options),
-		flags:       flag(o.HugePages, C.ST_BULK_HUGE_PAGES) | flag(o.PastPageCache, C.ST_BULK_DIRECT),
+		flags:       flag(o.HugePages, C.ST_BULK_HUGE_PAGES) | flag(o.PastPageCache, C.ST_BULK_DIRECT) | flag(o.FreshMemory, C.ST_BULK_FRESH_MEMORY),
 		progress:    C.st_progress_fn(C.stgo_on_progress),
 	}
 }

@@ -1,7 +1,9 @@
 package st_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -413,4 +415,28 @@ func TestWritesToCopyOnWriteViewsAreSeenByLaterViewsAlone(t *testing.T) {
 		t.Errorf("a later view has %d", again.Data[0])
 	}
 	holds(t, path, smallTensors(), nil)
+}
+
+func TestAFileIsReopenedForViewsThatMayBeWritten(t *testing.T) {
+	f, path := small(t, writable)
+	mine, err := f.ReopenCopyOnWrite()
+	must(t, err)
+	defer mine.Close()
+	for range enough { // also once the catalogue is known
+		viewOf(t, mine, "c").Data[1]++
+	}
+	if got := viewOf(t, mine, "c").Data[1]; got != 11+enough {
+		t.Errorf("a later view has %d", got)
+	}
+	info, err := mine.IOInfo()
+	must(t, err)
+	if info.Map != st.MapCopyOnWrite || mine.Path() != path {
+		t.Errorf("%s is reached by %v", mine.Path(), info.Map)
+	}
+	refused(t, mine.Update("c", smallTensors()["c"]), st.ErrReadOnly)
+	holds(t, path, smallTensors(), nil)
+	must(t, f.Close())
+	if _, err := f.ReopenCopyOnWrite(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("of a closed file: %v", err)
+	}
 }

@@ -27,6 +27,11 @@ func (f *File) UpdateSlice(name string, value Tensor, ranges ...Range) error {
 	return f.Transact(func(tx *Tx) error { return tx.UpdateSlice(name, value, ranges...) })
 }
 
+// UpdateRows is Tx.UpdateRows as a transaction of its own, durable when it answers nil.
+func (f *File) UpdateRows(name string, value Tensor, rows []int64, ranges ...Range) error {
+	return f.Transact(func(tx *Tx) error { return tx.UpdateRows(name, value, rows, ranges...) })
+}
+
 // lend shows a tensor to C for the time of a call.
 func (t *Tensor) lend(to func(*C.st_tensor) error) error {
 	var pin runtime.Pinner

@@ -89,6 +89,17 @@ func TestPartsAreChangedAndTheLastWins(t *testing.T) {
 	same(t, "b", now["b"], st.TensorOf([]int16{3, 6, 5}))
 }
 
+func TestRowsOfAFileAreChanged(t *testing.T) {
+	f, path := small(t, writable)
+	must(t, f.UpdateRows("b", st.TensorOf([]int16{4, 5, 6}), []int64{2, 0, -1}))
+	must(t, f.UpdateRows("a", st.TensorOf([]float32{9}, 1, 1), []int64{-1}, st.From(2)))
+	must(t, f.UpdateRows("c", st.TensorOf([]uint8{}), nil))
+	refused(t, f.UpdateRows("b", st.TensorOf([]int16{4}), []int64{3}), st.ErrOutOfRange)
+	want := smallTensors()
+	want["a"], want["b"] = st.TensorOf([]float32{1, 2, 3, 4, 5, 9}, 2, 3), st.TensorOf([]int16{5, 8, 6})
+	holds(t, path, want, nil)
+}
+
 func TestATransactionIsAllOrNothing(t *testing.T) {
 	f, path := small(t, writable)
 	a, b := st.TensorOf([]float32{9, 9, 9, 9, 9, 9}, 2, 3), st.TensorOf([]int16{5, 5, 5})

@@ -153,6 +153,9 @@ func TestTheFilesTimeoutIsThatOfItsTransactions(t *testing.T) {
 		"UpdateSlice": func(f *st.File, own time.Duration) error {
 			return f.UpdateSlice("a", st.TensorOf([]float32{6, 6, 6}, 1, 3), st.Until(1))
 		},
+		"UpdateRows": func(f *st.File, own time.Duration) error {
+			return f.UpdateRows("a", st.TensorOf([]float32{6, 6, 6}, 1, 3), []int64{1})
+		},
 		"Transact": func(f *st.File, own time.Duration) error {
 			return f.Transact(func(tx *st.Tx) error { return tx.Update("a", sixes) })
 		},
