@@ -5,8 +5,8 @@ use libst::{File, Result};
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).expect("list MODEL.safetensors");
     let file = File::open(path)?;
-    for (name, tensor) in &file {
-        println!("{name}\t{}\t{:?}\t{} bytes", tensor.dtype(), tensor.shape(), tensor.data_len());
+    for tensor in file.tensors()? {
+        println!("{}\t{}\t{:?}\t{} bytes", tensor.name(), tensor.dtype(), tensor.shape(), tensor.data_len());
     }
     for (key, value) in file.metadata() {
         println!("{key} = {value}");

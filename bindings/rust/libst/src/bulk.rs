@@ -111,7 +111,7 @@ impl File {
     /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
     /// let file = libst::File::open(&path)?;
     /// file.load(None)?;
-    /// for name in file.names() {
+    /// for name in file.names()? {
     ///     println!("{name}: {:?}", file.view_owned(&name)?.data());
     /// }
     /// # Ok::<(), libst::Error>(())

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::handle::Handle;
 use crate::view::with_value;
 use crate::{
-    sys, Error, IoInfo, Iter, KeptView, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats,
-    Status, Tensor, TensorView, Transaction, TransactionOptions, View,
+    sys, Error, IoInfo, KeptView, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats, Status,
+    Tensor, TensorView, Transaction, TransactionOptions, View,
 };
 
 /// A safetensors file, open. Closed when dropped, whereupon nothing that borrows it can be alive.
@@ -19,8 +19,8 @@ use crate::{
 /// use libst::{s, File};
 ///
 /// let file = File::open(&path)?;
-/// for (name, tensor) in &file {
-///     println!("{name}: {} {:?}", tensor.dtype(), tensor.shape());
+/// for tensor in file.tensors()? {
+///     println!("{}: {} {:?}", tensor.name(), tensor.dtype(), tensor.shape());
 /// }
 /// let weights: Vec<u8> = file.read("w")?;
 /// let corner: Vec<u8> = file.slice("w", &s![..2, -1..])?.read()?;
@@ -138,8 +138,8 @@ impl File {
     /// let mut change = file.begin()?;
     /// change.delete("b")?;
     /// change.commit()?;
-    /// assert_eq!((before.names(), before.read("b")?.len()), (vec!["w", "b"], 2));
-    /// assert_eq!(file.names(), ["w"]);
+    /// assert_eq!((before.names()?, before.read("b")?.len()), (vec!["w", "b"], 2));
+    /// assert_eq!(file.names()?, ["w"]);
     /// # Ok::<(), libst::Error>(())
     /// ```
     pub fn snapshot(&self) -> Result<Snapshot> {
@@ -224,10 +224,10 @@ impl File {
 
     /// The names, in the order of the tensors' places in the file. [`Snapshot::names`] copies none.
     ///
-    /// # Panics
-    /// As [`File::iter`].
-    pub fn names(&self) -> Vec<String> {
-        self.pin_infallibly().names().unwrap_or_else(|error| panic!("{error}"))
+    /// # Errors
+    /// As [`File::tensors`].
+    pub fn names(&self) -> Result<Vec<String>> {
+        self.pin()?.names()
     }
 
     /// A tensor: its description, and the ways to its bytes. Reads nothing.
@@ -244,14 +244,6 @@ impl File {
     /// Shards that are not open yet are opened here. They fail as [`OpenOptions::open`] does.
     pub fn tensors(&self) -> Result<Vec<Tensor>> {
         Tensor::all_of(&self.pin()?)
-    }
-
-    /// The same by name.
-    ///
-    /// # Panics
-    /// Where [`File::tensors`] is an error.
-    pub fn iter(&self) -> Iter {
-        Iter::of(self.tensors())
     }
 
     /// The pairs of `__metadata__`, in the order of the header.
@@ -565,15 +557,6 @@ impl fmt::Debug for File {
             .field("opened", &self.opened)
             .field("tensors", &self.len())
             .finish_non_exhaustive()
-    }
-}
-
-impl IntoIterator for &File {
-    type Item = (String, Tensor);
-    type IntoIter = Iter;
-
-    fn into_iter(self) -> Iter {
-        self.iter()
     }
 }
 

@@ -61,7 +61,7 @@ pub use owned::{KeptView, OwnedView};
 pub use reshape::{join, reshard};
 pub use save::{merge, save, SaveOptions};
 pub use slice::{Range, Slice};
-pub use snapshot::{Iter, Snapshot};
+pub use snapshot::Snapshot;
 pub use source::Source;
 pub use status::Status;
 pub use tensor::Tensor;

@@ -22,7 +22,7 @@ use crate::{File, LoadOptions};
 /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
 /// let now = libst::File::open(&path)?.snapshot()?;
 /// let total: usize = now.tensors()?.iter().map(|tensor| tensor.data_len()).sum();
-/// assert_eq!((now.names(), total), (vec!["w", "b"], 26));
+/// assert_eq!((now.names()?, total), (vec!["w", "b"], 26));
 /// # Ok::<(), libst::Error>(())
 /// ```
 ///
@@ -83,11 +83,10 @@ impl Snapshot {
 
     /// The names, in the order of the tensors' places in the file.
     ///
-    /// # Panics
-    /// Where [`Snapshot::tensors`] is an error.
-    pub fn names(&self) -> Vec<&str> {
-        let all = self.pin.describe_all().unwrap_or_else(|error| panic!("{error}"));
-        all.into_iter().map(|tensor| tensor.name).collect()
+    /// # Errors
+    /// As [`File::tensors`].
+    pub fn names(&self) -> Result<Vec<&str>> {
+        Ok(self.pin.describe_all()?.into_iter().map(|tensor| tensor.name).collect())
     }
 
     /// A tensor: its description, and the ways to its bytes. Reads nothing.
@@ -104,14 +103,6 @@ impl Snapshot {
     /// As [`File::tensors`].
     pub fn tensors(&self) -> Result<Vec<Tensor>> {
         Tensor::all_of(&self.pin)
-    }
-
-    /// The same by name.
-    ///
-    /// # Panics
-    /// Where [`Snapshot::tensors`] is an error.
-    pub fn iter(&self) -> Iter {
-        Iter::of(self.tensors())
     }
 
     /// The pairs of `__metadata__`, in the order of the header.
@@ -235,54 +226,5 @@ impl fmt::Debug for Snapshot {
             .field("path", &shown(&self.path))
             .field("tensors", &self.len())
             .finish_non_exhaustive()
-    }
-}
-
-impl IntoIterator for &Snapshot {
-    type Item = (String, Tensor);
-    type IntoIter = Iter;
-
-    fn into_iter(self) -> Iter {
-        self.iter()
-    }
-}
-
-/// The tensors of one state of a file; see [`File::iter`].
-pub struct Iter(std::vec::IntoIter<Tensor>);
-
-impl Iter {
-    pub(crate) fn of(tensors: Result<Vec<Tensor>>) -> Iter {
-        Iter(tensors.unwrap_or_else(|error| panic!("{error}")).into_iter())
-    }
-}
-
-fn named(tensor: Tensor) -> (String, Tensor) {
-    (tensor.name().to_owned(), tensor)
-}
-
-impl Iterator for Iter {
-    type Item = (String, Tensor);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(named)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
-    }
-}
-
-impl DoubleEndedIterator for Iter {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.next_back().map(named)
-    }
-}
-
-impl ExactSizeIterator for Iter {}
-impl std::iter::FusedIterator for Iter {}
-
-impl fmt::Debug for Iter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter").field("left", &self.len()).finish()
     }
 }

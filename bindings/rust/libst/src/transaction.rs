@@ -51,7 +51,7 @@ use crate::{File, Status, TransactionOptions};
 /// change.set_metadata("format", "pt")?;
 /// println!("{}", change.plan()?.how);
 /// change.commit()?;
-/// assert_eq!(file.names(), ["w", "bias"]);
+/// assert_eq!(file.names()?, ["w", "bias"]);
 /// # Ok::<(), libst::Error>(())
 /// ```
 ///

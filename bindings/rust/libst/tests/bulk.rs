@@ -15,7 +15,7 @@ fn read_many_reads_what_read_reads() {
             let options =
                 OpenOptions::new().map(map).prefetch(Prefetch::Parallel).io_threads(3).block_size(1 << 16);
             let file = options.open(&model.path).unwrap();
-            let tensors: Vec<Tensor> = file.iter().rev().map(|(_, tensor)| tensor).collect();
+            let tensors: Vec<Tensor> = file.tensors().unwrap().into_iter().rev().collect();
             let mut buffers: Vec<Vec<u8>> = tensors.iter().map(|t| vec![0xEE; t.data_len() + 3]).collect();
             file.read_many(tensors.iter().zip(&mut buffers).map(|(t, buffer)| t.request(buffer))).unwrap();
             for (tensor, buffer) in tensors.iter().zip(&buffers) {

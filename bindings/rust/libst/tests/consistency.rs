@@ -179,13 +179,15 @@ impl History {
             let names = NAMES.iter().filter(|name| value_after(step, name).is_some());
             sorted(names.map(|name| name.to_string()).collect())
         };
-        let names = || Ok(sorted(file.names().iter().map(|name| name.to_string()).collect()));
-        let all = || Ok(sorted(file.iter().map(|(_, tensor)| tensor.name().to_owned()).collect()));
+        let said = |error: libst::Error| error.to_string();
+        let names = || file.names().map(sorted).map_err(said);
+        let of = |all: Vec<Tensor>| sorted(all.iter().map(|tensor| tensor.name().to_owned()).collect());
+        let all = || file.tensors().map(of).map_err(said);
         let step = || Ok(file.metadata_get("step").map_or(String::new(), |step| step.to_string()));
         let pairs = || Ok(file.metadata().iter().map(|(_, step)| step.to_string()).collect());
         vec![
             self.check("names", names, right),
-            self.check("iter", all, right),
+            self.check("tensors", all, right),
             self.check("metadata_get", step, |step| step.to_string()),
             self.check("metadata", pairs, |step| step.to_string()),
         ]

@@ -17,7 +17,12 @@ fn write(path: &Path, tensors: &[(&str, &[u8])], value: &str) {
 
 /// Names, bytes and metadata.
 fn held(file: &File) -> Vec<(String, Vec<u8>)> {
-    let mut all: Vec<_> = file.iter().map(|(name, tensor)| (name, tensor.read().unwrap())).collect();
+    let mut all: Vec<_> = file
+        .tensors()
+        .unwrap()
+        .iter()
+        .map(|tensor| (tensor.name().to_owned(), tensor.read().unwrap()))
+        .collect();
     all.extend(
         file.metadata().into_iter().map(|(key, value)| (format!("metadata {key}"), value.into_bytes())),
     );

@@ -12,10 +12,10 @@ fn round(model: &Model, bytes: &[u8], seed: usize) {
     let file = OpenOptions::new().write(true).map(map).log(|_, _| ()).open(&model.path).unwrap();
     let other = file.reopen().unwrap();
     let interrupt = file.interrupt_handle();
-    for (name, tensor) in &file {
+    for tensor in file.tensors().unwrap() {
         tensor.read().unwrap();
         // SAFETY: nobody writes meanwhile.
-        assert_eq!(unsafe { other.view(&name).unwrap() }.data().len(), tensor.data_len());
+        assert_eq!(unsafe { other.view(tensor.name()).unwrap() }.data().len(), tensor.data_len());
     }
     drop(file.slice("w", &s![..;2]).unwrap());
     assert!(file.read("none").is_err() && File::open("/no/such/file").is_err());

@@ -69,7 +69,11 @@ fn a_mixed_transaction_is_one_new_file() {
     let pairs = [("format", "p\0t"), ("", "")].map(|(k, v)| (k.to_owned(), v.to_owned()));
     assert_eq!(model.now(), (expected, pairs.into()));
     assert_ne!(inode(&model), was);
-    assert_eq!(file.names(), ["weight", "new", "b"], "wide elements come first, so that all are aligned");
+    assert_eq!(
+        file.names().unwrap(),
+        ["weight", "new", "b"],
+        "wide elements come first, so that all are aligned"
+    );
     assert_eq!((file.stats().unwrap().commits, file.metadata_get("format").as_deref()), (1, Some("p\0t")));
     assert_eq!(other.read("v").unwrap(), model.data("v"), "a handle that has the old one open keeps it");
 }
@@ -186,10 +190,10 @@ fn options_choose_how_a_file_is_published() {
     change.commit().unwrap();
     let info = file.info().unwrap();
     assert!(info.data_offset % 4096 == 0 && info.header_size > 4000, "{info:?}");
-    let order = file.names();
+    let order = file.names().unwrap();
     let theirs = model.path.with_extension("theirs");
     safetensors::serialize_to_file(&model.now().0, None, &theirs).unwrap();
-    assert_eq!(order, File::open(&theirs).unwrap().names());
+    assert_eq!(order, File::open(&theirs).unwrap().names().unwrap());
 
     let refuse = |options: TransactionOptions<'_>| -> Result<()> {
         let mut change = options.begin(&file)?;
@@ -206,7 +210,7 @@ fn options_choose_how_a_file_is_published() {
 fn a_compact_leaves_the_spare_room_that_is_asked_for() {
     let model = Model::plain();
     let file = model.writable();
-    let first = file.names()[0].to_owned();
+    let first = file.names().unwrap()[0].to_owned();
     let mut change = file.begin().unwrap();
     change.delete(&first).unwrap();
     change.commit().unwrap();
@@ -273,14 +277,14 @@ fn is_mapped(path: &std::path::Path) -> bool {
 fn a_reader_shows_one_state_until_it_refreshes() {
     let model = Model::plain();
     let mut reader = File::open(&model.path).unwrap();
-    let names = reader.names();
+    let names = reader.names().unwrap();
     let file = model.writable();
     let mut change = file.begin().unwrap();
     change.rename("w", "renamed").unwrap();
     change.put("n", &model.samples["b"]).unwrap();
     change.set_metadata("made by", "another").unwrap();
     change.commit().unwrap();
-    assert_eq!(reader.names(), names);
+    assert_eq!(reader.names().unwrap(), names);
     assert_eq!(reader.tensor("w").unwrap().read().unwrap(), model.data("w"));
     assert_eq!(reader.slice("w", &s![..1]).unwrap().read().unwrap(), model.data("w")[..96 * 4]);
     assert_eq!(reader.read("n").unwrap_err().status(), Status::NotFound);
@@ -288,7 +292,7 @@ fn a_reader_shows_one_state_until_it_refreshes() {
 
     reader.refresh().unwrap();
     assert!(!is_mapped(&model.path), "nothing of the replaced file is kept");
-    assert_eq!(reader.names().len(), names.len() + 1);
+    assert_eq!(reader.names().unwrap().len(), names.len() + 1);
     assert_eq!(reader.tensor("w").unwrap_err().status(), Status::NotFound);
     assert_eq!(reader.read("renamed").unwrap(), model.data("w"));
     assert_eq!(reader.snapshot().unwrap().read("n").unwrap(), model.data("b"));
@@ -306,7 +310,7 @@ fn a_reader_shows_one_state_until_it_refreshes() {
 fn what_was_taken_before_a_publish_lives_on() {
     let model = Model::plain();
     let file = model.writable();
-    let names = file.names();
+    let names = file.names().unwrap();
     let w = file.tensor("w").unwrap();
     // SAFETY: the file is replaced as a whole, never written in place.
     let view = unsafe { file.view("w").unwrap() };
