@@ -10,14 +10,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = File::open(path)?;
     let rows = file.slice(name, &s![first.parse()?..=last.parse()?])?;
     println!("{} {:?}", rows.dtype(), rows.shape());
-    let bytes = rows.read()?;
     match rows.dtype() {
-        Dtype::F32 => {
-            for x in bytes.chunks_exact(4) {
-                println!("{}", f32::from_le_bytes(x.try_into()?));
-            }
-        }
-        _ => println!("{bytes:02x?}"),
+        Dtype::F32 => rows.read_as::<f32>()?.iter().for_each(|x| println!("{x}")),
+        _ => println!("{:02x?}", rows.read()?),
     }
     Ok(())
 }

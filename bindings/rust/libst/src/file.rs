@@ -436,6 +436,16 @@ impl File {
         change.commit()
     }
 
+    /// [`Transaction::update_rows`], durable on return: `rows` in any order, of which others may be changed meanwhile.
+    ///
+    /// # Errors
+    /// What [`Transaction::update_rows`] and [`Transaction::commit`] answer.
+    pub fn update_rows(&self, name: &str, rows: &[i64], ranges: &[Range], value: impl View) -> Result<()> {
+        let mut change = self.begin()?;
+        change.update_rows(name, rows, ranges, value)?;
+        change.commit()
+    }
+
     /// Begin a transaction: several changes, all or none. Holds no lock until [`Transaction::commit`].
     /// [`TransactionOptions`] has choices.
     ///

@@ -174,7 +174,7 @@ impl Handle {
 
     /// # Safety
     /// Room for `dst_size` bytes at `dst`.
-    unsafe fn read_to(&self, name: &str, dst: *mut u8, dst_size: usize) -> Result<()> {
+    pub(crate) unsafe fn read_to(&self, name: &str, dst: *mut u8, dst_size: usize) -> Result<()> {
         // SAFETY: a name with its length, the caller's promise, and no place for a description.
         self.call(|raw| unsafe {
             sys::st_read(raw, name.as_ptr().cast(), name.len(), dst.cast(), dst_size, null_mut())
@@ -317,20 +317,21 @@ impl Handle {
     }
 }
 
-/// As many bytes as `fill` puts into memory that was not cleared, which would take a tenth of a read. A file may say that
+/// As many values as `fill` puts into memory that was not cleared, which would take a tenth of a read. A file may say that
 /// it is larger than all memory, so that there is none for it is no reason to abort.
 ///
 /// # Safety
-/// Where `fill` succeeds, it has filled `nbytes` bytes from the pointer on.
-pub(crate) unsafe fn filled(nbytes: usize, fill: impl FnOnce(*mut u8) -> Result<()>) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if bytes.try_reserve_exact(nbytes).is_err() {
+/// Where `fill` succeeds, there are `count` values from the pointer on.
+pub(crate) unsafe fn filled<T>(count: usize, fill: impl FnOnce(*mut T) -> Result<()>) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    if values.try_reserve_exact(count).is_err() {
+        let nbytes = count.saturating_mul(std::mem::size_of::<T>());
         return Err(Error::new(Status::NoMemory, format!("there is no memory for {nbytes} bytes")));
     }
-    fill(bytes.as_mut_ptr())?;
+    fill(values.as_mut_ptr())?;
     // SAFETY: the caller's promise.
-    unsafe { bytes.set_len(nbytes) };
-    Ok(bytes)
+    unsafe { values.set_len(count) };
+    Ok(values)
 }
 
 pub(crate) const EMPTY: sys::st_tensor = sys::st_tensor {

@@ -25,6 +25,8 @@ mod check;
 mod compact;
 mod delta;
 mod dtype;
+#[cfg(target_endian = "little")]
+mod element;
 mod error;
 mod file;
 mod handle;
@@ -52,6 +54,8 @@ pub use check::{recover, verify, Recover, Report, Verify};
 pub use compact::{compact, Compact};
 pub use delta::{diff, patch, DeltaInfo, Diff, Patch};
 pub use dtype::Dtype;
+#[cfg(target_endian = "little")]
+pub use element::{bytes_of, Element};
 pub use error::{Error, Result};
 pub use file::{File, Interrupt};
 pub use info::{Action, Direct, IoInfo, Map, Prefetch, Stats, Storage};

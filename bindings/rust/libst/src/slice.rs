@@ -166,6 +166,11 @@ impl Slice {
         Ok(Slice { of, ranges, shape, nbytes: nbytes as usize })
     }
 
+    #[cfg(target_endian = "little")]
+    pub(crate) fn tensor(&self) -> &Tensor {
+        &self.of
+    }
+
     /// The type of its elements.
     pub fn dtype(&self) -> Dtype {
         self.of.dtype()
@@ -211,7 +216,7 @@ impl Slice {
 
     /// # Safety
     /// Room for `dst_size` bytes at `dst`.
-    unsafe fn read_to(&self, dst: *mut u8, dst_size: usize) -> Result<()> {
+    pub(crate) unsafe fn read_to(&self, dst: *mut u8, dst_size: usize) -> Result<()> {
         let (name, c) = (self.of.name(), &self.ranges.c);
         // SAFETY: a name and ranges with their lengths, the caller's promise, and no place for a description.
         self.of.pin().call(|raw| unsafe {
