@@ -252,8 +252,9 @@ func (f *File) infoPlain(name string, info *Info) bool {
 	if state == nil {
 		return f.infoNow(name, info)
 	}
-	defer f.done(state)
-	return state.describe(f.h, name, info)
+	found := state.describe(f.h, name, info)
+	f.done(state) // a defer would be a tenth of the call
+	return found
 }
 
 // describe asks C of an acquired state; false on an error. Apart, so that what C fills lies on the stack.
