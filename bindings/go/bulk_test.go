@@ -71,7 +71,8 @@ func TestReadManyReadsToFreshMemory(t *testing.T) {
 	path, tensors := layers(t)
 	f := open(t, path)
 	size := len(tensors[0].tensor.Data)
-	fresh, err := syscall.Mmap(-1, 0, size*len(tensors), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	const access, kind = syscall.PROT_READ | syscall.PROT_WRITE, syscall.MAP_PRIVATE | syscall.MAP_ANON
+	fresh, err := syscall.Mmap(-1, 0, size*len(tensors), access, kind)
 	must(t, err)
 	defer syscall.Munmap(fresh)
 	var requests []st.ReadRequest

@@ -182,7 +182,8 @@ func newFile(h *handle, ctx context.Context, hooks hooks, path string) *File {
 }
 
 func newCleanup(n *net, h *handle) runtime.Cleanup {
-	return runtime.AddCleanup(n, func(h *handle) { go h.close(false) }, h) // to unmap takes long, and all cleanups wait for one
+	// In a goroutine: to unmap takes long, and all cleanups wait for one.
+	return runtime.AddCleanup(n, func(h *handle) { go h.close(false) }, h)
 }
 
 func (f *File) end(ctx context.Context) {

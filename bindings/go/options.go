@@ -241,8 +241,9 @@ func (o *SaveOptions) c() C.st_save_options {
 func (o *BulkOptions) c() C.st_bulk_options {
 	return C.st_bulk_options{
 		struct_size: C.uint32_t(C.sizeof_st_bulk_options),
-		flags:       flag(o.HugePages, C.ST_BULK_HUGE_PAGES) | flag(o.PastPageCache, C.ST_BULK_DIRECT) | flag(o.FreshMemory, C.ST_BULK_FRESH_MEMORY),
-		progress:    C.st_progress_fn(C.stgo_on_progress),
+		flags: flag(o.HugePages, C.ST_BULK_HUGE_PAGES) | flag(o.PastPageCache, C.ST_BULK_DIRECT) |
+			flag(o.FreshMemory, C.ST_BULK_FRESH_MEMORY),
+		progress: C.st_progress_fn(C.stgo_on_progress),
 	}
 }
 

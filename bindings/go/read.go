@@ -231,7 +231,7 @@ func (f *File) Slice(name string, ranges ...Range) (got Tensor, err error) {
 			r, count := rangesOf(ranges)
 			var part C.stgo_slice
 			C.stgo_slice_shape(state.c, p, n, r, count, &part)
-			if int(part.rank) <= len(part.shape) {
+			if part.rank <= C.uint32_t(len(part.shape)) {
 				return f.sliceDescribed(state, name, ranges, &part)
 			}
 		}

@@ -138,7 +138,7 @@ func waiting(t *testing.T, f *st.File, call func() error, stop func()) error {
 	return <-answer
 }
 
-// A call that waits for a lock tells its progress so, ever again. So no clock is needed to see which timeout a call has.
+// A call that waits for a lock tells its progress so, again and again. So no clock is needed to see which timeout a call has.
 func TestTheFilesTimeoutIsThatOfItsTransactions(t *testing.T) {
 	base, changed := newFile(t, []named{{"a", firstA}}, nil), newFile(t, []named{{"a", sixes}}, nil)
 	toSixes := delta(t, base, changed)
