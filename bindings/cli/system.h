@@ -67,7 +67,10 @@ bool find_target(const std::string &path, Target *target);
 bool make_temporary_folder(std::string *path);
 void remove_folder(const std::string &path);
 
-size_t page_size();
+// Looks at each page on which these bytes lie, 1 to 1 MiB of them. False, with EFAULT, if a page is not to be had, as
+// where the file of a mapping was cut: a look of the process's own would be a signal.
+bool touch_pages(const char *bytes, size_t n);
+
 bool is_terminal(int fd);
 bool obeys_escapes(int fd);  // a terminal that takes sequences for colours and for wiping a line
 size_t terminal_columns();   // of standard output; 0 if it is no terminal

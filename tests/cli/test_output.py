@@ -288,6 +288,17 @@ def test_ctrl_c_stops_touching(stctl, tmp_path):
         assert process.wait(60) == 130
 
 
+def test_touching_a_file_that_is_cut_meanwhile_is_a_sentence(stctl, tmp_path):
+    path = sparse(tmp_path / "m.safetensors", "w", 1 << 38)
+    with stctl.popen("stats", "--touch", path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        status = pathlib.Path(f"/proc/{process.pid}/status")
+        wait_until(lambda: int(status.read_text().split("VmRSS:")[1].split()[0]) > 64 << 10, process)
+        os.truncate(path, 4096)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, b"")
+    assert err.decode() == f"stctl: cannot read '{path}': it was truncated meanwhile (ST_E_FILE_CHANGED)\n"
+
+
 @pytest.mark.parametrize("json", [False, True])
 def test_ctrl_c_while_waiting_for_a_lock_changes_nothing(stctl, model, arrays, json):
     import fcntl
