@@ -58,6 +58,15 @@ void handle_signals(void (*handler)(int)) {
   signal(SIGXFSZ, SIG_IGN);
 }
 
+void end_by_signal(int number) {
+  signal(number, SIG_DFL);
+  sigset_t it;
+  sigemptyset(&it);
+  sigaddset(&it, number);
+  raise(number);
+  sigprocmask(SIG_UNBLOCK, &it, nullptr);  // in its handler it is blocked
+}
+
 int open_to_read(const std::string &path) {
   return open(path.c_str(), O_RDONLY | O_CLOEXEC);
 }

@@ -17,6 +17,9 @@ void prepare_standard_descriptors();
 // Interruptions of a person or the system come to `handler`, but for those that were ignored; a write to a reader that
 // left answers EPIPE, and one beyond the longest file that is allowed EFBIG.
 void handle_signals(void (*handler)(int));
+// Ends the process as the signal itself would: a shell then ends the script that waits for it, too. Returns where there
+// is no such end: on Windows, and for the first process of a container. A handler may call it.
+void end_by_signal(int signal);
 // Until no call of the handler is under way that another thread may make.
 void await_handler();
 

@@ -56,6 +56,8 @@ void handle_signals(void (*handler)(int)) {
   SetConsoleCtrlHandler(on_event, TRUE);
 }
 
+void end_by_signal(int) {}
+
 void await_handler() {
   const std::lock_guard lock(handling);
 }
