@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -112,6 +113,12 @@ def test_cmake_finds_folders_outside_the_prefix(tmp_path, folder):
     )
     said = run("cmake", "-S", asks, "-B", asks / "build", f"-Dlibst_DIR={library / 'cmake' / 'libst'}")
     assert f"<{library / 'libst.a'}>" in said and f"<{include}>" in said
+
+
+def test_a_warning_of_a_compiler_to_come_is_no_error(tmp_path):
+    """Whoever builds a release takes the compiler that is there."""
+    options = json.loads(run("meson", "introspect", "--buildoptions", set_up(tmp_path / "tree")))
+    assert next(option["value"] for option in options if option["name"] == "werror") is False
 
 
 def test_what_is_installed_names_no_place(prefix, build):
