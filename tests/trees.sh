@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Sourced: build trees beside build/, kept at the options that they are asked for. All compile several files in one,
-# which takes less than half of the time; one file at a time is what `meson setup` does. Trees with wraps take eight at most: with
+# Sourced: build trees beside build/, kept at the options that they are asked for. A warning is an error here, but not where
+# others build, who may have any compiler. All compile several files in one, which
+# takes less than half of the time; one file at a time is what `meson setup` does. Trees with wraps take eight at most: with
 # 24, names in the sources of others, or of Windows, may stand twice.
 
 # configure DIRECTORY OPTION...: set up a build tree, or give it these options if it has others. One that was copied here
@@ -8,7 +9,7 @@
 configure() {
   local directory=$1
   shift
-  set -- -Dunity=on -Dunity_size=24 "$@"
+  set -- -Dunity=on -Dunity_size=24 -Dwerror=true "$@"
   # A tree takes from its cross file what that said when it was set up.
   local of="$ROOT" given stamp=$directory/.options wanted now
   for given; do [[ ! -f $given ]] || of+=" $(cksum <"$given")"; done

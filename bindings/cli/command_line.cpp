@@ -127,6 +127,14 @@ Option Option::one_word() const {
   return *this;
 }
 
+Option Option::not_empty() const {
+  const auto fault_of = [](const std::string &value) -> std::string {
+    return value.empty() ? "the value is empty" : "";
+  };
+  option_->check(CLI::Validator(fault_of, ""));
+  return *this;
+}
+
 Option Option::at_least(int32_t least) const {
   option_->check(CLI::Validator(CLI::Range(least, INT32_MAX)).description(""));
   return *this;
@@ -177,7 +185,8 @@ void Command::deltas(std::vector<std::string> &deltas) const {
   option("--delta", deltas, "FILE",
          "Look at the file as patched with this delta; may be given\n"
          "several times, the oldest first")
-      .repeated();
+      .repeated()
+      .not_empty();
 }
 
 void Command::map(uint32_t &map) const {

@@ -26,6 +26,7 @@ class Option {
   Option required() const;
   Option repeated(int words = 1) const;  // any number of times, each with so many words
   Option one_word() const;               // which may be empty
+  Option not_empty() const;              // an empty value is not taken for none
   Option at_least(int32_t least) const;
   Option one_of(const std::vector<std::string> &words) const;
   bool given() const;

@@ -42,7 +42,8 @@ inline constexpr const char *exit_codes_help =
     "    5  verify found an error in the file\n"
     "    6  standard output could not be written: disk full, or the reader left; a\n"
     "       change may have been made, and is durable then\n"
-    "  130  interrupted by Ctrl-C (128 + signal); nothing is half-done\n"
+    "  130  interrupted by Ctrl-C (128 + signal); nothing is half-done. The process ends\n"
+    "       by the signal, so that a script that runs it ends, too\n"
     "With several files, the first that fails decides.";
 
 }  // namespace stctl

@@ -21,6 +21,12 @@ struct Descriptor {
   }
 };
 
+// Once: a named pipe is waited for until somebody writes to it, and those bytes are gone if it is closed.
+int open_to_wait(const std::string &path) {
+  const Blocking guard;
+  return open_to_read(path);
+}
+
 // For so many bytes and one more, where memory can be had: else it comes as it is needed.
 void reserve_for(std::string &memory, uint64_t bytes) {
   try {
@@ -34,10 +40,14 @@ void reserve_for(std::string &memory, uint64_t bytes) {
 
 std::optional<Input> Input::map(const std::string &path) {
   const Descriptor file{open_to_read(path)};
+  return map(file.fd);
+}
+
+std::optional<Input> Input::map(int fd) {
   struct stat st = {};
-  if (file.fd < 0 || fstat(file.fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) return std::nullopt;
+  if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) return std::nullopt;
   const size_t size = static_cast<size_t>(st.st_size);
-  void *mapping = map_file(file.fd, size);
+  void *mapping = map_file(fd, size);
   if (!mapping) return std::nullopt;
   Input input;
   input.mapping_ = mapping;
@@ -48,11 +58,11 @@ std::optional<Input> Input::map(const std::string &path) {
 
 Input Input::read(const std::string &path, const Most &most, bool into_memory) {
   const bool standard = path == "-";
-  if (!standard && !into_memory) {
-    if (std::optional<Input> mapped = map(path)) return std::move(*mapped);
-  }
-  const Descriptor file{standard ? STDIN_FILENO : open_to_read(path)};
+  const Descriptor file{standard ? STDIN_FILENO : open_to_wait(path)};
   if (file.fd < 0) throw Failure::of_errno(errno, "read", path);
+  if (!standard && !into_memory) {
+    if (std::optional<Input> mapped = map(file.fd)) return std::move(*mapped);
+  }
   Input input;
   std::vector<char> block(1 << 20);
   uint64_t wanted = 0;  // at most

@@ -31,6 +31,7 @@ class Input {
 
  private:
   Input() = default;
+  static std::optional<Input> map(int fd);
   std::string memory_;
   void *mapping_ = nullptr;
   const char *data_ = "";

@@ -21,7 +21,8 @@ void on_signal(int signal) {
   if (first && too_late.load()) return;
   if (!first || !polite.load()) {
     static constexpr char sentence[] = "stctl: interrupted\n";
-    if (write(STDERR_FILENO, sentence, sizeof sentence - 1) < 0) _exit(exit_signal + signal);
+    [[maybe_unused]] const ssize_t told = write(STDERR_FILENO, sentence, sizeof sentence - 1);
+    end_by_signal(signal);
     _exit(exit_signal + signal);
   }
   if (st_file *file = to_interrupt.load()) st_interrupt(file);
@@ -39,6 +40,11 @@ int interrupted() {
 
 void forget_interrupt() {
   too_late.store(true);
+}
+
+void end_if_interrupted(int exit_code) {
+  const int signal = came.load();
+  if (signal != 0 && exit_code == exit_signal + signal) end_by_signal(signal);
 }
 
 void throw_if_interrupted() {

@@ -18,6 +18,10 @@ int interrupted();
 // a signal is polite yet, so that none comes between.
 void forget_interrupt();
 
+// To be called last: does not return if the exit code is that of the signal that came. The process ends by the signal,
+// which a shell tells as this exit code.
+void end_if_interrupted(int exit_code);
+
 // Throws Failure with exit code 128 + signal if a signal came.
 void throw_if_interrupted();
 

@@ -7,9 +7,11 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <vector>
 
 #include "system.h"
 
@@ -54,6 +56,15 @@ void handle_signals(void (*handler)(int)) {
   }
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
+}
+
+void end_by_signal(int number) {
+  signal(number, SIG_DFL);
+  sigset_t it;
+  sigemptyset(&it);
+  sigaddset(&it, number);
+  raise(number);
+  sigprocmask(SIG_UNBLOCK, &it, nullptr);  // in its handler it is blocked
 }
 
 int open_to_read(const std::string &path) {
@@ -195,8 +206,21 @@ void remove_folder(const std::string &path) {
   rmdir(path.c_str());
 }
 
-size_t page_size() {
-  return static_cast<size_t>(sysconf(_SC_PAGESIZE));
+// The kernel looks, as it copies a byte of each into a pipe: so few go into any pipe, and into one call.
+bool touch_pages(const char *bytes, size_t n) {
+  static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<iovec> looks;
+  const auto look_at = [&looks](const char *at) { looks.push_back({const_cast<char *>(at), 1}); };
+  for (size_t at = 0; at < n; at += page) look_at(bytes + at);
+  look_at(bytes + n - 1);
+  int ends[2];
+  if (pipe(ends) != 0) return false;
+  const ssize_t done = writev(ends[1], looks.data(), static_cast<int>(looks.size()));
+  const int err = done < 0 ? errno : EFAULT;
+  close(ends[0]);
+  close(ends[1]);
+  errno = err;
+  return done == static_cast<ssize_t>(looks.size());
 }
 
 bool is_terminal(int fd) {

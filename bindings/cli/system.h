@@ -17,6 +17,9 @@ void prepare_standard_descriptors();
 // Interruptions of a person or the system come to `handler`, but for those that were ignored; a write to a reader that
 // left answers EPIPE, and one beyond the longest file that is allowed EFBIG.
 void handle_signals(void (*handler)(int));
+// Ends the process as the signal itself would: a shell then ends the script that waits for it, too. Returns where there
+// is no such end: on Windows, and for the first process of a container. A handler may call it.
+void end_by_signal(int signal);
 // Until no call of the handler is under way that another thread may make.
 void await_handler();
 
@@ -67,7 +70,10 @@ bool find_target(const std::string &path, Target *target);
 bool make_temporary_folder(std::string *path);
 void remove_folder(const std::string &path);
 
-size_t page_size();
+// Looks at each page on which these bytes lie, 1 to 1 MiB of them. False, with EFAULT, if a page is not to be had, as
+// where the file of a mapping was cut: a look of the process's own would be a signal.
+bool touch_pages(const char *bytes, size_t n);
+
 bool is_terminal(int fd);
 bool obeys_escapes(int fd);  // a terminal that takes sequences for colours and for wiping a line
 size_t terminal_columns();   // of standard output; 0 if it is no terminal

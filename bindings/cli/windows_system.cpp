@@ -56,6 +56,8 @@ void handle_signals(void (*handler)(int)) {
   SetConsoleCtrlHandler(on_event, TRUE);
 }
 
+void end_by_signal(int) {}
+
 void await_handler() {
   const std::lock_guard lock(handling);
 }
@@ -161,10 +163,14 @@ void remove_folder(const std::string &path) {
   _rmdir(path.c_str());
 }
 
-size_t page_size() {
+// No file can be cut that is mapped.
+bool touch_pages(const char *bytes, size_t n) {
   SYSTEM_INFO info;
   GetSystemInfo(&info);
-  return info.dwPageSize;
+  const volatile char *look = bytes;
+  for (size_t at = 0; at < n; at += info.dwPageSize) static_cast<void>(look[at]);
+  static_cast<void>(look[n - 1]);
+  return true;
 }
 
 // isatty takes NUL for a terminal.

@@ -5,6 +5,7 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 COMMANDS = ["ls", "view", "info", "get", "update", "put", "rm", "mv", "meta", "compact", "edit", "plan"]
@@ -142,6 +143,38 @@ def test_what_an_option_does_not_take_is_told_as_it_was_given(stctl, model):
     assert "bogus" in err and "copy-on-write" in err and "->" not in err
     for command in [["rm", model, "x"], ["compact", model], ["merge", model, model, "-o", "x"]]:
         assert "-5" in stctl(*command, "--reserve", "-5", code=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("args", "option"),
+    [
+        (["get", "MODEL", "half", "-o"], "--output"),
+        (["get", "MODEL", "half", "--cast"], "--cast"),
+        (["get", "MODEL", "half", "--format"], "--format"),
+        (["get", "MODEL", "half", "--slice"], "--slice"),
+        (["ls", "MODEL", "--delta"], "--delta"),
+        (["diff", "MODEL", "MODEL", "-o"], "--output"),
+        (["merge", "MODEL", "MODEL", "-o"], "--output"),
+        (["patch", "MODEL", "MODEL", "--reverse"], "--reverse"),
+        (["put", "MODEL", "half", "--npy"], "--npy"),
+        (["put", "MODEL", "half", "--from-raw"], "--from-raw"),
+        (["put", "MODEL", "half", "--from"], "--from"),
+        (["put", "MODEL", "half", "--from", "MODEL", "--cast"], "--cast"),
+        (["put", "MODEL", "half", "--npy", "NPY", "--dtype"], "--dtype"),
+        (["update", "MODEL", "half", "--npy"], "--npy"),
+        (["update", "MODEL", "half", "--from-raw"], "--from-raw"),
+        (["update", "MODEL", "half", "--from"], "--from"),
+        (["edit", "MODEL", "--put-from"], "--put-from"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_an_empty_value_is_not_the_same_as_none(stctl, model, tmp_path, args, option):
+    before = model.read_bytes()
+    np.save(tmp_path / "NPY.npy", np.zeros(4, np.float16))
+    paths = {"MODEL": model, "NPY": tmp_path / "NPY.npy"}
+    out, err = stctl(*[paths.get(arg, arg) for arg in args], "", code=2)
+    assert out == "" and option in err
+    assert model.read_bytes() == before
 
 
 def test_common_options_may_stand_before_the_command(stctl, model):

@@ -1,5 +1,6 @@
 """stctl ls"""
 
+import json
 import os
 
 import numpy as np
@@ -90,8 +91,22 @@ def test_question_mark_is_one_character_of_utf8(stctl, tmp_path):
 
 
 def test_a_pattern_that_matches_nothing_fails(stctl, model):
-    assert "matches" in stctl.json("ls", model, "nothing*", code=1)["error"]["message"]
+    result = stctl.json("ls", model, "nothing*", code=1)
+    assert "matches" in result["error"]["message"] and result["tensors"] == []
     assert stctl("ls", model, "nothing*", code=1)[0] == ""
+
+
+def test_what_matches_nothing_is_told_beside_what_matches(stctl, model):
+    words = [model, "half", "no\nsuch", "zz*"]
+    sentence = f"stctl: no tensor of '{model}' matches 'no\\nsuch', 'zz*' (ST_E_NOT_FOUND)\n"
+    out, err = stctl("ls", *words, code=1)
+    assert out == stctl("ls", model, "half")[0] and err == sentence
+    assert stctl("ls", "--names", *words, code=1) == ("half\n", sentence)
+    result, err = stctl("ls", "--json", *words, code=1)
+    result = json.loads(result)
+    assert err == sentence and [tensor["name"] for tensor in result["tensors"]] == ["half"]
+    error = result["error"]
+    assert error["status"] == "ST_E_NOT_FOUND" and error["exit_code"] == 1 and f"stctl: {error['message']} (" in err
 
 
 def test_an_empty_file_has_no_tensors(stctl, tmp_path):

@@ -1,5 +1,6 @@
 """Standard output that cannot be written, terminals, and signals."""
 
+import contextlib
 import errno
 import json
 import os
@@ -155,8 +156,8 @@ def test_raw_bytes_are_not_for_a_terminal(stctl, model):
 # ----------------------------------------------------------------- signals
 
 
-def has_open(process, path):
-    folder = f"/proc/{process.pid}/fd"
+def has_open(pid, path):
+    folder = f"/proc/{pid}/fd"
     try:
         return any(os.readlink(f"{folder}/{fd}") == str(path) for fd in os.listdir(folder))
     except OSError:
@@ -186,7 +187,7 @@ def test_a_signal_while_writing_to_a_pipe(stctl, tmp_path, number):
     with stctl.popen("get", path, "w", "-o", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.read(1) == b"\0"
         process.send_signal(number)
-        assert process.wait(60) == 128 + number
+        assert process.wait(60) == -number
         assert process.stderr.read() == b"stctl: interrupted\n"
 
 
@@ -196,7 +197,7 @@ def test_ctrl_c_leaves_no_half_file(stctl, tmp_path):
     with stctl.popen("get", path, "w", "-o", tmp_path / "w.bin", **pipes) as process:
         wait_until(lambda: has_written(process, tmp_path / "w.bin"), process)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(60) == -signal.SIGINT
         assert b"interrupted" in process.stderr.read().lower()
     assert list(tmp_path.iterdir()) == [path]
 
@@ -242,26 +243,87 @@ def test_ctrl_c_while_nobody_reads_a_pipe(stctl, model, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with stctl.popen("get", model, "half", "-o", tmp_path / "pipe", stderr=subprocess.PIPE) as process:
         asleep = pathlib.Path(f"/proc/{process.pid}/stat")
-        wait_until(lambda: has_open(process, model) and ") S " in asleep.read_text(), process)
+        wait_until(lambda: has_open(process.pid, model) and ") S " in asleep.read_text(), process)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(60) == -signal.SIGINT
         assert process.stderr.read() == b"stctl: interrupted\n"
+
+
+def sleeps(pid):
+    return ") S " in pathlib.Path(f"/proc/{pid}/stat").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "args",
+    [["update", "--from-raw"], ["update", "--npy"], ["update", "--cast", "--npy"], ["put", "--npy"],
+     ["put", "--dtype", "U8", "--shape", "", "--from-raw"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_signal_while_nobody_writes_to_a_named_pipe(stctl, model, tmp_path, args, number):
+    os.mkfifo(tmp_path / "pipe")
+    command, *options = args
+    process = stctl.popen(command, model, "scalar", *options, tmp_path / "pipe", stderr=subprocess.PIPE)
+    try:
+        wait_until(lambda: (command == "put" or has_open(process.pid, model)) and sleeps(process.pid), process)
+        process.send_signal(number)
+        assert process.communicate(timeout=60)[1] == b"stctl: interrupted\n"
+        assert process.returncode == -number
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["where it waits", "while it works"])
+def test_ctrl_c_ends_the_loop_of_a_script_too(stctl, model, tmp_path, waits):
+    """bash ends by a Ctrl-C if its command did. The exit code 130 tells it that the command has dealt with it."""
+    os.mkfifo(tmp_path / "pipe")
+    large = sparse(tmp_path / "large.safetensors", "w", 1 << 38)
+    command = ["update", model, "scalar", "--from-raw", tmp_path / "pipe"] if waits else ["verify", large]
+    script = 'for i in 1 2; do "$@"; echo "went on after $?"; exit; done'
+    arguments = ["bash", "-c", script, "bash", stctl.path, *command]
+    shell = subprocess.Popen(arguments, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        children = pathlib.Path(f"/proc/{shell.pid}/task/{shell.pid}/children")
+
+        def is_at_work():
+            return any(
+                has_open(child, command[1]) and (not waits or sleeps(child)) for child in children.read_text().split()
+            )
+
+        wait_until(is_at_work, shell)
+        os.killpg(shell.pid, signal.SIGINT)
+        assert shell.communicate(timeout=60)[0] == b""
+        assert shell.returncode == -signal.SIGINT
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+
+
+def test_an_interrupted_command_has_the_exit_code_of_its_signal_in_a_shell(stctl, model, tmp_path, interrupter):
+    environment = interrupted_at("journal", interrupter, tmp_path)
+    script = '"$0" recover "$1" "$1" > said; echo $?'
+    result = subprocess.run(
+        ["sh", "-c", script, stctl.path, model], env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert result.stdout == "130\n"
 
 
 def test_ctrl_c_stops_verify(stctl, tmp_path):
     path = sparse(tmp_path / "m.safetensors", "w", 1 << 38)
     with stctl.popen("verify", path) as process:
-        wait_until(lambda: has_open(process, path), process)
+        wait_until(lambda: has_open(process.pid, path), process)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(60) == -signal.SIGINT
 
 
 def test_ctrl_c_stops_a_comparison(stctl, tmp_path):
     a, b = (sparse(tmp_path / f"{name}.safetensors", "w", 1 << 38) for name in "ab")
     with stctl.popen("diff", a, b, stderr=subprocess.PIPE) as process:
-        wait_until(lambda: has_open(process, b), process)
+        wait_until(lambda: has_open(process.pid, b), process)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(60) == -signal.SIGINT
         assert process.stderr.read() == b"stctl: interrupted; nothing was changed (ST_E_CANCELLED)\n"
 
 
@@ -276,16 +338,27 @@ def test_ctrl_c_while_a_delta_is_written_leaves_none(stctl, tmp_path):
     with stctl.popen(*args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         assert len(process.stdout.read(1)) == 1
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(60) == -signal.SIGINT
     assert list(scratch.iterdir()) == []
 
 
 def test_ctrl_c_stops_touching(stctl, tmp_path):
     path = sparse(tmp_path / "m.safetensors", "w", 1 << 38)
     with stctl.popen("stats", "--touch", path) as process:
-        wait_until(lambda: has_open(process, path), process)
+        wait_until(lambda: has_open(process.pid, path), process)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(60) == -signal.SIGINT
+
+
+def test_touching_a_file_that_is_cut_meanwhile_is_a_sentence(stctl, tmp_path):
+    path = sparse(tmp_path / "m.safetensors", "w", 1 << 38)
+    with stctl.popen("stats", "--touch", path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        status = pathlib.Path(f"/proc/{process.pid}/status")
+        wait_until(lambda: int(status.read_text().split("VmRSS:")[1].split()[0]) > 64 << 10, process)
+        os.truncate(path, 4096)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, b"")
+    assert err.decode() == f"stctl: cannot read '{path}': it was truncated meanwhile (ST_E_FILE_CHANGED)\n"
 
 
 @pytest.mark.parametrize("json", [False, True])
@@ -299,7 +372,7 @@ def test_ctrl_c_while_waiting_for_a_lock_changes_nothing(stctl, model, arrays, j
             wait_until(lambda: is_staged(model), process)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)
-            assert process.returncode == 130
+            assert process.returncode == -signal.SIGINT
         assert err.startswith(b"stctl: ") and err.count(b"\n") == 1
         assert (b'"exit_code":130' in out) if json else out == b""
     assert stock(model)["scalar"] == arrays["scalar"]
@@ -310,9 +383,9 @@ def test_ctrl_c_while_reading_standard_input(stctl, model):
     before = model.read_bytes()
     args = ["update", model, "scalar", "--from-raw", "-"]
     with stctl.popen(*args, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        wait_until(lambda: has_open(process, model), process)
+        wait_until(lambda: has_open(process.pid, model), process)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(60) == -signal.SIGINT
     assert model.read_bytes() == before
 
 
@@ -350,7 +423,7 @@ def test_ctrl_c_after_the_recovery_is_too_late(stctl, model, tmp_path, interrupt
     out, err = stctl("recover", model, env=interrupted_at("journal", interrupter, tmp_path))
     assert (out, err) == (f"{model}: nothing to recover\n", "")
     assert (tmp_path / "interrupted").exists()
-    stctl("recover", model, model, env=interrupted_at("journal", interrupter, tmp_path), code=130)
+    stctl("recover", model, model, env=interrupted_at("journal", interrupter, tmp_path), code=-signal.SIGINT)
 
 
 def test_an_ignored_signal_stays_ignored(stctl, tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import fcntl
+import io
 import json
 import os
 import resource
@@ -57,6 +58,28 @@ def test_from_a_pipe(stctl, model, arrays):
     os.close(write_end)
     stctl("update", model, "layer.0.weight", "--from-raw", f"/dev/fd/{read}", pass_fds=[read])
     os.close(read)
+    assert_changed_only(model, arrays, {"layer.0.weight": NEW})
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["update", "--from-raw"], ["update", "--npy"], ["update", "--cast", "--npy"], ["put", "--npy"],
+     ["put", "--dtype", "F32", "--shape", "3,4", "--from-raw"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_from_a_named_pipe_whose_writer_writes_once(stctl, model, arrays, tmp_path, args):
+    pipe, content = tmp_path / "pipe", io.BytesIO()
+    os.mkfifo(pipe)
+    np.save(content, NEW)
+    command, *options = args
+    process = stctl.popen(command, model, "layer.0.weight", *options, pipe)
+    try:
+        with open(pipe, "wb") as writer:
+            writer.write(content.getvalue() if "--npy" in args else NEW.tobytes())
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
     assert_changed_only(model, arrays, {"layer.0.weight": NEW})
 
 

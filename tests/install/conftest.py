@@ -46,6 +46,12 @@ def build() -> Path:
     return Path(os.environ.get("BUILD", ROOT / "build"))
 
 
+def set_up(place: Path, *options: object) -> Path:
+    """A build tree with these options in which nothing is compiled: what is generated is there."""
+    run("meson", "setup", place, ROOT, "-Dcli=false", *options)
+    return place
+
+
 @pytest.fixture(scope="session")
 def prefix(build, tmp_path_factory) -> Prefix:
     place = tmp_path_factory.mktemp("install")

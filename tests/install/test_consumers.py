@@ -6,7 +6,7 @@ import re
 import shutil
 
 import pytest
-from conftest import EXAMPLES, ROOT, Prefix, install, run
+from conftest import EXAMPLES, ROOT, Prefix, install, run, set_up
 from safetensors.numpy import load_file
 
 PROGRAM = EXAMPLES / "list_read_update.c"
@@ -30,11 +30,16 @@ def static_alone(build, tmp_path_factory) -> Prefix:
     assert (prefix.libdir / "libst.a").exists(), "tests/setup.sh builds it: default_library=both"
     for shared in prefix.libdir.glob("libst.so*"):
         shared.unlink()
+    place = tmp_path_factory.mktemp("tree")
+    tree = set_up(place / "build", "-Ddefault_library=static", "-Dpkgconfig.relocatable=true")
+    shutil.copy(tree / "meson-private" / "libst.pc", prefix.libdir / "pkgconfig")
+    shutil.copy(tree / "capi" / "cmake" / "libstConfig.cmake", prefix.cmake_dir)
     return prefix
 
 
-def test_a_static_program_by_pkg_config(static_alone, model, tmp_path):
-    flags = run("pkg-config", "--static", "--cflags", "--libs", "libst", env=static_alone.env).split()
+@pytest.mark.parametrize("options", [["--static"], []], ids=["static", "plain"])
+def test_a_static_program_by_pkg_config(static_alone, model, tmp_path, options):
+    flags = run("pkg-config", *options, "--cflags", "--libs", "libst", env=static_alone.env).split()
     run("cc", "-std=c99", PROGRAM, *flags, "-o", tmp_path / "program")
     assert "libst" not in libraries(tmp_path / "program")
     works(tmp_path / "program", model)
@@ -89,6 +94,13 @@ def test_a_static_program_in_cpp_has_inline_constants_of_its_own(static_alone, t
 def project(tmp_path):
     shutil.copytree(EXAMPLES, tmp_path / "project")
     return tmp_path / "project"
+
+
+def test_a_meson_project_finds_a_libst_that_is_static_alone(static_alone, project, model):
+    run("meson", "setup", project / "build", project, "--wrap-mode=nofallback", env=static_alone.env)
+    run("ninja", "-C", project / "build", "list_read_update")
+    assert "libst" not in libraries(project / "build" / "list_read_update")
+    works(project / "build" / "list_read_update", model)
 
 
 def test_a_meson_project_finds_an_installed_libst(prefix, project, model):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
-from conftest import EXAMPLES, ROOT, Prefix, install, run
+from conftest import EXAMPLES, ROOT, Prefix, install, run, set_up
 from safetensors.numpy import load_file
 
 STRICT = ["-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror"]
@@ -88,6 +90,35 @@ def test_cmake_is_told_of_what_is_missing(build, tmp_path):
     for library in installed.libdir.glob("libst.so*"):
         library.unlink()
     assert "install libst anew" in asks_cmake(tmp_path, installed, "2")
+
+
+@pytest.mark.parametrize("folder", ["includedir", "libdir"])
+def test_cmake_finds_folders_outside_the_prefix(tmp_path, folder):
+    places = {"prefix": tmp_path / "prefix", "includedir": "include", "libdir": "lib"} | {
+        folder: tmp_path / "else" / folder
+    }
+    options = [f"-D{name}={place}" for name, place in places.items()]
+    tree = set_up(tmp_path / "tree", "-Ddefault_library=static", "-Dpkgconfig.relocatable=false", *options)
+    include, library = places["prefix"] / places["includedir"], places["prefix"] / places["libdir"]
+    shutil.copytree(tree / "capi" / "cmake", library / "cmake" / "libst", ignore=shutil.ignore_patterns("*.p"))
+    shutil.copytree(ROOT / "capi" / "include", include)
+    (library / "libst.a").touch()
+    asks = tmp_path / "asks"
+    asks.mkdir()
+    (asks / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.19)\nproject(asks C)\n"
+        "find_package(libst 2 REQUIRED)\n"
+        "foreach(property IMPORTED_LOCATION INTERFACE_INCLUDE_DIRECTORIES)\n"
+        "get_target_property(is libst::static ${property})\nmessage(STATUS <${is}>)\nendforeach()\n"
+    )
+    said = run("cmake", "-S", asks, "-B", asks / "build", f"-Dlibst_DIR={library / 'cmake' / 'libst'}")
+    assert f"<{library / 'libst.a'}>" in said and f"<{include}>" in said
+
+
+def test_a_warning_of_a_compiler_to_come_is_no_error(tmp_path):
+    """Whoever builds a release takes the compiler that is there."""
+    options = json.loads(run("meson", "introspect", "--buildoptions", set_up(tmp_path / "tree")))
+    assert next(option["value"] for option in options if option["name"] == "werror") is False
 
 
 def test_what_is_installed_names_no_place(prefix, build):

@@ -187,3 +187,16 @@ def test_the_packages_of_the_readmes_are_those_that_the_build_takes():
         (text,) = (b.text for b in BLOCKS if b.text.startswith(begin))
         said = set(text.splitlines()[0].split()[3:]) - {"python3-venv"}
         assert said == to_build - not_needed
+
+
+# What a bare Debian 12 lacks, by the command that says so.
+PACKAGES = {"pip ": "python3-pip", "python3 -m venv": "python3-venv", "unzip ": "unzip"}
+
+
+@pytest.mark.parametrize("command", PACKAGES)
+def test_a_command_of_the_readme_has_its_package_named_before(command):
+    text = (ROOT / "README.md").read_text()
+    lines = text[text.index("## Installing it") :].splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(command))
+    named = {word for line in lines[:first] for word in re.findall(r"[\w-]+", line)}
+    assert PACKAGES[command] in named

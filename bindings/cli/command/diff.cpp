@@ -71,7 +71,7 @@ void add_diff(CommandLine &line, Session &session) {
                    "  stctl ls tuned.delta           a delta is a safetensors file\n");
   command.argument("A", options->from, "The base").required();
   command.argument("B", options->to, "What is to be made of it").required();
-  command.option("-o,--output", options->output, "FILE", "Write to a file; - is standard output");
+  command.option("-o,--output", options->output, "FILE", "Write to a file; - is standard output").not_empty();
   command.option("--align", options->alignment, "BYTES", "Let data begin at a multiple of BYTES (default 64)");
   command.lock_timeout(options->lock_timeout_ms);
   command.runs(session, [&session, options] { return run(session, *options); });

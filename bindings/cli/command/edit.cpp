@@ -30,7 +30,7 @@ int run(Session &session, const Edit &options, const char *label, bool dry_run) 
 void add(const Command &command, Session &session, const char *label, bool dry_run) {
   auto options = std::make_shared<Edit>();
   command.argument("FILE", options->file, "The safetensors file").required();
-  command.option("--put-from", options->from, "FILE", "As stctl put --from").repeated();
+  command.option("--put-from", options->from, "FILE", "As stctl put --from").repeated().not_empty();
   command.option("--rm", options->removed, "TENSOR", "As stctl rm").repeated();
   command.option("--mv", options->moved, "TENSOR NAME", "As stctl mv").repeated(2);
   command.option("--meta", options->pairs, "KEY=VALUE", "As stctl meta").repeated();

@@ -219,7 +219,7 @@ void add_get(CommandLine &line, Session &session) {
   options->has_slice = command.option("--slice", options->slice, "SLICE",
                                       "What to take of each dimension, as NumPy: start:stop:step,\n"
                                       "an index, or ... for all dimensions between");
-  command.option("-o,--output", options->output, "FILE", "Write to a file; - is standard output");
+  command.option("-o,--output", options->output, "FILE", "Write to a file; - is standard output").not_empty();
   command
       .option("--format", options->format, "FORMAT",
               "text, raw (little-endian, C order), npy or safetensors. Default:\n"
@@ -230,10 +230,12 @@ void add_get(CommandLine &line, Session &session) {
               "Print all of at most N elements, else the edges; 0: always\n"
               "all (default 1000)")
       .at_least(0);
-  command.option("--cast", options->dtype, "DTYPE",
-                 "As elements of another dtype: each to the nearest, ties to\n"
-                 "even. What is out of an integer's range, or of a float's that has\n"
-                 "no infinity, is refused");
+  command
+      .option("--cast", options->dtype, "DTYPE",
+              "As elements of another dtype: each to the nearest, ties to\n"
+              "even. What is out of an integer's range, or of a float's that has\n"
+              "no infinity, is refused")
+      .not_empty();
   command.deltas(options->deltas);
   command.runs(session, [&session, options] { return run(session, *options); });
 }

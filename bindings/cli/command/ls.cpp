@@ -1,5 +1,6 @@
 // stctl ls: the tensors of a file, one a line.
 #include <memory>
+#include <optional>
 
 #include "../commands.h"
 #include "../handle.h"
@@ -18,47 +19,57 @@ struct Ls {
   bool names = false;
 };
 
-int run(Session &session, const Ls &options) {
-  const File file(session, options.file, {.deltas = options.deltas});
+struct Choice {
+  std::vector<st_tensor> tensors;
+  uint64_t nbytes = 0;
+  std::optional<Failure> failure;  // some words match nothing
+};
+
+Choice choose(const Session &session, const Ls &options, const File &file) {
   std::vector<bool> matches(file.count(), options.patterns.empty());
+  std::string unmatched;
   for (const std::string &pattern : options.patterns) {
-    for (const size_t i : file.find_all(session, pattern)) matches[i] = true;
+    const std::vector<size_t> found = file.find_all(session, pattern);
+    for (const size_t i : found) matches[i] = true;
+    if (found.empty()) unmatched += fmt::format("{}'{}'", unmatched.empty() ? "" : ", ", escape(pattern));
   }
-  std::vector<st_tensor> chosen;
-  uint64_t total = 0;
+  Choice choice;
   for (size_t i = 0; i < file.count(); ++i) {
     if (!matches[i]) continue;
-    const st_tensor tensor = file.at(i);
-    chosen.push_back(tensor);
-    total += tensor.nbytes;
+    choice.tensors.push_back(file.at(i));
+    choice.nbytes += choice.tensors.back().nbytes;
   }
-  if (chosen.empty() && !options.patterns.empty()) {
-    throw Failure(exit_failed, fmt::format("no tensor of '{}' matches", escape(shown(options.file))));
+  if (!unmatched.empty()) {
+    choice.failure.emplace(exit_failed,
+                           fmt::format("no tensor of '{}' matches {}", escape(shown(options.file)), unmatched),
+                           ST_E_NOT_FOUND);
   }
+  return choice;
+}
 
-  if (session.json) {
-    Json json(session.out);
+void write_json(Session &session, const Ls &options, const File &file, const Choice &choice) {
+  Json json(session.out);
+  json.begin_object();
+  json.field("file", shown(options.file));
+  json.key("tensors");
+  json.begin_array();
+  for (const st_tensor &tensor : choice.tensors) {
     json.begin_object();
-    json.field("file", shown(options.file));
-    json.key("tensors");
-    json.begin_array();
-    for (const st_tensor &tensor : chosen) {
-      json.begin_object();
-      write_description(json, file, tensor);
-      json.end_object();
-    }
-    json.end_array();
-    json.field("count", uint64_t{chosen.size()});
-    json.field("nbytes", total);
+    write_description(json, file, tensor);
     json.end_object();
-    session.out.write("\n");
-    return exit_ok;
   }
+  json.end_array();
+  json.field("count", uint64_t{choice.tensors.size()});
+  json.field("nbytes", choice.nbytes);
+  if (choice.failure) {
+    json.key("error");
+    choice.failure->write(json);
+  }
+  json.end_object();
+  session.out.write("\n");
+}
 
-  if (options.names) {
-    for (const st_tensor &tensor : chosen) session.out.print("{}\n", escape(name_of(tensor)));
-    return exit_ok;
-  }
+void write_table(Session &session, const Ls &options, const File &file, const Choice &choice) {
   const auto size = [&](uint64_t n) { return options.bytes ? std::to_string(n) : human_size(n); };
   std::vector<Table::Column> columns = {{"NAME", Table::left},
                                         {"DTYPE", Table::left},
@@ -67,7 +78,7 @@ int run(Session &session, const Ls &options) {
                                         {"OFFSET", Table::right}};
   if (!file.is_one_file()) columns.emplace_back("FILE", Table::left);
   Table table(columns);
-  for (const st_tensor &tensor : chosen) {
+  for (const st_tensor &tensor : choice.tensors) {
     std::vector<std::string> cells = {escape(name_of(tensor)), st_dtype_name(tensor.dtype),
                                       shape_text(tensor.shape, tensor.rank), size(tensor.nbytes),
                                       std::to_string(tensor.file_offset)};
@@ -75,8 +86,23 @@ int run(Session &session, const Ls &options) {
     table.add(std::move(cells));
   }
   table.write(session.out);
-  session.out.print("{}, {}\n", counted(chosen.size(), "tensor"), options.bytes ? counted(total, "byte") : size(total));
-  return exit_ok;
+  session.out.print("{}, {}\n", counted(choice.tensors.size(), "tensor"),
+                    options.bytes ? counted(choice.nbytes, "byte") : size(choice.nbytes));
+}
+
+int run(Session &session, const Ls &options) {
+  const File file(session, options.file, {.deltas = options.deltas});
+  const Choice choice = choose(session, options, file);
+  if (session.json) {
+    write_json(session, options, file, choice);
+  } else if (options.names) {
+    for (const st_tensor &tensor : choice.tensors) session.out.print("{}\n", escape(name_of(tensor)));
+  } else if (!choice.tensors.empty() || !choice.failure) {
+    write_table(session, options, file, choice);
+  }
+  if (!choice.failure) return exit_ok;
+  say(choice.failure->sentence());
+  return choice.failure->exit_code();
 }
 
 }  // namespace
@@ -88,7 +114,8 @@ void add_ls(CommandLine &line, Session &session) {
                    "List the tensors of a file\n\n"
                    "Prints name, dtype, shape, size and file offset of each tensor, and the file that it\n"
                    "lies in where there are several (shards, deltas), in the order in\n"
-                   "which they lie in the file, and a line of totals. Reads only the header.",
+                   "which they lie in the file, and a line of totals. Reads only the header.\n"
+                   "If a PATTERN matches nothing, the others are listed, and the exit code is 1.",
                    "  stctl ls model.safetensors\n"
                    "  stctl ls model.safetensors '*.weight' 'model.layers.[0-3].*'\n"
                    "  stctl ls --json model.safetensors | jq -r '.tensors[].name'\n");

@@ -77,7 +77,7 @@ void add_merge(CommandLine &line, Session &session) {
                    "  stctl merge base.safetensors step1.delta step2.delta -o step2.safetensors\n");
   command.argument("BASE", options->base, "A safetensors file, an index of shards, or a folder of one").required();
   command.argument("DELTA", options->deltas, "Deltas, the oldest first").required();
-  command.option("-o,--output", options->output, "FILE", "The new file; - is standard output").required();
+  command.option("-o,--output", options->output, "FILE", "The new file; - is standard output").required().not_empty();
   command.flag("--canonical", options->canonical, "Tensors by descending dtype, then name");
   command.option("--align", options->alignment, "BYTES", "Let data begin at a multiple of BYTES");
   command.option("--reserve", options->reserve, "BYTES", "Leave BYTES of spare room in the header").at_least(0);

@@ -15,7 +15,6 @@ namespace {
 
 struct Patch {
   std::string base, delta, reverse;
-  Option has_reverse;
   bool publish = false, break_links = false;
   int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
@@ -25,8 +24,7 @@ const char *kind_name(uint32_t kind) {
 }
 
 int run(Session &session, const Patch &options) {
-  if (options.has_reverse.given() && options.reverse.empty()) throw UsageFailure("--reverse needs the name of a file");
-  if (options.has_reverse.given() && is_stream(options.reverse)) {
+  if (!options.reverse.empty() && is_stream(options.reverse)) {
     throw UsageFailure(
         fmt::format("the reverse delta is on the disk before the base is changed, and '{}' is a stream: give --reverse "
                     "the name of a file",
@@ -82,7 +80,7 @@ void add_patch(CommandLine &line, Session &session) {
                    "  stctl patch model.safetensors back.delta\n");
   command.argument("BASE", options->base, "The file to change, or the index of shards, or its folder").required();
   command.argument("DELTA", options->delta, "A delta, as stctl diff makes them").required();
-  options->has_reverse = command.option("--reverse", options->reverse, "FILE", "Write the delta that undoes this one");
+  command.option("--reverse", options->reverse, "FILE", "Write the delta that undoes this one").not_empty();
   command.flag("--atomic", options->publish, "Make a new file in any case, so that no reader sees a mix");
   command.flag("--break-links", options->break_links,
                "Change a file that has other hard links, which keep the\nold bytes");

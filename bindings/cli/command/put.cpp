@@ -59,17 +59,23 @@ void add_put(CommandLine &line, Session &session) {
                    "  generate | stctl put model.safetensors w --from-raw - --dtype BF16 --shape 4096,4096\n");
   command.argument("FILE", options->file, "The safetensors file to change").required();
   command.argument("TENSOR", options->names, "Names: one; with --from any number, none for all");
-  options->has_npy = command.option("--npy", options->npy, "FILE", "A NumPy file");
+  options->has_npy = command.option("--npy", options->npy, "FILE", "A NumPy file").not_empty();
   options->has_raw =
-      command.option("--from-raw", options->raw, "FILE", "Little-endian elements in C order; - is standard input");
-  options->has_from = command.option("--from", options->from, "FILE", "Tensors of another safetensors file");
-  command.option("--dtype", options->dtype, "DTYPE",
-                 "Of raw bytes: F32, BF16, F8_E4M3 …; or of a NumPy file whose\n"
-                 "elements are of one byte that it does not name ('V1')");
-  command.option("--cast", options->cast, "DTYPE",
-                 "Put elements of this dtype: each the nearest, ties to even. What\n"
-                 "is out of an integer's range, or of a float's that has no\n"
-                 "infinity, is refused");
+      command.option("--from-raw", options->raw, "FILE", "Little-endian elements in C order; - is standard input")
+          .not_empty();
+  options->has_from =
+      command.option("--from", options->from, "FILE", "Tensors of another safetensors file").not_empty();
+  command
+      .option("--dtype", options->dtype, "DTYPE",
+              "Of raw bytes: F32, BF16, F8_E4M3 …; or of a NumPy file whose\n"
+              "elements are of one byte that it does not name ('V1')")
+      .not_empty();
+  command
+      .option("--cast", options->cast, "DTYPE",
+              "Put elements of this dtype: each the nearest, ties to even. What\n"
+              "is out of an integer's range, or of a float's that has no\n"
+              "infinity, is refused")
+      .not_empty();
   options->has_shape =
       command.option("--shape", options->shape, "N,N", "Of raw bytes: 2,3; \"\" is a scalar").one_word();
   add_layout_options(command, options->layout);

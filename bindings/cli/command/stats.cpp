@@ -1,5 +1,7 @@
 // stctl stats: what a handle has read, mapped and written, and how much of the
 // file is in memory now.
+#include <errno.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -10,6 +12,7 @@
 #include "../progress.h"
 #include "../system.h"
 #include "../table.h"
+#include "../text.h"
 
 namespace stctl {
 namespace {
@@ -28,21 +31,29 @@ uint64_t nbytes_of(const File &file) {
   return nbytes;
 }
 
-// Looks at one byte of each page of each tensor, so that all of them are in memory.
+// The kernel has one answer for a file that ends before and for a disk that fails.
+Failure not_read(const File &file, const st_tensor &tensor) {
+  const int err = errno;
+  const std::string path = file.file_path(tensor.shard);
+  if (err != EFAULT) return Failure::of_errno(err, "touch", path);
+  const bool is_cut = file.file_size(tensor.shard) < tensor.file_offset + tensor.nbytes;
+  if (!is_cut) return Failure::of_errno(EIO, "read", path, ST_E_IO);
+  return {exit_failed, fmt::format("cannot read '{}': it was truncated meanwhile", escape(path)), ST_E_FILE_CHANGED};
+}
+
+// So that all pages of all tensors are in memory.
 void touch_all(Session &session, const File &file, uint64_t nbytes) {
   const Interruptible guard(file.get());
   Progress progress(session.quiet, "reading", nbytes);
   uint64_t done = 0;
-  const uint64_t page = page_size();
   constexpr uint64_t between_looks = 1 << 20;
   for (size_t i = 0; i < file.count(); ++i) {
     const st_tensor tensor = file.view(i);
-    const volatile char *bytes = static_cast<const volatile char *>(tensor.data);
+    const char *bytes = static_cast<const char *>(tensor.data);
     for (uint64_t part = 0; part < tensor.nbytes; part += between_looks) {
       throw_if_interrupted();
       const uint64_t end = std::min(part + between_looks, tensor.nbytes);
-      for (uint64_t at = part; at < end; at += page) static_cast<void>(bytes[at]);
-      static_cast<void>(bytes[end - 1]);
+      if (!touch_pages(bytes + part, static_cast<size_t>(end - part))) throw not_read(file, tensor);
       progress.done(done += end - part);
     }
   }

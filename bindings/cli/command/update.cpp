@@ -256,11 +256,12 @@ void add_update(CommandLine &line, Session &session) {
     return command.option(name, value, type, what);
   };
   options->has_raw =
-      source("--from-raw", options->raw, "FILE", "Little-endian elements in C order; - is standard input");
-  options->has_npy = source("--npy", options->npy, "FILE", "A NumPy file of the tensor's dtype and shape");
+      source("--from-raw", options->raw, "FILE", "Little-endian elements in C order; - is standard input").not_empty();
+  options->has_npy = source("--npy", options->npy, "FILE", "A NumPy file of the tensor's dtype and shape").not_empty();
   options->has_fill =
       source("--fill", options->fill, "VALUE", "One number for all elements; of floats it is rounded to the dtype");
-  options->has_from = source("--from", options->from, "FILE", "Tensors of the same names of another safetensors file");
+  options->has_from =
+      source("--from", options->from, "FILE", "Tensors of the same names of another safetensors file").not_empty();
   options->has_slice =
       command.option("--slice", options->slice, "SLICE", "Only these elements of the tensor, as stctl get takes them");
   command.flag("--cast", options->cast,
