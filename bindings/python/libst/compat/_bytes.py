@@ -154,8 +154,9 @@ def write_columns(
         reason = f"{os.strerror(errno.EINVAL)} (os error {errno.EINVAL}): embedded null byte in the path"
         raise SafetensorError(f"Error while serializing: I/O error: {reason}")
     with translated_writing():
-        sweep(path)
-        if not os.path.islink(path):
+        is_link = os.path.islink(path)
+        sweep(path, is_link)
+        if not is_link:
             save_stock(path, names, columns, metadata)
             return
         with new_file_beside(path) as made:
