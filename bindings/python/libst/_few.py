@@ -11,7 +11,7 @@ from ._handle import Handle
 from ._rows import MEMORY
 from .errors import error
 
-FEW = 8  # tensors; columns cost as much from about a dozen on
+FEW = 8  # tensors
 
 _ROWS: list[Any] = [_abi.Tensor * count for count in range(FEW + 1)]
 
