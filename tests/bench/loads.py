@@ -252,6 +252,8 @@ def main() -> None:
         compare(f"{20_000 // part:,} tensors of 64 KiB, loaded and touched", "load_and_touch", experts, at_least=1)
         files = [write(PLACE / f"small-{i}.safetensors", "F32", [[16, 16]] * 60, f"{i}.") for i in range(1_000 // part)]
         compare(f"{len(files):,} files of 60 tensors, loaded and touched", "load_and_touch", files, at_least=1)
+        pairs = [write(PLACE / f"pair-{i}.safetensors", "F32", [[64, 128]] * 2, f"{i}.") for i in range(1_000 // part)]
+        compare(f"{len(pairs):,} files of 2 tensors, loaded and touched", "load_and_touch", pairs, at_least=0.8)
         embedding = [write(PLACE / "embedding.safetensors", "F32", [[100_000, 512]], name="embedding")]
         compare("2,000 rows of an embedding, warm", "rows", embedding, at_least=1)
         compare("2,000 rows of an embedding, cold", "rows", embedding, at_least=1, prepare=evict)
@@ -259,7 +261,7 @@ def main() -> None:
         saved = PLACE / "saved.safetensors"
         saved.touch()
         compare(f"{name} in 300 tensors, saved durably", "save", [saved], at_least=1, prepare=lambda files: files[0].write_bytes(b""))
-        for file in (*experts, *files, *embedding, saved):
+        for file in (*experts, *files, *pairs, *embedding, saved):
             file.unlink()
         for file in (*fp32, *bf16, *six):
             file.unlink()

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -270,13 +271,13 @@ def cases(place: Path, quick: bool) -> Iterable[tuple[str, Callable[[], list[Pat
             (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
         return [folder / shard for shard in shards]
 
-    def small() -> list[Path]:
-        folder = place / "small"
+    def small(count: int, shape: tuple[int, int]) -> list[Path]:
+        folder = place / f"small-{count}"
         if not folder.exists():
             folder.mkdir()
             for i in range(files):
                 save_file(
-                    {f"layer.{k}.weight": np.full((16, 16), k + i, np.float32) for k in range(60)},
+                    {f"layer.{k}.weight": np.full(shape, k + i, np.float32) for k in range(count)},
                     folder / f"{i}.safetensors",
                 )
         return [folder / f"{i}.safetensors" for i in range(files)]
@@ -293,7 +294,13 @@ def cases(place: Path, quick: bool) -> Iterable[tuple[str, Callable[[], list[Pat
     yield f"{many:,} tensors of 1 KiB in 20 shards, loaded", sharded, {
         "stock": "stock_load", "libst.load": "index_load", "views": "index_views"}  # fmt: skip
     yield f"{experts:,} tensors of 64 KiB, loaded", lambda: one(experts, 65536), LOADS
-    yield f"{files:,} files of 60 tensors, loaded", small, {**LOADS, "f.read": "libst_read"}
+    for size in (16, 64):
+        yield f"{experts:,} tensors of {size} KiB, each asked for", partial(one, experts, size << 10), {
+            "stock": "stock_get", "libst.compat": "compat_get"}  # fmt: skip
+    yield f"{files:,} files of 60 tensors, loaded", lambda: small(60, (16, 16)), {**LOADS, "f.read": "libst_read"}
+    yield f"{files:,} files of 2 tensors, loaded", lambda: small(2, (64, 128)), LOADS
+    yield f"{files:,} files of 2 tensors, each asked for", lambda: small(2, (64, 128)), {
+        "stock": "stock_get", "libst.compat": "compat_get"}  # fmt: skip
     yield "2,000 rows of an embedding", embedding, {
         "stock": "stock_rows", "f.slice": "libst_rows", "read_many": "libst_rows_at_once", "libst.compat": "compat_rows"}  # fmt: skip
     yield f"{many:,} tensors of 1 KiB, saved", lambda: [place / "many"], {

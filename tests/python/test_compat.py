@@ -472,6 +472,8 @@ def test_a_link_stays_where_saving_fails(cached, monkeypatch):
     assert link.is_symlink() and os.listdir(link.parent) == [link.name]
 
 
+_lists_folders = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no locks by which to tell")
+
 _DYING = """
 import os, sys
 import numpy as np
@@ -506,6 +508,71 @@ def test_what_a_process_left_that_died_over_a_link_goes_with_the_next_save(cache
     same(compat_numpy.load_file(link), {"a": np.ones(3)})
 
 
+@pytest.fixture
+def listed(monkeypatch):
+    """The folders that are listed; each is forgotten to begin with."""
+    monkeypatch.setattr(_link, "_clean", {})
+    found, listdir = [], os.listdir
+
+    def note(folder="."):
+        found.append(os.fspath(folder))
+        return listdir(folder)
+
+    monkeypatch.setattr(os, "listdir", note)
+    return found
+
+
+@_lists_folders
+def test_a_hundred_saves_into_a_folder_list_it_once(tmp_path, listed, monkeypatch):
+    for i in range(100):
+        compat_numpy.save_file({"a": np.ones(3)}, tmp_path / f"{i}.safetensors")
+    monkeypatch.chdir(tmp_path)
+    compat_numpy.save_file({"a": np.ones(3)}, "0.safetensors")
+    assert listed == [str(tmp_path)]
+
+
+@_lists_folders
+def test_a_folder_is_listed_again_after_a_minute(tmp_path, listed, monkeypatch):
+    now = [1e6]
+    monkeypatch.setattr(_link.time, "monotonic", lambda: now[0])
+    left = tmp_path / ".m.st-link-0123456789abcdef"
+    compat_numpy.save_file({"a": np.ones(3)}, tmp_path / "m")
+    left.touch()
+    now[0] += 59
+    compat_numpy.save_file({"a": np.ones(3)}, tmp_path / "m")
+    assert left.exists() and len(listed) == 1
+    now[0] += 1
+    compat_numpy.save_file({"a": np.ones(3)}, tmp_path / "m")
+    assert not left.exists() and len(listed) == 2
+
+
+@_lists_folders
+def test_a_folder_in_which_something_was_left_is_listed_each_time(tmp_path, listed):
+    (tmp_path / ".other.st-link-0123456789abcdef").touch()
+    for _ in range(3):
+        compat_numpy.save_file({"a": np.ones(3)}, tmp_path / "m")
+    assert len(listed) == 3
+
+
+@_lists_folders
+def test_what_was_left_over_a_link_goes_though_the_folder_was_listed_just_now(cached, listed):
+    link, blob = cached
+    compat_numpy.save_file({"a": np.ones(3)}, link.parent / "other")
+    left = link.parent / f".{link.name}.st-link-0123456789abcdef"
+    left.touch()
+    compat_numpy.save_file({"a": np.ones(3)}, link)
+    assert not left.exists() and len(listed) == 2
+
+
+@_lists_folders
+def test_only_so_many_folders_are_remembered(tmp_path, listed, monkeypatch):
+    monkeypatch.setattr(_link, "_MOST_CLEAN", 3)
+    for name in (*"abcd", *"dcba"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        compat_numpy.save_file({"a": np.ones(3)}, tmp_path / name / "m")
+    assert [os.path.basename(folder) for folder in listed] == [*"abcda"] and len(_link._clean) == 3
+
+
 def test_what_a_living_thread_makes_over_a_link_stays(cached, monkeypatch):
     link, _ = cached
     rename, beside = os.replace, []
@@ -535,7 +602,7 @@ def test_what_a_thread_is_about_to_lock_is_not_removed_once_it_has(cached, monke
     removes, renames = threading.Event(), threading.Event()
 
     def sweep():
-        _link.sweep(str(link))
+        _link.sweep(str(link), True)
         removes.set()
 
     sweeper = threading.Thread(target=sweep)

@@ -1,12 +1,19 @@
 """Brief reads, slices and views: what the package keeps of a file, so that they cost few steps."""
 
 import gc
+import json
+import mmap
+import os
+import pickle
+import struct
 import threading
 
 import libst
 import numpy as np
 import pytest
-from libst.compat import safe_open
+from libst import _pin, bulk, compat, slices
+from libst.compat import _copies, safe_open
+from libst.compat import numpy as compat_numpy
 from safetensors.numpy import save_file
 
 
@@ -127,3 +134,203 @@ def test_shapes_of_many_tensors_leave_the_cycle_collector_alone(tmp_path):
             gc.callbacks.remove(note)
     assert all(shapes.values()) and len(shapes) == 5000
     assert len(began) <= 2, "one collection at most"
+
+
+def few_of(count, pad):
+    """So many tensors, of all sorts, and the bytes of a file of them; `pad` spaces end the header."""
+    shapes = [(2, 3), (), (0, 2), (5,), (70_000,), (1,), (3, 1, 2), (4,), (9,), (2, 2)]
+    kinds = ["F32", "I64", "F16", "U8", "U8", "F64", "BF16", "F4", "I32", "U16"]
+    numpys = {"F32": "<f4", "I64": "<i8", "F16": "<f2", "F64": "<f8", "BF16": "<u2", "I32": "<i4", "U16": "<u2"}
+    made, header, content = {}, {}, b""
+    rng = np.random.default_rng(count)
+    for i in range(count):
+        n = int(np.prod(shapes[i]))
+        kind = np.dtype(numpys.get(kinds[i], "u1"))
+        raw = rng.bytes(n // 2 if kinds[i] == "F4" else n * kind.itemsize)
+        name = ["plain", "with\0nul", "é" * 40][i % 3] + str(i)
+        begin, content = len(content), content + raw
+        header[name] = {"dtype": kinds[i], "shape": list(shapes[i]), "data_offsets": [begin, len(content)]}
+        made[name] = kinds[i], shapes[i], raw
+    text = json.dumps(header).encode() + b" " * pad
+    return made, struct.pack("<Q", len(text)) + text + content
+
+
+def same_as(made, arrays):
+    assert list(arrays) == list(made)
+    for name, array in arrays.items():
+        kind, shape, raw = made[name]
+        assert array.shape == ((len(raw),) if kind == "F4" else shape) and array.tobytes() == raw, name
+        assert array.flags.writeable and array.flags.c_contiguous
+
+
+@pytest.mark.parametrize("pad", [0, 1, 4])
+@pytest.mark.parametrize("count", range(11))
+def test_a_file_of_few_tensors_loads_as_one_of_many(tmp_path, count, pad):
+    made, content = few_of(count, pad)
+    path = tmp_path / "few"
+    path.write_bytes(content)
+    same_as(made, compat_numpy.load(content))
+    same_as(made, compat_numpy.load_file(path))
+    same_as(made, libst.load(path))
+    told = compat.deserialize(content)
+    assert [name for name, _ in told] == list(made)
+    for name, tensor in told:
+        assert (tensor["dtype"], tuple(tensor["shape"]), bytes(tensor["data"])) == made[name]
+        assert type(tensor["data"]) is bytearray and type(tensor["shape"]) is list
+    with libst.open(path) as f:
+        assert list(f) == list(made) == list(f)
+        same_as(made, f.read_many(list(made)))
+        for name, (kind, shape, _) in made.items():
+            assert (f.info(name).dtype, f.info(name).shape) == (kind, shape)
+    with safe_open(path, "np") as f:
+        assert f.keys() == sorted(made) and f.offset_keys() == list(made)
+        assert {n: tuple(f.get_slice(n).get_shape()) for n in made} == {n: shape for n, (_, shape, _) in made.items()}
+        same_as(made, {name: f.get_tensor(name) for name in made})
+        same_as(made, f.get_tensors())
+
+
+def test_progress_is_told_of_a_file_of_few_tensors(tmp_path):
+    _, content = few_of(3, 0)
+    path = tmp_path / "few"
+    path.write_bytes(content)
+    told = []
+    libst.load(path, progress=lambda *done: told.append(done))
+    assert told and told[-1][0] == told[-1][1] > 0
+    with pytest.raises(ZeroDivisionError):
+        libst.load(path, progress=lambda *_: 1 // 0)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The names of the tensors that are read, and not copied from the mapping."""
+    found = []
+
+    def noted(read):
+        def note(handle, raw, *rest):
+            found.append(raw.decode())
+            return read(handle, raw, *rest)
+
+        return note
+
+    for module in (bulk, _pin):
+        monkeypatch.setattr(module, "_brief_read", noted(module._brief_read))
+    monkeypatch.setattr(bulk._abi, "st_read", noted(bulk._abi.st_read))
+    monkeypatch.setattr(slices, "_brief_read", noted(slices._brief_read))
+    monkeypatch.setattr(bulk._abi, "st_read_slice", noted(bulk._abi.st_read_slice))
+    return found
+
+
+SIZES = [0, 1, 4096, 4097, 16 << 10, 64 << 10, (64 << 10) + 4, 256 << 10, (256 << 10) + 1, 3 << 20]
+
+
+@pytest.fixture
+def sized_file(tmp_path):
+    made = {f"t{i}": np.random.default_rng(i).integers(0, 255, n).astype(np.uint8) for i, n in enumerate(SIZES)}
+    place = tmp_path / "sized.safetensors"
+    save_file(made, place)
+    return place, made
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("local", [True, False])
+def test_what_is_in_memory_is_copied_from_the_mapping_and_the_rest_is_read(sized_file, reads, monkeypatch, warm, local):
+    path, made = sized_file
+    monkeypatch.setattr(_copies, "_is_resident", lambda *_: warm)
+    with safe_open(path, "np") as f:
+        if f._copies is None:
+            pytest.skip("nothing is mapped here")
+        f._copies._local = local
+        most = 4096 if not local else 256 << 10 if warm else 16 << 10
+        f.get_tensor("t1")  # the first is read, if it is brief
+        reads.clear()
+        for _ in range(6):
+            for name, array in made.items():
+                got = f.get_tensor(name)
+                assert np.array_equal(got, array) and got.flags.writeable and got.flags.owndata
+        assert sorted(set(reads)) == [name for name, array in made.items() if array.nbytes > most]
+        reads.clear()
+        for name, array in made.items():
+            part = f.get_slice(name)[:] if array.size else array
+            assert np.array_equal(part, array) and part.flags.writeable
+        most = 16 << 20 if local and warm else most
+        assert sorted(set(reads)) == [name for name, array in made.items() if array.nbytes > most]
+
+
+def test_whether_pages_are_in_memory_is_looked_at_now_and_then(sized_file, monkeypatch):
+    path, made = sized_file
+    looks = []
+    monkeypatch.setattr(_copies, "_is_resident", lambda *place: looks.append(place) or len(looks) > 1)
+    with safe_open(path, "np") as f:
+        for _ in range(33):
+            assert np.array_equal(f.get_tensor("t5"), made["t5"])
+        assert f._copies is None or len(looks) == 3
+
+
+@pytest.mark.skipif(_copies._mincore is None, reason="there is no mincore")
+def test_a_page_that_was_just_touched_is_in_memory():
+    page = mmap.PAGESIZE
+    with mmap.mmap(-1, 3 * page) as memory:
+        first = np.frombuffer(memory, np.uint8)
+        place = first.__array_interface__["data"][0]
+        first[page] = 1
+        assert _copies._is_resident(place, 2 * page) and _copies._is_resident(place + page, 1)
+        assert not _copies._is_resident(place, 3 * page) and not _copies._is_resident(place + 2 * page, 1)
+        del first
+    assert not _copies._is_resident(place, 1), "nothing is there"
+
+
+def test_a_copy_stands_apart_from_what_is_patched_later(sized_file):
+    path, made = sized_file
+    with safe_open(path, "np") as f:
+        before = {name: f.get_tensor(name) for name in made}
+        parts = {name: f.get_slice(name)[1:] for name in made if made[name].size > 1}
+        with libst.open(path, "r+") as changed:
+            for name, array in made.items():
+                changed.update(name, array ^ 255)
+        for name, array in made.items():
+            assert np.array_equal(before[name], array)
+            assert np.array_equal(parts[name], array[1:]) if name in parts else array.size <= 1
+            assert np.array_equal(f.get_tensor(name), array ^ 255)
+
+
+def test_threads_that_copy_at_once_get_each_its_own(sized_file):
+    path, made = sized_file
+    wrong = []
+
+    def work(f):
+        for name, array in list(made.items()) * 3:
+            got = f.get_tensor(name)
+            if not np.array_equal(got, array):
+                wrong.append(name)
+            got[...] = 0
+
+    for _ in range(5):
+        with safe_open(path, "np") as f:
+            threads = [threading.Thread(target=work, args=(f,)) for _ in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    assert not wrong
+
+
+def test_a_slice_that_copies_is_pickled(sized_file):
+    path, made = sized_file
+    with safe_open(path, "np") as f:
+        part = f.get_slice("t5")
+        part[:]
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            assert np.array_equal(pickle.loads(pickle.dumps(part, protocol))[7:], made["t5"][7:])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_copies_from_its_own_mapping(sized_file):
+    path, made = sized_file
+    with safe_open(path, "np") as f:
+        for _ in range(6):
+            f.get_tensor("t5")
+        child = os.fork()
+        if not child:
+            right = all(np.array_equal(f.get_tensor(name), array) for name, array in made.items())
+            os._exit(0 if right else 1)
+        assert os.waitpid(child, 0)[1] == 0

@@ -54,6 +54,7 @@ def _bare(name: str) -> Any:
 
 
 SIZES = _Sizes()
+bare_at = _bare("st_at")
 bare_get = _bare("st_get")
 bare_read = _bare("st_read")
 bare_read_slice = _bare("st_read_slice")

@@ -92,7 +92,10 @@ def opened(call: Callable[[Handle], int], borrowed: Any = None, free: Callable[[
 
 def borrowed_by(handle: Handle) -> Any:
     """What an open handle borrows, for another handle of the same file to borrow as well."""
-    return next(kept.borrowed for kept in weakref.getweakrefs(handle) if isinstance(kept, _Borrowing))
+    for kept in weakref.getweakrefs(handle):
+        if type(kept) is _Borrowing:
+            return kept.borrowed
+    raise AssertionError  # each handle has one
 
 
 class Memory:

@@ -10,19 +10,20 @@ before an exception leaves, and callers have it in none.
 
 import ctypes
 from collections.abc import Iterator
-from ctypes import byref
+from ctypes import byref, c_void_p, memmove
 from functools import partial
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import numpy as np
 
 from . import _abi
 from ._abi import SIZES
 from ._callbacks import Callbacks, Progress
+from ._few import FEW, Tensor, few_tensors
 from ._forms import Form, all_forms
 from ._handle import Handle, borrowed_by, memory, opened
 from ._names import Description, describe, encoded, names
-from ._rows import describe_all
+from ._rows import describe_all, new_array
 from ._sized import sized
 from ._torch import laid_over
 from .dtypes import BYTES, NAMES, WHOLE
@@ -42,14 +43,18 @@ _FEW = 16 << 10  # bytes of a header whose names are kept, once they were listed
 #: Bytes of a read in one piece that is not long: it does not ask progress (st_progress_fn).
 BRIEF = 64 << 10
 
+#: Bytes of a tensor that is copied from a mapping anyway.
+COPIED = 4 << 10
+
+_brief_read = _abi.bare_read
 _ndarray = np.ndarray
 _Tensor = _abi.Tensor
 
 
 class Pin:
     __slots__ = (
-        "handle", "callbacks", "options", "map", "file_size", "forms", "_get", "_mapping", "may_write",
-        "alone", "_asked", "_ends", "_quiet", "_header_size", "_keeps", "_names",
+        "handle", "callbacks", "options", "map", "file_size", "is_near", "forms", "_get", "_mapping", "may_write",
+        "alone", "_asked", "_ends", "_quiet", "_header_size", "_keeps", "_names", "_few", "_copied",
     )  # fmt: skip
 
     handle: Handle
@@ -57,6 +62,7 @@ class Pin:
     options: Optional[dict[str, Any]]  # of `open`; None for a file in memory
     map: int  #: the ST_MAP_... in use, of the first of several files
     file_size: int  #: of that file
+    is_near: bool  #: whether that is on storage where a request costs no more than a system call
     forms: dict[str, Form]  #: of all tensors, once some were asked for
     alone: bool  #: no callback of the user's, nor a file that is yet to be opened: a brief call runs no Python
     _get: Any
@@ -68,6 +74,8 @@ class Pin:
     _header_size: int  # of one file; else 0
     _keeps: bool  # whether its mapping can be kept alone, as far as is known
     _names: list[str]  # of all tensors, if they were listed and are few
+    _few: Optional[list[Tensor]]  # all tensors, if they were asked for and are few
+    _copied: int  # tensors, before there was a mapping to lay views over; _SOME at most
 
     def __init__(
         self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
@@ -79,20 +87,24 @@ class Pin:
             del file
         self.callbacks = callbacks
         self.options = options
+        one = _abi.st_shard_count(self.handle) == 1
+        self._quiet = not guarded
+        self.alone = self._quiet and one
         info = self.io_info()
         self.map = info.map
+        self.is_near = info.storage in (_abi.ST_STORAGE_LOCAL, _abi.ST_STORAGE_MEMORY)
         self.file_size = info.file_size
-        one = _abi.st_shard_count(self.handle) == 1
         self._header_size = info.header_size if one else 0
         self._keeps = one
         self.may_write = options is not None and options["mapping"] == "copy-on-write"
-        self._quiet = not guarded
-        self._settle(self._quiet and one)
+        self._settle(self.alone)
         self._mapping = _NOT_YET
         self._ends = []
         self.forms = {}
         self._asked = 0
         self._names = []
+        self._few = None
+        self._copied = 0
 
     def _settle(self, alone: bool) -> None:
         self.alone = alone
@@ -121,6 +133,42 @@ class Pin:
             if not start <= address < end:
                 start, buffer = self._map(tensor)
             return _ndarray(shape, dtype, buffer, address - start)
+        finally:
+            del self
+
+    def copy(self, name: str, is_wanted: Callable[[int, int], bool]) -> Optional[Array]:
+        """A copy of a tensor as it is in the mapping, which must be there. None if it has more than COPIED bytes, and
+        its address and bytes are not what is wanted. No mapping is kept for the first few, as for views, and the first
+        is read."""
+        try:
+            raw = encoded(name)  # not by _look_up, as in `view`
+            tensor = _Tensor()
+            status = self._get(self.handle, raw, SIZES[len(raw)], byref(tensor))
+            if status:
+                raise error(status)
+            address, nbytes = tensor.data or 0, tensor.nbytes
+            if nbytes > COPIED and not is_wanted(address, nbytes):
+                return None
+            dtype = WHOLE[tensor.dtype]
+            if dtype is None:
+                dtype, shape = BYTES, (nbytes,)
+            else:
+                shape = tensor.shape[: tensor.rank]
+            start, end, buffer = self._mapping
+            if start <= address < end:
+                return _ndarray(shape, dtype, buffer, address - start).copy()
+            if address and self._copied >= _SOME:
+                start, buffer = self._map(tensor)
+                return _ndarray(shape, dtype, buffer, address - start).copy()
+            made, place = new_array(shape, dtype)
+            if not self._copied and nbytes <= BRIEF and self.alone:  # a page fault takes longer than one read
+                status = _brief_read(self.handle, raw, SIZES[len(raw)], c_void_p(place), SIZES[nbytes], None)
+                if status:
+                    raise error(status)
+            else:
+                memmove(place, address, nbytes)
+            self._copied += 1
+            return made
         finally:
             del self
 
@@ -283,6 +331,8 @@ class Pin:
             if not self.alone:  # all files are opened for that
                 self.call(_abi.st_names, None, ctypes.c_size_t())
                 self._settle(self._quiet)
+            if not self._names:
+                self._names = [tensor[0] for tensor in self.few() or ()]
             if self._names:
                 return iter(self._names)
             every = names(self.handle, self._header_size)
@@ -290,6 +340,17 @@ class Pin:
                 self._names = list(every)
                 return iter(self._names)
             return every
+        finally:
+            del self
+
+    def few(self) -> Optional[list[Tensor]]:
+        """All tensors of one file that has few; None of another."""
+        try:
+            if self._few is None and self._header_size and self.alone:
+                count = _abi.st_count(self.handle)
+                if count <= FEW:
+                    self._few = few_tensors(self.handle, count)
+            return self._few
         finally:
             del self
 
@@ -306,9 +367,12 @@ class Pin:
             yield name, self.view(name)
 
     def io_info(self) -> _abi.IoInfo:
-        info = sized(_abi.IoInfo)
-        check(self.callbacks.call(_abi.st_file_io_info, self.handle, info))
-        return info
+        try:
+            info = sized(_abi.IoInfo)
+            check(self.answer(_abi.st_file_io_info, info))
+            return info
+        finally:
+            del self
 
     def answer(self, function: Any, *args: Any) -> int:
         """The status of a call that opens a shard where it must: a server may keep it waiting."""

@@ -38,7 +38,7 @@ _addressof = ctypes.addressof
 _lay_over = ctypes.c_char.from_buffer
 
 #: All memory as 64-bit numbers: the one at address a is number a // 8 - 1. A slice of it makes no pointer.
-_MEMORY: Any = ctypes.cast(8, ctypes.POINTER(ctypes.c_uint64))
+MEMORY: Any = ctypes.cast(8, ctypes.POINTER(ctypes.c_uint64))
 
 
 #: Bytes that each object of Python's begins with. In an array of numpy's the address of its elements comes next, by the
@@ -47,7 +47,7 @@ _HEAD = object.__basicsize__
 _sample = np.empty(1)
 _ADDRESS_FIRST: bool = (
     sys.implementation.name == "cpython"
-    and _MEMORY[(id(_sample) + _HEAD) // 8 - 1] == _sample.__array_interface__["data"][0]
+    and MEMORY[(id(_sample) + _HEAD) // 8 - 1] == _sample.__array_interface__["data"][0]
 )
 
 
@@ -55,7 +55,7 @@ def address(array: Any) -> int:
     """Where the elements of an array of numpy's lie. Not by its buffer, if that can be: the array then keeps 80 bytes
     about it for as long as it lives."""
     if _ADDRESS_FIRST and type(array) is np.ndarray:
-        found: int = _MEMORY[(id(array) + _HEAD) // 8 - 1]
+        found: int = MEMORY[(id(array) + _HEAD) // 8 - 1]
         return found
     try:
         return _addressof(_lay_over(array))  # a third of the time that the other way takes
@@ -66,7 +66,7 @@ def address(array: Any) -> int:
 def new_array(shape: tuple[int, ...], dtype: Any) -> tuple[Array, int]:
     """An array, not filled, and its address."""
     array = _empty(shape, dtype)
-    return array, _MEMORY[(id(array) + _HEAD) // 8 - 1] if _ADDRESS_FIRST else address(array)
+    return array, MEMORY[(id(array) + _HEAD) // 8 - 1] if _ADDRESS_FIRST else address(array)
 
 
 def new_rows(count: int, columns: "np.dtype[Any]") -> tuple[Rows, int]:
@@ -109,10 +109,10 @@ def shapes(rows: Rows, of_one_file: bool = False) -> Iterator[tuple[int, ...]]:
         first = min(starts)
         end = max([start + 8 * rank for start, rank in zip(starts, ranks)])
         if end - first <= 64 * len(starts):
-            extents = tuple(_MEMORY[first // 8 - 1 : end // 8 - 1])
+            extents = tuple(MEMORY[first // 8 - 1 : end // 8 - 1])
             begins = [(start - first) // 8 for start in starts]
             return (extents[begin : begin + rank] for begin, rank in zip(begins, ranks))
-    return (tuple(_MEMORY[start // 8 - 1 : start // 8 - 1 + rank]) for start, rank in zip(starts, ranks))
+    return (tuple(MEMORY[start // 8 - 1 : start // 8 - 1 + rank]) for start, rank in zip(starts, ranks))
 
 
 #: Where in an st_tensor, in 64-bit words: its dtype and rank, its shape, data and size.

@@ -16,6 +16,7 @@ from . import _abi
 from ._abi import SIZES
 from ._arguments import function
 from ._callbacks import Progress
+from ._few import Tensor, requests
 from ._index import cut
 from ._names import encoded, index_of, several
 from ._pin import BRIEF, Array, Pin
@@ -33,12 +34,14 @@ _PAGE = 4096  # what O_DIRECT wants memory and file to agree in
 _ALIGNMENT = 64  # of an array that does not follow its neighbour in the file
 _HUGE = 4 << 20  # bytes from which on numpy asks for huge pages: a bulk read into fresh memory then takes a sixth less
 _FROM_THE_SYSTEM = 32 << 20  # bytes above which malloc always asks for new memory (M_MMAP_THRESHOLD grows up to that)
+_ONE_BY_ONE = 3  # brief tensors that are read so
 _LONG = 1 << 20  # bytes of neighbours that are worth a page's alignment
 
 _brief_read = _abi.bare_read
 
 # By number.
-_ITEMSIZES = np.array([1 if dtype is None else dtype.itemsize for dtype in NUMPY])
+_ITEMSIZE = [1 if dtype is None else dtype.itemsize for dtype in NUMPY]
+_ITEMSIZES = np.array(_ITEMSIZE)
 _BITS = [int(_abi.st_dtype_bits(number)) for number in range(len(NUMPY))]
 
 
@@ -55,7 +58,7 @@ def load(
     order of the file.
 
     The arrays are the caller's and do not depend on the file any more; they share one block
-    of memory, which lives as long as any of them.
+    of memory, which lives as long as any of them. Up to three of 64 KiB and less may each have their own.
 
     Bytes are read without a lock. What a writer patches in place meanwhile may come half old, half new; a change that
     readers are to see as a whole is committed with `publish=True`. `libst.join` and `libst.reshard` copy one state.
@@ -154,6 +157,13 @@ def read_many(
     try:
         if isinstance(names, Mapping):
             return _fill(pin, names, progress)
+        few = pin.few() if names is None else None
+        if few is not None:
+            brief = len(few) <= _ONE_BY_ONE and all([nbytes <= BRIEF for _, _, _, nbytes, _ in few])
+            if brief and pin.is_near and progress is None:
+                return _read_one_by_one(pin, few, as_torch)
+            if all([offset % _ITEMSIZE[dtype] == 0 for _, dtype, _, _, offset in few]):
+                return _read_few(pin, few, progress, as_torch)
         wanted: Iterable[str]
         if names is None:
             wanted = pin.names()
@@ -187,10 +197,75 @@ def read_many(
         del pin
 
 
+def _read_one_by_one(pin: Pin, few: list[Tensor], as_torch: bool) -> dict[str, Any]:
+    """All tensors of one file, each in memory of its own: so few, and so brief, that a read of all together takes
+    longer."""
+    try:
+        if as_torch:
+            _refuse_what_torch_has_not(few)
+        found: dict[str, Any] = {}
+        for name, dtype, shape, nbytes, _ in few:
+            if as_torch:
+                found[name], place, _ = new_tensor(NAMES[dtype], shape)
+            else:
+                found[name], place = new_array((nbytes,) if dtype in PACKED else shape, NUMPY[dtype])
+            _read_to(pin, name.encode(), place, nbytes)
+        return found
+    finally:
+        del pin
+
+
+def _read_few(pin: Pin, few: list[Tensor], progress: Optional[Progress], as_torch: bool) -> dict[str, Any]:
+    """All tensors of one file, which are few, and of which each begins where its dtype allows; in one block."""
+    try:
+        if as_torch:
+            _refuse_what_torch_has_not(few)
+        # The first has its file offset's place in a page, and the others follow as they do in the file.
+        begin = few[0][4] // _PAGE * _PAGE if few else 0
+        block, start = _block(few[-1][4] + few[-1][3] - begin if few else 0)
+        memory, start = block.data, start - begin
+        there = address(block) + start
+        wanted = requests([(there + place, nbytes) for _, _, _, nbytes, place in few])
+        pin.call_bulk(_abi.st_read_many, wanted, len(few), progress=progress, flags=_pages(block))
+        if as_torch:
+            return {
+                name: laid_over(memory, there + place, start + place, nbytes, NAMES[dtype], shape)
+                for name, dtype, shape, nbytes, place in few
+            }
+        return {
+            name: np.ndarray((nbytes,) if dtype in PACKED else shape, NUMPY[dtype], memory, start + place)
+            for name, dtype, shape, nbytes, place in few
+        }
+    finally:
+        del pin
+
+
+def _read_few_apart(pin: Pin, few: list[Tensor]) -> dict[str, Any]:
+    """All tensors of torch of one file, which are few, each in memory of its own."""
+    try:
+        _refuse_what_torch_has_not(few)
+        made = [new_tensor(NAMES[dtype], shape) for _, dtype, shape, _, _ in few]
+        wanted = requests([(place, nbytes) for _, place, nbytes in made])
+        pin.call_bulk(_abi.st_read_many, wanted, len(few), progress=None)
+        return {few[i][0]: tensor for i, (tensor, _, _) in enumerate(made)}
+    finally:
+        del pin
+
+
+def _refuse_what_torch_has_not(few: list[Tensor]) -> None:
+    """Before memory is taken, and anything read."""
+    for _, dtype, _, _, _ in few:
+        torch_dtype(NAMES[dtype])
+
+
 def read_all_torch(pin: Pin) -> dict[str, Any]:
     """All tensors of torch, in the order of the file. Each of more than 64 KiB is in memory of its own, which goes with
-    it; the others share a block."""
+    it; the others share a block, or are in memory of their own, too."""
     try:
+        few = pin.few()
+        if few is not None:
+            long = any(nbytes > BRIEF for _, _, _, nbytes, _ in few)
+            return _read_few_apart(pin, few) if long else read_many(pin, None, None, as_torch=True)
         rows = describe_all(pin.answer, _abi.st_count(pin.handle))
         if not (rows["nbytes"] > BRIEF).any():
             return read_many(pin, None, None, as_torch=True)

@@ -8,23 +8,21 @@ from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Optional, Union, overload
 
-import numpy as np
-
 from . import _abi, bulk
 from ._arguments import number
 from ._callbacks import Callbacks, Log, Progress, callbacks_for
 from ._handle import Handle, opened
 from ._hub import warn_of_blob
 from ._layout import layout_number
+from ._memory import opened_memory
 from ._names import several
 from ._pin import Array, Pin
-from ._rows import address
 from ._sized import sized
 from ._torch import torch_tensor
 from ._url import absolute, shown
 from ._waiting import timeout_ms
 from ._writable import Writable
-from .dtypes import BYTES, NAMES
+from .dtypes import NAMES
 from .errors import ClosedError, Error, check
 from .info import (
     IoInfo,
@@ -196,10 +194,7 @@ def open_memory(data: Any) -> "File":
     not copied, is kept alive by the file and its views, and must not change
     meanwhile. Raises FormatError.
     """
-    view = memoryview(data).cast("B")
-    source = np.frombuffer(view, BYTES) if view.nbytes else np.empty(0, BYTES)
-    handle = opened(lambda out: int(_abi.st_open_memory(address(source), source.nbytes, out)), source)
-    return File._of(handle, callbacks_for(None), False, None, "r", 0)
+    return File._of(opened_memory(data), callbacks_for(None), False, None, "r", 0)
 
 
 class File(Mapping[str, Array]):
@@ -746,11 +741,14 @@ def _text(pointer: ctypes.c_void_p, length: ctypes.c_size_t) -> str:
 
 
 def _metadata(pin: Handle) -> dict[str, str]:
-    key, value = ctypes.c_void_p(), ctypes.c_void_p()
-    key_len, value_len = ctypes.c_size_t(), ctypes.c_size_t()
     pairs: dict[str, str] = {}
     try:
-        for i in range(_abi.st_metadata_count(pin)):
+        count = _abi.st_metadata_count(pin)
+        if not count:
+            return pairs
+        key, value = ctypes.c_void_p(), ctypes.c_void_p()
+        key_len, value_len = ctypes.c_size_t(), ctypes.c_size_t()
+        for i in range(count):
             check(_abi.st_metadata_at(pin, i, key, key_len, value, value_len))
             pairs[_text(key, key_len)] = _text(value, value_len)
         return pairs

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Optional, Union
 
 from .. import _abi
+from .._few import Tensor
+from .._memory import tensors_in
 from .._rows import Columns
 from ..dtypes import NAMES
-from ..file import open_memory
 from ..save import save_stock
 from ._errors import SafetensorError, translated, translated_writing
 from ._link import new_file_beside, sweep
@@ -154,8 +155,9 @@ def write_columns(
         reason = f"{os.strerror(errno.EINVAL)} (os error {errno.EINVAL}): embedded null byte in the path"
         raise SafetensorError(f"Error while serializing: I/O error: {reason}")
     with translated_writing():
-        sweep(path)
-        if not os.path.islink(path):
+        is_link = os.path.islink(path)
+        sweep(path, is_link)
+        if not is_link:
             save_stock(path, names, columns, metadata)
             return
         with new_file_beside(path) as made:
@@ -165,15 +167,18 @@ def write_columns(
 
 def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:
     """The tensors of a file that lies in memory: [("name", {"shape": [2], "dtype": "F32", "data": bytearray}), ...]"""
+    content, found = described(bytes)
+    return [
+        (name, {"shape": [*shape], "dtype": NAMES[dtype], "data": bytearray(content[place : place + nbytes])})
+        for name, dtype, shape, nbytes, place in found
+    ]
+
+
+def described(bytes: bytes) -> tuple[memoryview, Iterable[Tensor]]:
+    """A file that lies in memory, and what tensors are where in it."""
     check_type("bytes", bytes, _bytes)
-    content = memoryview(bytes)
-    found: list[tuple[str, dict[str, Any]]] = []
-    with translated("Error while deserializing"), open_memory(bytes) as file:
-        for name in file:
-            tensor = file.info(name)
-            data = bytearray(content[tensor.file_offset : tensor.file_offset + tensor.nbytes])
-            found.append((name, {"shape": list(tensor.shape), "dtype": tensor.dtype, "data": data}))
-    return found
+    with translated("Error while deserializing"):
+        return memoryview(bytes), tensors_in(bytes)
 
 
 _bytes = bytes  # stock's keyword hides it

@@ -2,16 +2,19 @@
 `.<name>.st-link-<digits>.new`, and then takes its name.
 
 `.<name>.st-link-<digits>` is there before it and goes after it, and is locked while its process lives. If that dies,
-the next save at the path finds it without a lock, and removes both: on Linux, where the filesystem has locks.
+the next save at the path finds it without a lock, and removes both: on Linux, where the filesystem has locks. Where the
+path leads to no link any more, a save may let both lie for a minute, as a folder of many files takes long to list.
 """
 
 import errno
+import math
 import os
 import re
 import secrets
 import stat
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -20,8 +23,14 @@ from ._errors import SafetensorError
 _DIGITS = 16
 _LONGEST = 50  # characters of the name: with what is added they are no more bytes than a name may have
 _ATTEMPTS = 100
+_MARK = ".st-link-"
 _HELD = (errno.EAGAIN, errno.EACCES)  # somebody else has the lock
+_CLEAN_FOR = 60.0  # seconds
+_MOST_CLEAN = 256  # folders
 _F_OFD_SETLK = 37  # of Linux, which not every build of Python names
+
+#: Folders in which nothing was left, by device and inode, and when that was seen. A child of a fork may go by it, too.
+_clean: dict[tuple[int, int], float] = {}
 
 
 @contextmanager
@@ -54,14 +63,16 @@ def new_file_beside(path: str) -> Iterator[str]:
         os.close(folder)
 
 
-def sweep(path: str) -> None:
+def sweep(path: str, is_link: bool) -> None:
     """Remove what processes have left that died while they saved at this path."""
+    if sys.platform == "win32":
+        return
     begin = _begin(path)
     try:
-        names = [name for name in os.listdir(os.path.dirname(path) or ".") if begin in name]
+        names = [name for name in _left_in(os.path.dirname(path) or ".", is_link) if begin in name]
     except OSError:  # saving will tell
         return
-    if not names or sys.platform == "win32":
+    if not names:
         return
     guarded = f"({re.escape(begin)}[0-9a-f]{{{_DIGITS}}})"
     left = re.compile(rf"{guarded}(?:\.new)?|\.{guarded}\.new\.st-tmp-[0-9a-f]{{16}}")
@@ -79,6 +90,22 @@ def sweep(path: str) -> None:
             os.close(folder)
 
 
+def _left_in(folder: str, always: bool) -> list[str]:
+    """What saves over links may have left in a folder. None, where it had none within the last minute; unless it is
+    always to be looked at."""
+    now, found = time.monotonic(), os.stat(folder)
+    key = found.st_dev, found.st_ino
+    if not always and now - _clean.get(key, -math.inf) < _CLEAN_FOR:
+        return []
+    left = [name for name in os.listdir(folder) if _MARK in name]
+    _clean.pop(key, None)
+    if not left:
+        while len(_clean) >= _MOST_CLEAN:
+            _clean.pop(next(iter(_clean.copy()), key), None)  # the one that was looked at first
+        _clean[key] = now
+    return left
+
+
 @contextmanager
 def _told() -> Iterator[None]:
     """As stock raises it."""
@@ -91,7 +118,7 @@ def _told() -> Iterator[None]:
 
 
 def _begin(path: str) -> str:
-    return f".{os.path.basename(path)[:_LONGEST]}.st-link-"
+    return f".{os.path.basename(path)[:_LONGEST]}{_MARK}"
 
 
 def _remove(folder: int, name: str) -> None:

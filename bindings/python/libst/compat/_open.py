@@ -17,6 +17,7 @@ from ..file import File
 from ..slices import TensorSlice
 from ._ahead import map_ahead, read_ahead
 from ._bytes import check_type, file_name
+from ._copies import Copies
 from ._errors import SafetensorError, missing, translate, translated
 from ._frameworks import (
     Device,
@@ -36,7 +37,6 @@ _MAPS = {"mmap": "auto", "pread": "none", "view": "auto"}
 
 _ALL = slice(None)
 
-_SMALL = 4096  # bytes that are copied from the mapping, as stock copies all: a read takes ten times as long
 _READ_AHEAD = 128 << 10  # bytes between pieces up to which a page of one comes with those of the next
 
 
@@ -52,7 +52,7 @@ class safe_open:
 
     _file: Optional[File]  # None: closed
     _of: "Optional[_Of]"  # the same
-    _copies: bool  # small tensors, from the mapping
+    _copies: Optional[Copies]  # from the mapping; None: there are none
 
     def __init__(
         self,
@@ -81,10 +81,11 @@ class safe_open:
         pin = self._file._pin()
         self._mapped = pin.map != _abi.ST_MAP_NONE
         self._shared = pin.shows_writable
-        self._copies = self._mapped and self._framework == "numpy" and not self._view
-        as_torch = self._framework == "torch" and backend != "pread"
         local = pin.map == _abi.ST_MAP_SHARED  # as local disks are mapped, and no others
-        self._of = _Of(self._file, self._framework, self._device, self._shared, self._mapped, local, as_torch)
+        copies = Copies(local) if self._mapped else None
+        self._copies = copies if self._framework == "numpy" and not self._view else None
+        as_torch = self._framework == "torch" and backend != "pread"
+        self._of = _Of(self._file, self._framework, self._device, self._shared, copies, local, as_torch)
 
     def keys(self) -> list[str]:
         """The names, sorted."""
@@ -101,11 +102,11 @@ class safe_open:
     def get_tensor(self, name: str) -> Any:
         """One tensor. SafetensorError if there is none of that name."""
         file = self._live()
-        if self._copies and type(name) is str:
+        if self._copies is not None and type(name) is str:
             try:
-                view = file[name]
-                if view.nbytes <= _SMALL:
-                    return view.copy()
+                copy = (file._pins or file._anew())[0].copy(name, self._copies.take)
+                if copy is not None:
+                    return copy
             except Error:
                 pass  # told below, as stock tells it
         _check_name(name)
@@ -127,8 +128,8 @@ class safe_open:
     def get_tensors(self) -> dict[str, Any]:
         """All of them, read in the order of the file and by as many readers as the storage likes.
 
-        Those of numpy share one block of memory, which lives as long as any of them. Those of torch that are read, and
-        are larger than 64 KiB, have memory of their own.
+        Those of numpy share one block of memory, which lives as long as any of them; but up to three of 64 KiB and less
+        have memory of their own. So have those of torch that are read, and are larger than 64 KiB.
         """
         file = self._live()
         with translated("Error while reading"):
@@ -221,7 +222,7 @@ class _Of(NamedTuple):
     framework: str
     device: Device
     shared: bool  # tensors of torch are copy-on-write views
-    mapped: bool  # small parts are copied from a view
+    copies: Optional[Copies]  # of parts, from a view
     local: bool  # so are parts in many pieces that lie close together
     as_torch: bool  # what torch takes for an index; else what stock's own reader takes
 
@@ -280,13 +281,16 @@ class PySafeSlice:
 
     def _read(self, index: Any) -> Array:
         try:
-            if self._whole is None and self._of.mapped and self._form[0] not in PACKED:
+            copies = self._of.copies
+            if self._whole is None and copies is not None and self._form[0] not in PACKED:
                 self._whole = self._of.file[self._name]
-            if self._whole is not None:
+            if self._whole is not None and copies is not None:
                 part = self._whole[index]
                 # Not a number, as numpy gives where no dimension is left.
                 if type(part) is np.ndarray and (
-                    part.nbytes <= _SMALL if part.flags.c_contiguous else self._of.local and _apart(part) <= _READ_AHEAD
+                    copies.take_part(part)
+                    if part.flags.c_contiguous
+                    else self._of.local and _apart(part) <= _READ_AHEAD
                 ):
                     return part.copy()
             if self._part is None:

@@ -6,9 +6,10 @@ from typing import Any, Optional, Union
 import numpy as np
 
 from .._payload import address_of, as_it_is_now, columns_of
-from ..dtypes import NAMES, NUMBERS, NUMPY
-from . import TensorSpec, deserialize, safe_open, serialize, serialize_file
-from ._bytes import check_metadata, write_columns
+from ..dtypes import NAMES, NUMBERS, NUMPY, PACKED
+from . import TensorSpec, safe_open, serialize, serialize_file
+from . import deserialize as deserialize
+from ._bytes import check_metadata, described, write_columns
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +42,13 @@ def save_file(
 
 def load(data: bytes) -> dict[str, Array]:
     """The arrays of a file that lies in memory."""
-    return _view2np(deserialize(data))
+    content, found = described(data)
+    return {
+        name: np.ndarray(
+            (nbytes,) if dtype in PACKED else shape, NUMPY[dtype], bytearray(content[place : place + nbytes])
+        )
+        for name, dtype, shape, nbytes, place in found
+    }
 
 
 def load_file(filename: Union[str, "os.PathLike[str]"], *, backend: str = "mmap") -> dict[str, Array]:

@@ -15,11 +15,9 @@ from typing import Any, Optional, Union
 import numpy as np
 import torch
 
-from .._forms import all_forms
 from .._torch import TORCH_NAMES, laid_over, torch_tensor
 from ..dtypes import NAMES
-from ..file import open_memory
-from ._bytes import TensorSpec, check_type, serialize, serialize_file
+from ._bytes import TensorSpec, described, serialize, serialize_file
 from ._bytes import deserialize as deserialize
 from ._errors import SafetensorError, translated
 from ._frameworks import check_dtype
@@ -55,16 +53,15 @@ def save_file(tensors: Tensors, filename: Path, metadata: Optional[dict[str, str
 
 def load(data: bytes) -> Tensors:
     """The tensors of a file that lies in memory."""
-    check_type("bytes", data, bytes)
-    content = memoryview(data)
-    with translated("Error while deserializing"), open_memory(data) as file:
-        forms, sizes, places = all_forms(file._pin())
-        for dtype in {form[0] for form in forms}:
+    content, tensors = described(data)
+    found = list(tensors)
+    with translated("Error while deserializing"):
+        for dtype in {tensor[1] for tensor in found}:
             check_dtype(NAMES[dtype], "torch")
         # Each in memory of its own, which goes with it.
         return {
             name: laid_over(bytearray(content[place : place + nbytes]), 0, 0, nbytes, NAMES[dtype], shape)
-            for name, (dtype, shape), nbytes, place in zip(file, forms, sizes, places)
+            for name, dtype, shape, nbytes, place in found
         }
 
 
