@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections import deque
 from pathlib import Path
 
 import crash
@@ -324,6 +325,20 @@ QUESTIONS = {
     "half a device": lambda p, path: p.safe_open(path, "np", device=1.5),
     "a device with two numbers": lambda p, path: p.safe_open(path, "np", device="cuda:0:1"),
     "a device that is no number": lambda p, path: p.safe_open(path, "np", device="cuda:x"),
+    "a negative index of a device": lambda p, path: p.safe_open(path, "np", device="cuda:-1"),
+    "a device with a sign": lambda p, path: p.safe_open(path, "np", device="cuda:+01"),
+    "a sign for a device": lambda p, path: p.safe_open(path, "np", device="cuda:+"),
+    "a colon and no device": lambda p, path: p.safe_open(path, "np", device="cuda:"),
+    "a device of 64 bits": lambda p, path: p.safe_open(path, "np", device=f"cuda:{2**64 - 1}"),
+    "a device of more bits": lambda p, path: p.safe_open(path, "np", device=f"cuda:{2**64}"),
+    "a device of many digits": lambda p, path: p.safe_open(path, "np", device="cuda:" + "9" * 5000),
+    "an index for the CPU": lambda p, path: p.safe_open(path, "np", device="cpu:0"),
+    "every kind of device": lambda p, path: str([outcome(p.safe_open, path, "np", f"{kind}:7") for kind in KINDS]),
+    "mps": lambda p, path: p.safe_open(path, "np", device="mps"),
+    "the first of mps": lambda p, path: p.safe_open(path, "np", device="mps:0"),
+    "the second of mps": lambda p, path: p.safe_open(path, "np", device="mps:1"),
+    "mps that is no number": lambda p, path: p.safe_open(path, "np", device="mps:x"),
+    "a device for paddle": lambda p, path: p.safe_open(path, "paddle", device="cuda:1"),
     "a GPU for flax": lambda p, path: p.safe_open(path, "jax", device="cuda:1"),
     "no such backend": lambda p, path: p.safe_open(path, "np", backend="foo"),
     "a number for a backend": lambda p, path: p.safe_open(path, "np", backend=1),
@@ -337,7 +352,23 @@ QUESTIONS = {
     "negative shape": lambda p, path: p.TensorSpec(dtype="int8", shape=[-1], data_ptr=1, data_len=1),
     "text for a shape": lambda p, path: p.TensorSpec(dtype="int8", shape="ab", data_ptr=1, data_len=1),
     "F4": lambda p, path: repr(p.TensorSpec(dtype="float4_e2m1fn_x2", shape=(2, 3), data_ptr=8, data_len=6)),
+    "F4 that overflows": lambda p, path: p.TensorSpec(
+        dtype="float4_e2m1fn_x2", shape=(2, 2**63), data_ptr=8, data_len=6
+    ),
+    "a size that overflows": lambda p, path: written(p, shape=[2**40, 2**40]),
+    "bits that overflow": lambda p, path: written(p, shape=[2**61]),
+    "bits that fit": lambda p, path: written(p, shape=[2**60]),
+    "a size that overflows before it is 0": lambda p, path: written(p, shape=[2**63, 2, 0], data_len=0),
+    "a size that is 0 before it overflows": lambda p, path: str(written(p, shape=[0, 2**63, 2], data_len=0)),
     "wrong size": lambda p, path: p.serialize({"a": p.TensorSpec(dtype="int8", shape=[2], data_ptr=8, data_len=1)}),
+    "no framework": lambda p, path: p.safe_open(path, None),
+    "None for a backend": lambda p, path: p.safe_open(path, "np", backend=None),
+    "None for a name": lambda p, path: p.safe_open(path, "np").get_tensor(None),
+    "None for bytes": lambda p, path: p.deserialize(None),
+    "None for tensors": lambda p, path: p.serialize(None),
+    "None for a name to save": lambda p, path: p.serialize({None: None}),
+    "None for a TensorSpec": lambda p, path: p.serialize({"a": None}),
+    "None in metadata": lambda p, path: p.serialize({}, metadata={"a": None}),
     "a number for a name to save": lambda p, path: p.serialize({1: None}),
     "a dict for a TensorSpec": lambda p, path: p.serialize({"a": {}}),
     "a list of tensors": lambda p, path: p.serialize([]),
@@ -347,6 +378,17 @@ QUESTIONS = {
     "a surrogate in metadata": lambda p, path: p.serialize_file({}, "unwritten", {"a": "\ud800"}),
     "saved nowhere": lambda p, path: p.serialize_file({}, 3),
 }
+
+
+KINDS = ["cuda", "musa", "npu", "xpu", "xla", "mlu", "hpu", "vulkan"]
+
+
+def written(package, **differs):
+    spec = {"dtype": "int8", "shape": [1], "data_ptr": SOME.ctypes.data, "data_len": 1, **differs}
+    return package.serialize({"a": package.TensorSpec(**spec)})
+
+
+SOME = np.zeros(8)
 
 
 def closed(package, path):
@@ -359,6 +401,53 @@ def closed(package, path):
 def test_errors_are_those_of_stock(model, question):
     stock, ours = both(lambda package: question(package, model))
     assert ours == stock and type(ours) in (tuple, str)
+
+
+class Index:
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
+NUMBERS = [0, 1.5, -1, 2**63, 2**64 - 1, 2**64, 2**70, None, "1", b"1", True, np.int64(3), np.float32(1), [], ...]
+NUMBERS += [Index(5), Index(-1), Index(2**64), Index("a")]
+SHAPES = [(), [1, 2], range(3), b"ab", bytearray(b"ab"), memoryview(b"ab"), np.array([1, 2]), np.array([1.5])]
+SHAPES += [np.array(3), np.array([2**63], np.uint64), [[1]], {1: 2}, {1, 2}, {1: 2}.keys(), iter([1]), deque([1])]
+SHAPES += [[1, None], np.float32(1)]
+SPECS = [{argument: number} for argument in ("data_ptr", "data_len", "shape") for number in NUMBERS]
+SPECS += [{"shape": (number,)} for number in NUMBERS] + [{"shape": shape} for shape in SHAPES]
+SPECS += [{"dtype": dtype} for dtype in (1, None, b"int8", "I8", "", "\ud800")]
+# Which of two faults is told:
+SPECS += [{"dtype": 1, "shape": "a"}, {"dtype": "foo", "shape": "a"}, {"dtype": "foo", "data_ptr": 1.5}]
+SPECS += [{"shape": [-1], "data_ptr": "x"}, {"data_ptr": 1.5, "data_len": -1}, {"dtype": "\ud800", "shape": 1}]
+
+
+@pytest.mark.parametrize("differs", SPECS)
+def test_a_spec_takes_and_refuses_what_stock_does(differs):
+    def question(package):
+        return repr(package.TensorSpec(**{"dtype": "int8", "shape": [1], "data_ptr": 8, "data_len": 1, **differs}))
+
+    stock, ours = both(question)
+    assert ours == stock
+
+
+@pytest.mark.parametrize("framework", ["flax", "jax", "tensorflow", "tf", "paddle", "pt"])
+def test_a_framework_that_is_missing_is_told_where_stock_tells_it(model, monkeypatch, framework):
+    """Names, metadata and slices' shapes can be asked for without most."""
+    for module in ("jax", "tensorflow", "paddle", "torch"):
+        monkeypatch.setitem(sys.modules, module, None)
+
+    def question(package):
+        with package.safe_open(model, framework) as f:
+            part = f.get_slice("w")
+            said = [f.keys(), sorted(f.metadata()), part.get_shape()]
+            said += [outcome(f.get_tensor, "w"), outcome(f.get_tensors)]
+            return str([*said, outcome(lambda: part[1:])])
+
+    stock, ours = both(question)
+    assert ours == stock
 
 
 @pytest.mark.parametrize("name", ["none/file", "model/", "a\0b"])
@@ -695,9 +784,19 @@ def test_who_changes_shards_of_the_hubs_cache_is_warned_once(tmp_path, monkeypat
         assert [warning.filename for warning in warned] == [__file__]
 
 
+class PaddleTensor(np.ndarray):
+    device = "cpu"
+
+    def to(self, device):
+        moved = self.copy()
+        moved.device = device
+        return moved
+
+
 class Paddle:
     """As much of paddle as takes tensors: its to_tensor refuses what numpy itself has not."""
 
+    __version__ = "3.0.0"
     float8_e4m3fn, bfloat16 = "paddle.float8_e4m3fn", "paddle.bfloat16"
 
     class base:
@@ -705,12 +804,12 @@ class Paddle:
             @staticmethod
             def frombuffer(data, dtype):
                 kind = getattr(ml_dtypes, dtype.removeprefix("paddle."))
-                return np.frombuffer(memoryview(data).cast("B"), kind)
+                return np.frombuffer(memoryview(data).cast("B"), kind).view(PaddleTensor)
 
     @staticmethod
     def to_tensor(array):
         memoryview(array)  # ValueError of the types of ml_dtypes
-        return array
+        return array.view(PaddleTensor)
 
 
 def test_paddle_gets_types_that_numpy_has_not(tmp_path, monkeypatch):
@@ -723,6 +822,21 @@ def test_paddle_gets_types_that_numpy_has_not(tmp_path, monkeypatch):
         same(f.get_tensors(), arrays)
         same({name: f.get_tensor(name) for name in f.keys()}, arrays)
         assert f.get_slice("bfloat16")[1].tolist() == [3, 4, 5]
+
+
+# Of stock's sources: paddle calls a GPU by another name.
+@pytest.mark.parametrize(
+    ("device", "called"), [("cuda:1", "gpu:1"), ("cuda", "gpu:0"), ("xpu:+2", "xpu:2"), ("mps:0", "mps"), (3, 3)]
+)
+def test_tensors_of_paddle_go_to_their_device(tmp_path, monkeypatch, device, called):
+    monkeypatch.setitem(sys.modules, "paddle", Paddle)
+    arrays = {"a": np.ones(3, ml_dtypes.bfloat16), "b": np.ones((2, 2), np.float32), "empty": np.ones(0)}
+    compat_numpy.save_file(arrays, tmp_path / "file")
+    with compat.safe_open(tmp_path / "file", "paddle", device) as f:
+        moved = f.get_tensors()
+        parts = [f.get_tensor("a"), f.get_slice("b")[1:]]
+    assert [tensor.device for tensor in (*moved.values(), *parts)] == [called] * 5
+    same(moved, arrays)
 
 
 def test_a_transposed_array_is_written_as_it_reads():
