@@ -24,7 +24,7 @@ import safetensors
 import safetensors.numpy
 from conftest import REPOSITORY, TENSORS, is_descriptor_open, is_mapped, raw_file
 from libst import compat
-from libst.compat import _link
+from libst.compat import _ahead, _link
 from libst.compat import numpy as compat_numpy
 
 sys.path.append(str(REPOSITORY / "tests" / "differential"))  # at the end, as it has a conftest, too
@@ -782,6 +782,61 @@ def test_who_changes_shards_of_the_hubs_cache_is_warned_once(tmp_path, monkeypat
         with pytest.warns(UserWarning, match="/blobs/0{64}'") as warned:
             outcome(change, path)
         assert [warning.filename for warning in warned] == [__file__]
+
+
+def descriptors_of(path):
+    return [fd for fd in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{fd}") == str(path)]
+
+
+@pytest.fixture
+def cold(tmp_path, monkeypatch):
+    """A file that is to be read ahead."""
+    if not hasattr(os, "RWF_NOWAIT"):
+        pytest.skip("nothing is read ahead here")
+    path = tmp_path / "cold"
+    path.touch()
+    os.truncate(path, 64 << 20)
+    monkeypatch.setattr(_ahead, "_is_cold", lambda *_: True)
+    return path
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_forked_child_keeps_no_file_that_its_parent_reads_ahead(cold, monkeypatch, follows):
+    """While pieces of it are in work, and others wait for their turn."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def work(*_):
+        begun.set()
+        goes_on.wait(60)
+        return 0
+
+    monkeypatch.setattr(_ahead, "_is_read_far_ahead", lambda _: follows)
+    monkeypatch.setattr(_ahead, "_populates", True)
+    monkeypatch.setattr(_ahead, "_madvise", work)
+    monkeypatch.setattr(os, "preadv", work)
+    assert _ahead.read_ahead(str(cold), os.path.getsize(cold))
+    assert begun.wait(60) and descriptors_of(cold)
+    child = os.fork()
+    if not child:
+        os._exit(len(descriptors_of(cold)))
+    status = os.waitpid(child, 0)[1]
+    goes_on.set()
+    for thread in threading.enumerate():
+        if thread.name == _ahead.NAME:
+            thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert not descriptors_of(cold)
+
+
+def test_a_file_that_no_thread_can_read_ahead_is_let_go(cold, monkeypatch):
+    def start(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_ahead, "_readers", _ahead._Threads(4))
+    monkeypatch.setattr(_ahead, "_is_read_far_ahead", lambda _: False)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert _ahead.read_ahead(str(cold), os.path.getsize(cold))
+    assert not descriptors_of(cold)
 
 
 class PaddleTensor(np.ndarray):
