@@ -24,7 +24,7 @@ import safetensors
 import safetensors.numpy
 from conftest import REPOSITORY, TENSORS, is_descriptor_open, is_mapped, raw_file
 from libst import compat
-from libst.compat import _ahead, _link
+from libst.compat import _ahead, _link, _prefetch
 from libst.compat import numpy as compat_numpy
 
 sys.path.append(str(REPOSITORY / "tests" / "differential"))  # at the end, as it has a conftest, too
@@ -782,6 +782,92 @@ def test_who_changes_shards_of_the_hubs_cache_is_warned_once(tmp_path, monkeypat
         with pytest.warns(UserWarning, match="/blobs/0{64}'") as warned:
             outcome(change, path)
         assert [warning.filename for warning in warned] == [__file__]
+
+
+def threads_that_prefetch():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("libst-prefetch")]
+
+
+def test_a_loader_that_is_dropped_reads_no_further():
+    begun, goes_on, read = threading.Event(), threading.Event(), []
+
+    def first():
+        begun.set()
+        goes_on.wait(60)
+        read.append("a")
+
+    reads = {"a": first, "b": lambda: read.append("b"), "c": lambda: read.append("c")}
+    loader = compat.PrefetchLoader(reads, 1)
+    assert begun.wait(60)
+    del loader
+    (thread,) = threads_that_prefetch()
+    goes_on.set()
+    thread.join()
+    assert read == ["a"]
+
+
+# The first read waits for the second, which comes after it: it ends when that is given up.
+_ENDING = """
+import threading
+from libst import compat
+made, begun = threading.Event(), threading.Event()
+
+def first():
+    made.wait()
+    begun.set()
+    try:
+        loader.take("b")
+    except compat.SafetensorError as error:
+        print(error)
+
+loader = compat.PrefetchLoader({"a": first, "b": lambda: 1}, 1)
+made.set()
+begun.wait()
+"""
+
+
+def test_a_process_ends_without_reading_what_is_left():
+    said = subprocess.run([sys.executable, "-c", _ENDING], check=True, capture_output=True, text=True, timeout=60)
+    assert (said.stdout, said.stderr) == ("b: prefetch loader closed\n", "")
+
+
+@pytest.mark.parametrize("waits", [lambda loader: loader.take("b"), dict], ids=["take", "iterate"])
+def test_who_waits_for_a_tensor_while_its_loader_is_closed_goes_on(monkeypatch, waits):
+    begun, goes_on, asked, given_up = (threading.Event() for _ in range(4))
+    said = []
+
+    def first():
+        begun.set()
+        goes_on.wait(60)
+
+    def is_waiting(wait):
+        def waiting(*args, **kwargs):
+            asked.set()
+            return wait(*args, **kwargs)
+
+        return waiting
+
+    def close():
+        loader.close()
+        said.append("closed")
+
+    monkeypatch.setattr(_prefetch.Future, "result", is_waiting(_prefetch.Future.result))
+    monkeypatch.setattr(_prefetch, "as_completed", is_waiting(_prefetch.as_completed))
+    loader = compat.PrefetchLoader({"a": first, "b": lambda: 7}, 1)
+    assert begun.wait(60)
+    loader._waiting["b"].add_done_callback(lambda _: given_up.set())
+    waiter = threading.Thread(target=lambda: said.append(outcome(waits, loader)), daemon=True)
+    waiter.start()
+    assert asked.wait(60)
+    closer = threading.Thread(target=close, daemon=True)
+    closer.start()
+    assert given_up.wait(60)
+    goes_on.set()
+    closer.join(60)
+    waiter.join(60)
+    assert not waiter.is_alive() and not closer.is_alive()
+    gave = {} if waits is dict else ("SafetensorError", "b: prefetch loader closed")
+    assert sorted(map(str, said)) == sorted(["closed", str(gave)])
 
 
 def descriptors_of(path):
