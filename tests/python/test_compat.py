@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from conftest import REPOSITORY, TENSORS, is_descriptor_open, is_mapped, raw_fil
 from libst import compat
 from libst.compat import _ahead, _link, _prefetch
 from libst.compat import numpy as compat_numpy
+from libst.compat._install import SHADOW
 
 sys.path.append(str(REPOSITORY / "tests" / "differential"))  # at the end, as it has a conftest, too
 from corpus import CASES  # noqa: E402
@@ -1150,6 +1152,73 @@ def test_a_program_may_change_its_folder(tmp_path, what, when):
 def test_what_such_a_program_starts_gets_libst_too():
     command = [sys.executable, "-m", "libst.compat", "-c", AGAIN, WHO]
     assert subprocess.run(command, check=True, capture_output=True).stdout.startswith(b"libst.compat._open ")
+
+
+_STARTING = """
+import multiprocessing, os, subprocess, sys
+
+def who(_):
+    import libst, safetensors  # objects of libst may be sent
+    return safetensors.safe_open.__module__
+
+if __name__ == "__main__":
+    os.chdir("/")
+    subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(who, (0,)))
+"""
+_PATH = "import sys; before = list(sys.path); import safetensors; print(safetensors.__name__, sys.path == before)"
+
+
+def without_path(*entries):
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return env | ({"PYTHONPATH": os.pathsep.join(map(str, entries))} if entries else {})
+
+
+def test_children_that_start_elsewhere_get_libst_from_where_their_parent_has_it(tmp_path):
+    """And nothing else from there, which may be the packages of another Python."""
+    (tmp_path / "program.py").write_text(_STARTING)
+    command = [sys.executable, "-m", "libst.compat", tmp_path / "program.py", _PATH]
+    said = subprocess.run(command, cwd=OURS.parent.parent, env=without_path(), capture_output=True, text=True)
+    assert (said.stdout.split("\n"), said.stderr) == (["libst.compat True", "libst.compat._open", ""], "")
+
+
+@pytest.fixture
+def another(tmp_path):
+    """start(code, *entries): a Python without numpy, and what it says with these on its path."""
+
+    def start(code, *entries):
+        env = without_path(SHADOW, *entries)
+        return subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True)
+
+    return start
+
+
+@pytest.mark.parametrize("has_libst", [False, True])
+def test_a_python_that_cannot_import_libst_keeps_its_stock(tmp_path, another, has_libst):
+    (tmp_path / "safetensors").mkdir()
+    (tmp_path / "safetensors" / "__init__.py").write_text("from . import torch")
+    (tmp_path / "safetensors" / "torch.py").touch()
+    code = "import sys, safetensors.torch as torch, safetensors as s; print(s.torch is torch, s.__file__)"
+    code += "; print([name for name in sys.modules if name.split('.')[0] == 'libst'])"
+    said = another(code, tmp_path, *([OURS.parent.parent] if has_libst else []))
+    assert said.stdout == f"True {tmp_path / 'safetensors' / '__init__.py'}\n[]\n", said.stderr
+    assert said.stderr.startswith("<string>:1: RuntimeWarning: libst cannot be imported here (No module named 'numpy')")
+
+
+def test_a_python_that_has_neither_libst_nor_stock_says_why(another):
+    said = another("import safetensors").stderr
+    assert "No module named 'numpy'" in said and said.endswith("No module named 'safetensors'\n")
+
+
+def test_a_libst_that_is_found_by_the_folder_of_another_takes_its_place(tmp_path):
+    """Without a warning, and with stock's other modules."""
+    copied = shutil.copytree(OURS.parent, tmp_path / "libst")
+    code = "import safetensors, importlib.util as util"
+    code += "; print(safetensors.__file__, util.find_spec('safetensors.mlx').origin)"
+    env = without_path(copied / "compat" / "_shadow", OURS.parent.parent)
+    said = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert (said.stdout, said.stderr) == (f"{OURS / '__init__.py'} {STOCK / 'mlx.py'}\n", "")
 
 
 @pytest.fixture
