@@ -16,7 +16,7 @@ _SHADOW = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_SHADOW)))
 
 
-def _install():
+def _install() -> None:
     try:
         compat = importlib.import_module("libst.compat")
     except Exception:
@@ -26,7 +26,7 @@ def _install():
     compat.install()
 
 
-def _import_from_root():
+def _import_from_root() -> None:
     """That folder is not put on the path: it may hold packages of another Python."""
     spec: Any = importlib.machinery.PathFinder.find_spec("libst", [_ROOT])
     module = importlib.util.module_from_spec(spec)
@@ -34,7 +34,7 @@ def _import_from_root():
     spec.loader.exec_module(module)
 
 
-def _forget():
+def _forget() -> None:
     for name in [name for name in sys.modules if name == "libst" or name.startswith("libst.")]:
         del sys.modules[name]
 
