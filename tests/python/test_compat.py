@@ -7,11 +7,13 @@ import json
 import os
 import pickle
 import re
+import shutil
 import stat
 import subprocess
 import sys
 import threading
 import warnings
+from collections import deque
 from pathlib import Path
 
 import crash
@@ -23,8 +25,9 @@ import safetensors
 import safetensors.numpy
 from conftest import REPOSITORY, TENSORS, is_descriptor_open, is_mapped, raw_file
 from libst import compat
-from libst.compat import _link
+from libst.compat import _ahead, _link, _prefetch
 from libst.compat import numpy as compat_numpy
+from libst.compat._install import SHADOW
 
 sys.path.append(str(REPOSITORY / "tests" / "differential"))  # at the end, as it has a conftest, too
 from corpus import CASES  # noqa: E402
@@ -324,6 +327,20 @@ QUESTIONS = {
     "half a device": lambda p, path: p.safe_open(path, "np", device=1.5),
     "a device with two numbers": lambda p, path: p.safe_open(path, "np", device="cuda:0:1"),
     "a device that is no number": lambda p, path: p.safe_open(path, "np", device="cuda:x"),
+    "a negative index of a device": lambda p, path: p.safe_open(path, "np", device="cuda:-1"),
+    "a device with a sign": lambda p, path: p.safe_open(path, "np", device="cuda:+01"),
+    "a sign for a device": lambda p, path: p.safe_open(path, "np", device="cuda:+"),
+    "a colon and no device": lambda p, path: p.safe_open(path, "np", device="cuda:"),
+    "a device of 64 bits": lambda p, path: p.safe_open(path, "np", device=f"cuda:{2**64 - 1}"),
+    "a device of more bits": lambda p, path: p.safe_open(path, "np", device=f"cuda:{2**64}"),
+    "a device of many digits": lambda p, path: p.safe_open(path, "np", device="cuda:" + "9" * 5000),
+    "an index for the CPU": lambda p, path: p.safe_open(path, "np", device="cpu:0"),
+    "every kind of device": lambda p, path: str([outcome(p.safe_open, path, "np", f"{kind}:7") for kind in KINDS]),
+    "mps": lambda p, path: p.safe_open(path, "np", device="mps"),
+    "the first of mps": lambda p, path: p.safe_open(path, "np", device="mps:0"),
+    "the second of mps": lambda p, path: p.safe_open(path, "np", device="mps:1"),
+    "mps that is no number": lambda p, path: p.safe_open(path, "np", device="mps:x"),
+    "a device for paddle": lambda p, path: p.safe_open(path, "paddle", device="cuda:1"),
     "a GPU for flax": lambda p, path: p.safe_open(path, "jax", device="cuda:1"),
     "no such backend": lambda p, path: p.safe_open(path, "np", backend="foo"),
     "a number for a backend": lambda p, path: p.safe_open(path, "np", backend=1),
@@ -337,7 +354,23 @@ QUESTIONS = {
     "negative shape": lambda p, path: p.TensorSpec(dtype="int8", shape=[-1], data_ptr=1, data_len=1),
     "text for a shape": lambda p, path: p.TensorSpec(dtype="int8", shape="ab", data_ptr=1, data_len=1),
     "F4": lambda p, path: repr(p.TensorSpec(dtype="float4_e2m1fn_x2", shape=(2, 3), data_ptr=8, data_len=6)),
+    "F4 that overflows": lambda p, path: p.TensorSpec(
+        dtype="float4_e2m1fn_x2", shape=(2, 2**63), data_ptr=8, data_len=6
+    ),
+    "a size that overflows": lambda p, path: written(p, shape=[2**40, 2**40]),
+    "bits that overflow": lambda p, path: written(p, shape=[2**61]),
+    "bits that fit": lambda p, path: written(p, shape=[2**60]),
+    "a size that overflows before it is 0": lambda p, path: written(p, shape=[2**63, 2, 0], data_len=0),
+    "a size that is 0 before it overflows": lambda p, path: str(written(p, shape=[0, 2**63, 2], data_len=0)),
     "wrong size": lambda p, path: p.serialize({"a": p.TensorSpec(dtype="int8", shape=[2], data_ptr=8, data_len=1)}),
+    "no framework": lambda p, path: p.safe_open(path, None),
+    "None for a backend": lambda p, path: p.safe_open(path, "np", backend=None),
+    "None for a name": lambda p, path: p.safe_open(path, "np").get_tensor(None),
+    "None for bytes": lambda p, path: p.deserialize(None),
+    "None for tensors": lambda p, path: p.serialize(None),
+    "None for a name to save": lambda p, path: p.serialize({None: None}),
+    "None for a TensorSpec": lambda p, path: p.serialize({"a": None}),
+    "None in metadata": lambda p, path: p.serialize({}, metadata={"a": None}),
     "a number for a name to save": lambda p, path: p.serialize({1: None}),
     "a dict for a TensorSpec": lambda p, path: p.serialize({"a": {}}),
     "a list of tensors": lambda p, path: p.serialize([]),
@@ -347,6 +380,17 @@ QUESTIONS = {
     "a surrogate in metadata": lambda p, path: p.serialize_file({}, "unwritten", {"a": "\ud800"}),
     "saved nowhere": lambda p, path: p.serialize_file({}, 3),
 }
+
+
+KINDS = ["cuda", "musa", "npu", "xpu", "xla", "mlu", "hpu", "vulkan"]
+
+
+def written(package, **differs):
+    spec = {"dtype": "int8", "shape": [1], "data_ptr": SOME.ctypes.data, "data_len": 1, **differs}
+    return package.serialize({"a": package.TensorSpec(**spec)})
+
+
+SOME = np.zeros(8)
 
 
 def closed(package, path):
@@ -359,6 +403,53 @@ def closed(package, path):
 def test_errors_are_those_of_stock(model, question):
     stock, ours = both(lambda package: question(package, model))
     assert ours == stock and type(ours) in (tuple, str)
+
+
+class Index:
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
+NUMBERS = [0, 1.5, -1, 2**63, 2**64 - 1, 2**64, 2**70, None, "1", b"1", True, np.int64(3), np.float32(1), [], ...]
+NUMBERS += [Index(5), Index(-1), Index(2**64), Index("a")]
+SHAPES = [(), [1, 2], range(3), b"ab", bytearray(b"ab"), memoryview(b"ab"), np.array([1, 2]), np.array([1.5])]
+SHAPES += [np.array(3), np.array([2**63], np.uint64), [[1]], {1: 2}, {1, 2}, {1: 2}.keys(), iter([1]), deque([1])]
+SHAPES += [[1, None], np.float32(1)]
+SPECS = [{argument: number} for argument in ("data_ptr", "data_len", "shape") for number in NUMBERS]
+SPECS += [{"shape": (number,)} for number in NUMBERS] + [{"shape": shape} for shape in SHAPES]
+SPECS += [{"dtype": dtype} for dtype in (1, None, b"int8", "I8", "", "\ud800")]
+# Which of two faults is told:
+SPECS += [{"dtype": 1, "shape": "a"}, {"dtype": "foo", "shape": "a"}, {"dtype": "foo", "data_ptr": 1.5}]
+SPECS += [{"shape": [-1], "data_ptr": "x"}, {"data_ptr": 1.5, "data_len": -1}, {"dtype": "\ud800", "shape": 1}]
+
+
+@pytest.mark.parametrize("differs", SPECS)
+def test_a_spec_takes_and_refuses_what_stock_does(differs):
+    def question(package):
+        return repr(package.TensorSpec(**{"dtype": "int8", "shape": [1], "data_ptr": 8, "data_len": 1, **differs}))
+
+    stock, ours = both(question)
+    assert ours == stock
+
+
+@pytest.mark.parametrize("framework", ["flax", "jax", "tensorflow", "tf", "paddle", "pt"])
+def test_a_framework_that_is_missing_is_told_where_stock_tells_it(model, monkeypatch, framework):
+    """Names, metadata and slices' shapes can be asked for without most."""
+    for module in ("jax", "tensorflow", "paddle", "torch"):
+        monkeypatch.setitem(sys.modules, module, None)
+
+    def question(package):
+        with package.safe_open(model, framework) as f:
+            part = f.get_slice("w")
+            said = [f.keys(), sorted(f.metadata()), part.get_shape()]
+            said += [outcome(f.get_tensor, "w"), outcome(f.get_tensors)]
+            return str([*said, outcome(lambda: part[1:])])
+
+    stock, ours = both(question)
+    assert ours == stock
 
 
 @pytest.mark.parametrize("name", ["none/file", "model/", "a\0b"])
@@ -762,9 +853,160 @@ def test_who_changes_shards_of_the_hubs_cache_is_warned_once(tmp_path, monkeypat
         assert [warning.filename for warning in warned] == [__file__]
 
 
+def threads_that_prefetch():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("libst-prefetch")]
+
+
+def test_a_loader_that_is_dropped_reads_no_further():
+    begun, goes_on, read = threading.Event(), threading.Event(), []
+
+    def first():
+        begun.set()
+        goes_on.wait(60)
+        read.append("a")
+
+    reads = {"a": first, "b": lambda: read.append("b"), "c": lambda: read.append("c")}
+    loader = compat.PrefetchLoader(reads, 1)
+    assert begun.wait(60)
+    del loader
+    (thread,) = threads_that_prefetch()
+    goes_on.set()
+    thread.join()
+    assert read == ["a"]
+
+
+# The first read waits for the second, which comes after it: it ends when that is given up.
+_ENDING = """
+import threading
+from libst import compat
+made, begun = threading.Event(), threading.Event()
+
+def first():
+    made.wait()
+    begun.set()
+    try:
+        loader.take("b")
+    except compat.SafetensorError as error:
+        print(error)
+
+loader = compat.PrefetchLoader({"a": first, "b": lambda: 1}, 1)
+made.set()
+begun.wait()
+"""
+
+
+def test_a_process_ends_without_reading_what_is_left():
+    said = subprocess.run([sys.executable, "-c", _ENDING], check=True, capture_output=True, text=True, timeout=60)
+    assert (said.stdout, said.stderr) == ("b: prefetch loader closed\n", "")
+
+
+@pytest.mark.parametrize("waits", [lambda loader: loader.take("b"), dict], ids=["take", "iterate"])
+def test_who_waits_for_a_tensor_while_its_loader_is_closed_goes_on(monkeypatch, waits):
+    begun, goes_on, asked, given_up = (threading.Event() for _ in range(4))
+    said = []
+
+    def first():
+        begun.set()
+        goes_on.wait(60)
+
+    def is_waiting(wait):
+        def waiting(*args, **kwargs):
+            asked.set()
+            return wait(*args, **kwargs)
+
+        return waiting
+
+    def close():
+        loader.close()
+        said.append("closed")
+
+    monkeypatch.setattr(_prefetch.Future, "result", is_waiting(_prefetch.Future.result))
+    monkeypatch.setattr(_prefetch, "as_completed", is_waiting(_prefetch.as_completed))
+    loader = compat.PrefetchLoader({"a": first, "b": lambda: 7}, 1)
+    assert begun.wait(60)
+    loader._waiting["b"].add_done_callback(lambda _: given_up.set())
+    waiter = threading.Thread(target=lambda: said.append(outcome(waits, loader)), daemon=True)
+    waiter.start()
+    assert asked.wait(60)
+    closer = threading.Thread(target=close, daemon=True)
+    closer.start()
+    assert given_up.wait(60)
+    goes_on.set()
+    closer.join(60)
+    waiter.join(60)
+    assert not waiter.is_alive() and not closer.is_alive()
+    gave = {} if waits is dict else ("SafetensorError", "b: prefetch loader closed")
+    assert sorted(map(str, said)) == sorted(["closed", str(gave)])
+
+
+def descriptors_of(path):
+    return [fd for fd in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{fd}") == str(path)]
+
+
+@pytest.fixture
+def cold(tmp_path, monkeypatch):
+    """A file that is to be read ahead."""
+    if not hasattr(os, "RWF_NOWAIT"):
+        pytest.skip("nothing is read ahead here")
+    path = tmp_path / "cold"
+    path.touch()
+    os.truncate(path, 64 << 20)
+    monkeypatch.setattr(_ahead, "_is_cold", lambda *_: True)
+    return path
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_forked_child_keeps_no_file_that_its_parent_reads_ahead(cold, monkeypatch, follows):
+    """While pieces of it are in work, and others wait for their turn."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def work(*_):
+        begun.set()
+        goes_on.wait(60)
+        return 0
+
+    monkeypatch.setattr(_ahead, "_is_read_far_ahead", lambda _: follows)
+    monkeypatch.setattr(_ahead, "_populates", True)
+    monkeypatch.setattr(_ahead, "_madvise", work)
+    monkeypatch.setattr(os, "preadv", work)
+    assert _ahead.read_ahead(str(cold), os.path.getsize(cold))
+    assert begun.wait(60) and descriptors_of(cold)
+    child = os.fork()
+    if not child:
+        os._exit(len(descriptors_of(cold)))
+    status = os.waitpid(child, 0)[1]
+    goes_on.set()
+    for thread in threading.enumerate():
+        if thread.name == _ahead.NAME:
+            thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert not descriptors_of(cold)
+
+
+def test_a_file_that_no_thread_can_read_ahead_is_let_go(cold, monkeypatch):
+    def start(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_ahead, "_readers", _ahead._Threads(4))
+    monkeypatch.setattr(_ahead, "_is_read_far_ahead", lambda _: False)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert _ahead.read_ahead(str(cold), os.path.getsize(cold))
+    assert not descriptors_of(cold)
+
+
+class PaddleTensor(np.ndarray):
+    device = "cpu"
+
+    def to(self, device):
+        moved = self.copy()
+        moved.device = device
+        return moved
+
+
 class Paddle:
     """As much of paddle as takes tensors: its to_tensor refuses what numpy itself has not."""
 
+    __version__ = "3.0.0"
     float8_e4m3fn, bfloat16 = "paddle.float8_e4m3fn", "paddle.bfloat16"
 
     class base:
@@ -772,12 +1014,12 @@ class Paddle:
             @staticmethod
             def frombuffer(data, dtype):
                 kind = getattr(ml_dtypes, dtype.removeprefix("paddle."))
-                return np.frombuffer(memoryview(data).cast("B"), kind)
+                return np.frombuffer(memoryview(data).cast("B"), kind).view(PaddleTensor)
 
     @staticmethod
     def to_tensor(array):
         memoryview(array)  # ValueError of the types of ml_dtypes
-        return array
+        return array.view(PaddleTensor)
 
 
 def test_paddle_gets_types_that_numpy_has_not(tmp_path, monkeypatch):
@@ -790,6 +1032,21 @@ def test_paddle_gets_types_that_numpy_has_not(tmp_path, monkeypatch):
         same(f.get_tensors(), arrays)
         same({name: f.get_tensor(name) for name in f.keys()}, arrays)
         assert f.get_slice("bfloat16")[1].tolist() == [3, 4, 5]
+
+
+# Of stock's sources: paddle calls a GPU by another name.
+@pytest.mark.parametrize(
+    ("device", "called"), [("cuda:1", "gpu:1"), ("cuda", "gpu:0"), ("xpu:+2", "xpu:2"), ("mps:0", "mps"), (3, 3)]
+)
+def test_tensors_of_paddle_go_to_their_device(tmp_path, monkeypatch, device, called):
+    monkeypatch.setitem(sys.modules, "paddle", Paddle)
+    arrays = {"a": np.ones(3, ml_dtypes.bfloat16), "b": np.ones((2, 2), np.float32), "empty": np.ones(0)}
+    compat_numpy.save_file(arrays, tmp_path / "file")
+    with compat.safe_open(tmp_path / "file", "paddle", device) as f:
+        moved = f.get_tensors()
+        parts = [f.get_tensor("a"), f.get_slice("b")[1:]]
+    assert [tensor.device for tensor in (*moved.values(), *parts)] == [called] * 5
+    same(moved, arrays)
 
 
 def test_a_transposed_array_is_written_as_it_reads():
@@ -962,6 +1219,73 @@ def test_a_program_may_change_its_folder(tmp_path, what, when):
 def test_what_such_a_program_starts_gets_libst_too():
     command = [sys.executable, "-m", "libst.compat", "-c", AGAIN, WHO]
     assert subprocess.run(command, check=True, capture_output=True).stdout.startswith(b"libst.compat._open ")
+
+
+_STARTING = """
+import multiprocessing, os, subprocess, sys
+
+def who(_):
+    import libst, safetensors  # objects of libst may be sent
+    return safetensors.safe_open.__module__
+
+if __name__ == "__main__":
+    os.chdir("/")
+    subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(who, (0,)))
+"""
+_PATH = "import sys; before = list(sys.path); import safetensors; print(safetensors.__name__, sys.path == before)"
+
+
+def without_path(*entries):
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return env | ({"PYTHONPATH": os.pathsep.join(map(str, entries))} if entries else {})
+
+
+def test_children_that_start_elsewhere_get_libst_from_where_their_parent_has_it(tmp_path):
+    """And nothing else from there, which may be the packages of another Python."""
+    (tmp_path / "program.py").write_text(_STARTING)
+    command = [sys.executable, "-m", "libst.compat", tmp_path / "program.py", _PATH]
+    said = subprocess.run(command, cwd=OURS.parent.parent, env=without_path(), capture_output=True, text=True)
+    assert (said.stdout.split("\n"), said.stderr) == (["libst.compat True", "libst.compat._open", ""], "")
+
+
+@pytest.fixture
+def another(tmp_path):
+    """start(code, *entries): a Python without numpy, and what it says with these on its path."""
+
+    def start(code, *entries):
+        env = without_path(SHADOW, *entries)
+        return subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True)
+
+    return start
+
+
+@pytest.mark.parametrize("has_libst", [False, True])
+def test_a_python_that_cannot_import_libst_keeps_its_stock(tmp_path, another, has_libst):
+    (tmp_path / "safetensors").mkdir()
+    (tmp_path / "safetensors" / "__init__.py").write_text("from . import torch")
+    (tmp_path / "safetensors" / "torch.py").touch()
+    code = "import sys, safetensors.torch as torch, safetensors as s; print(s.torch is torch, s.__file__)"
+    code += "; print([name for name in sys.modules if name.split('.')[0] == 'libst'])"
+    said = another(code, tmp_path, *([OURS.parent.parent] if has_libst else []))
+    assert said.stdout == f"True {tmp_path / 'safetensors' / '__init__.py'}\n[]\n", said.stderr
+    assert said.stderr.startswith("<string>:1: RuntimeWarning: libst cannot be imported here (No module named 'numpy')")
+
+
+def test_a_python_that_has_neither_libst_nor_stock_says_why(another):
+    said = another("import safetensors").stderr
+    assert "No module named 'numpy'" in said and said.endswith("No module named 'safetensors'\n")
+
+
+def test_a_libst_that_is_found_by_the_folder_of_another_takes_its_place(tmp_path):
+    """Without a warning, and with stock's other modules."""
+    copied = shutil.copytree(OURS.parent, tmp_path / "libst")
+    code = "import safetensors, importlib.util as util"
+    code += "; print(safetensors.__file__, util.find_spec('safetensors.mlx').origin)"
+    env = without_path(copied / "compat" / "_shadow", OURS.parent.parent)
+    said = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert (said.stdout, said.stderr) == (f"{OURS / '__init__.py'} {STOCK / 'mlx.py'}\n", "")
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Tensors of torch as views of files, and libst.compat.torch against safetensors.torch."""
 
+import copy
 import gc
 import json
 import mmap
@@ -832,6 +833,27 @@ def test_a_model_that_does_not_fit_is_told_as_stock_tells_it(tmp_path, strict, s
             return [sorted(names) for names in module.load_model(Tied(loaded), tmp_path / "model", strict)]
         except RuntimeError as error:
             return str(error)
+
+    assert ask(compat) == ask(stock)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("metadata", [None, {}, {"a": "b"}, {"b.weight": "kept"}, {"a": 1}, [], [1], ""], ids=str)
+def test_a_models_metadata_are_taken_and_changed_as_stock_does(tmp_path, tied, metadata):
+    """Also where it cannot be saved; and of two files of the same dict the second has them all."""
+    model = Tied() if tied else torch.nn.Linear(3, 3)
+
+    def ask(package):
+        given = copy.copy(metadata)
+        said = []
+        for saves in (package.save_model, package.save_model):
+            try:
+                said.append(saves(model, tmp_path / "model", given))
+                with stock_open(tmp_path / "model", "pt") as f:
+                    said.append(f.metadata() or None)
+            except (StockError, SafetensorError, TypeError) as error:
+                said += [type(error).__name__, str(error)]
+        return given, said
 
     assert ask(compat) == ask(stock)
 

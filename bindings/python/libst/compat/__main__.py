@@ -15,6 +15,8 @@ from typing import Any, Union
 
 from ._install import SHADOW, install
 
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(SHADOW)))  # the folder that libst is in
+
 _USAGE = """usage: python -m libst.compat program.py arguments...
        python -m libst.compat -m module arguments...
        python -m libst.compat -c code arguments...
@@ -30,11 +32,14 @@ def main() -> None:
     if not known or (takes_one and len(arguments) < 2) or (not arguments and sys.stdin.isatty()):
         sys.exit(_USAGE)
     install()
-    package = os.path.dirname(os.path.dirname(os.path.dirname(SHADOW)))  # where libst is, for the children
     inherited = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([SHADOW, os.path.dirname(package)] + ([inherited] if inherited else []))
+    os.environ["PYTHONPATH"] = os.pathsep.join([SHADOW] + ([inherited] if inherited else []))
     os.environ["LIBST_COMPAT"] = "1"
-    sys.path.insert(1, SHADOW)  # multiprocessing hands sys.path to those that it spawns
+    # multiprocessing hands sys.path to those that it spawns, and they may be sent objects of libst. That may have been
+    # found in the folder whose place the program's folder takes.
+    sys.path.insert(1, SHADOW)
+    if _ROOT not in sys.path[1:]:
+        sys.path.append(_ROOT)
     if first == "-m":
         sys.argv = arguments[1:]
         sys.path[0] = os.getcwd()

@@ -10,7 +10,9 @@ import mmap
 import os
 import threading
 import time
+import weakref
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable
@@ -29,6 +31,9 @@ _PAUSE = 0.001  # seconds; who maps holds a lock that the opening of the next fi
 _STEP = 8 << 20  # bytes that are mapped by a call; between two the thread may end with the process
 _LOOKS = 8
 
+# What has descriptors. A forked child closes them: the stacks of the threads that it has not would keep them for good.
+_opened: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
 
 def read_ahead(path: str, size: int) -> bool:
     """If most of the file is not in memory, and there is room for it. What cannot be done is left out. False: nothing
@@ -45,7 +50,7 @@ def read_ahead(path: str, size: int) -> bool:
             if _populates and _is_read_far_ahead(fd):
                 _followers.add([partial(_follow, os.path.abspath(path), at) for at in range(0, size, _STRETCH)])
             else:
-                file = _File(os.dup(fd), size)
+                file = _File(os.dup(fd))
                 _readers.add([partial(file.read, at) for at in range(0, size, _READ)])
         finally:
             os.close(fd)
@@ -87,9 +92,11 @@ def _follow(path: str, begin: int, _memory: mmap.mmap) -> None:
     """Touch a stretch of a file page by page, through a mapping of its own, as the kernel reads ahead of each sequence
     by its file description."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", buffering=0) as file:
+            _opened.add(file)
             length = max(0, min(_STRETCH, os.fstat(file.fileno()).st_size - begin))
             with mmap.mmap(file.fileno(), length, prot=mmap.PROT_READ, offset=begin) as pages:
+                _opened.add(pages)
                 first = address(np.frombuffer(pages, np.uint8))
                 for at in range(0, length, _STEP):
                     if _madvise(first + at, min(_STEP, length - at), _POPULATE_READ):
@@ -99,22 +106,24 @@ def _follow(path: str, begin: int, _memory: mmap.mmap) -> None:
 
 
 class _File:
-    """One that is read into the page cache, by several threads. Closed when all is read."""
+    """One that is read into the page cache, by several threads. Closed with the last of its pieces."""
 
-    def __init__(self, fd: int, size: int) -> None:
+    def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._left = len(range(0, size, _READ))
-        self._lock = threading.Lock()
+        _opened.add(self)
 
     def read(self, at: int, memory: mmap.mmap) -> None:
         try:
             os.preadv(self._fd, [memory], at)
         except OSError:
             pass  # its reader will see
-        with self._lock:
-            self._left -= 1
-            if not self._left:
-                os.close(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    __del__ = close
 
 
 class _Threads:
@@ -144,6 +153,14 @@ class _Threads:
             except RuntimeError:  # no more threads: another file may have more luck
                 with self._lock:
                     self._running -= 1
+                    if self._running:
+                        continue
+                    given_up, self._pieces = self._pieces, deque()
+                del given_up  # and what it keeps, without the lock
+
+    def forget(self) -> None:
+        """In a forked child, where a thread that is not there may have the lock."""
+        self._pieces.clear()
 
     def _work(self) -> None:
         with mmap.mmap(-1, _READ) as memory:  # no memory is kept by malloc for the next thread
@@ -166,6 +183,11 @@ _readers, _followers, _mapper = _Threads(_READERS), _Threads(_FOLLOWERS), _Threa
 
 def _begin_anew() -> None:
     global _readers, _followers, _mapper
+    for opened in list(_opened):
+        with suppress(OSError, BufferError):  # a thread was about to take the address of its mapping
+            opened.close()
+    for threads in (_readers, _followers, _mapper):
+        threads.forget()
     _readers, _followers, _mapper = _Threads(_READERS), _Threads(_FOLLOWERS), _Threads(1, _PAUSE)
 
 

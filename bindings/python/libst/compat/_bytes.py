@@ -7,11 +7,10 @@ as the C library writes files; a test holds it against what the library writes.
 import ctypes
 import errno
 import json
-import math
 import operator
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Optional, Union
 
 from .. import _abi
@@ -20,7 +19,7 @@ from .._memory import tensors_in
 from .._rows import Columns
 from ..dtypes import NAMES
 from ..save import save_stock
-from ._errors import SafetensorError, translated, translated_writing
+from ._errors import TOO_MANY_BYTES, SafetensorError, translated, translated_writing
 from ._link import new_file_beside, sweep
 
 _DTYPES = {
@@ -48,6 +47,7 @@ _DTYPES = {
 _NUMBERS = {name: number for number, name in NAMES.items()}
 _BITS = {name: int(_abi.st_dtype_bits(number)) for name, number in _NUMBERS.items()}
 _ALIGNMENT = 8  # of the data, as stock pads
+_TOO_BIG = 2**64  # for one of stock's numbers
 
 
 class TensorSpec:
@@ -56,14 +56,15 @@ class TensorSpec:
     __slots__ = ("_dtype", "_shape", "_data_ptr", "_data_len")
 
     def __init__(self, *, dtype: str, shape: Sequence[int], data_ptr: int, data_len: int) -> None:
+        check_type("dtype", dtype, str)
+        dtype.encode()  # UnicodeEncodeError, before what the others are refused for
+        extents = _extents(shape)
+        data_ptr, data_len = _unsigned("data_ptr", data_ptr), _unsigned("data_len", data_len)
         if dtype not in _DTYPES:
             raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: {", ".join(_DTYPES)}')
-        if isinstance(shape, str):
-            raise TypeError("argument 'shape': Can't extract `str` to `Vec`")
-        extents = list(map(operator.index, shape))
-        if data_ptr < 0 or data_len < 0 or min(extents, default=0) < 0:
-            raise OverflowError("can't convert negative int to unsigned")
         if dtype == "float4_e2m1fn_x2" and extents:
+            if extents[-1] >= _TOO_BIG // 2:
+                raise SafetensorError(f"F4 last-dim {extents[-1]} doubled to logical shape overflows usize")
             extents[-1] *= 2  # torch counts pairs
         self._dtype = _DTYPES[dtype]
         self._shape = extents
@@ -100,7 +101,11 @@ class TensorSpec:
 
     def _check(self) -> None:
         """That the bytes are as many as the shape says."""
-        bits = math.prod(self._shape) * _BITS[self._dtype]
+        bits = 1
+        for factor in (*self._shape, _BITS[self._dtype]):
+            bits *= factor
+            if bits >= _TOO_BIG:  # though a 0 may follow
+                raise SafetensorError(f"Error while serializing: {TOO_MANY_BYTES}")
         if bits % 8 or bits // 8 != self._data_len or (self._data_len and not self._data_ptr):
             raise SafetensorError("Error while serializing: invalid shape, data type, or offset for tensor")
 
@@ -196,8 +201,37 @@ def file_name(filename: Union[str, "os.PathLike[str]"]) -> str:
 
 def check_type(argument: str, value: Any, kind: type) -> None:
     if not isinstance(value, kind):
-        found = type(value).__name__
-        raise TypeError(f"argument '{argument}': '{found}' object is not an instance of '{kind.__name__}'")
+        raise _wrong_type(argument, value, kind.__name__)
+
+
+def _wrong_type(argument: str, value: Any, kind: str) -> TypeError:
+    found = "'None'" if value is None else f"'{type(value).__name__}' object"
+    return TypeError(f"argument '{argument}': {found} is not an instance of '{kind}'")
+
+
+def _unsigned(argument: str, value: Any) -> int:
+    try:
+        number = int(operator.index(value))
+    except TypeError as error:
+        raise TypeError(f"argument '{argument}': {error}") from None
+    if number < 0:
+        raise OverflowError("can't convert negative int to unsigned")
+    if number >= _TOO_BIG:
+        raise OverflowError("int too big to convert")
+    return number
+
+
+def _extents(shape: Any) -> list[int]:
+    if isinstance(shape, str):
+        raise TypeError("argument 'shape': Can't extract `str` to `Vec`")
+    # Not only what is registered as a Sequence: an array, too.
+    if isinstance(shape, Mapping) or not (hasattr(shape, "__getitem__") and hasattr(shape, "__len__")):
+        raise _wrong_type("shape", shape, "Sequence")
+    try:
+        extents = iter(shape)
+    except TypeError as error:
+        raise TypeError(f"argument 'shape': {error}") from None
+    return [_unsigned("shape", extent) for extent in extents]
 
 
 def check_metadata(metadata: Optional[dict[str, str]]) -> None:

@@ -17,6 +17,7 @@ class SafetensorError(Exception):
     """What stock raises for everything that is about the format or its own arguments."""
 
 
+TOO_MANY_BYTES = "overflow computing buffer size from shape and/or element type"
 _FORMAT = {
     Status.HEADER_TOO_SMALL: "header too small",
     Status.HEADER_TOO_LARGE: "header too large",
@@ -27,7 +28,7 @@ _FORMAT = {
     Status.TENSOR_INFO: "invalid JSON in header",
     Status.DTYPE: "invalid JSON in header",
     Status.DUPLICATE_NAME: "invalid JSON in header",
-    Status.SHAPE_OVERFLOW: "overflow computing buffer size from shape and/or element type",
+    Status.SHAPE_OVERFLOW: TOO_MANY_BYTES,
     Status.SIZE_MISMATCH: "invalid shape, data type, or offset for tensor",
     Status.SUBBYTE: "The slice is slicing for subbytes dtypes, and the slice does not end up at a byte boundary, "
     "this is invalid.",

@@ -24,8 +24,7 @@ _FRAMEWORKS = {
     "mlx": "mlx",
     "paddle": "paddle",
 }
-_NEEDED = {"torch": "torch", "flax": "jax", "paddle": "paddle"}
-_INDEXED = ("cuda", "npu", "xpu", "xla", "mlu", "hpu")
+_INDEXED = ("cuda", "musa", "npu", "xpu", "xla", "mlu", "hpu")
 
 Device = Union[str, int]
 
@@ -41,32 +40,56 @@ def framework_of(name: str) -> str:
 
 def import_framework(framework: str) -> None:
     """ModuleNotFoundError when a file is opened, and not at its first tensor; where stock does so."""
-    if framework in _NEEDED:
-        importlib.import_module(_NEEDED[framework])
+    if framework in ("torch", "paddle"):
+        importlib.import_module(framework)
 
 
 def device_of(device: Optional[Device], framework: str) -> Device:
     found = _device(device)
-    if found != "cpu" and framework != "torch":
+    if found != "cpu" and framework not in ("torch", "paddle"):
         raise SafetensorError(f"Device {found} is not supported for framework {framework}")
     return found
 
 
 def _device(device: Any) -> Device:
-    if device is None or isinstance(device, str) and device in ("cpu", "mps"):
-        return device or "cpu"
+    if device is None:
+        return "cpu"
+    if isinstance(device, str):
+        return _named(device)
     try:
-        number = -1 if isinstance(device, str) else operator.index(device)  # numpy's integers, too
+        number = int(operator.index(device))  # numpy's integers, too
     except TypeError:
         number = -1
-    if 0 <= number < 2**64:
-        return number
-    kind, *index = str(device).split(":")
-    if not isinstance(device, str) or kind not in _INDEXED or len(index) > 1:
+    if not 0 <= number < 2**64:
+        raise SafetensorError(f"device {device!r} is invalid")
+    return number
+
+
+def _named(device: str) -> str:
+    if device == "cpu":
+        return device
+    kind, colon, index = device.partition(":")
+    if kind not in ("mps", *_INDEXED) or ":" in index:
         raise SafetensorError(f"device {device} is invalid")
-    if index and not (index[0].isascii() and index[0].isdecimal()):
+    number = _parsed(index) if colon else 0
+    if kind != "mps":
+        return f"{kind}:{number}"
+    if number:
+        raise SafetensorError(f"device {device} is invalid: only mps or mps:0 is supported")
+    return kind
+
+
+def _parsed(text: str) -> int:
+    """A number as Rust takes it, in which stock is written."""
+    if not text:
+        raise ValueError("cannot parse integer from empty string")
+    digits = text[1:] if text[0] == "+" else text
+    if not (digits.isascii() and digits.isdecimal()):
         raise ValueError("invalid digit found in string")
-    return f"{kind}:{int(index[0]) if index else 0}"
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > len(str(2**64)) or int(digits) >= 2**64:  # int() refuses very many
+        raise ValueError("number too large to fit in target type")
+    return int(digits)
 
 
 def check_dtype(dtype: str, framework: str) -> None:
@@ -96,12 +119,13 @@ def tensor_of(
     if framework == "torch":
         return on_device(torch_tensor(array, dtype, shape), device)
     if framework == "flax":
-        return importlib.import_module("jax.numpy").asarray(array)
+        return importlib.import_module("jax").numpy.asarray(array)
     if framework == "tensorflow":
         return importlib.import_module("tensorflow").convert_to_tensor(array)
     if framework == "mlx":
         return importlib.import_module("mlx.core").array(array)
-    return _paddle_tensor(array, dtype)
+    tensor = _paddle_tensor(array, dtype)
+    return tensor if device == "cpu" else tensor.to(_paddle_device(device))
 
 
 def _paddle_tensor(array: "np.ndarray[Any, Any]", dtype: str) -> Any:
@@ -111,3 +135,8 @@ def _paddle_tensor(array: "np.ndarray[Any, Any]", dtype: str) -> Any:
     # It takes no array of a type of ml_dtypes; its bytes it does, as stock gives them.
     content = array.reshape(-1).view(np.uint8)
     return paddle.base.core.frombuffer(content, getattr(paddle, TORCH_NAMES[dtype])).reshape(list(array.shape))
+
+
+def _paddle_device(device: Device) -> Device:
+    """Its own name of it."""
+    return device.replace("cuda", "gpu") if isinstance(device, str) else device

@@ -17,6 +17,7 @@ _MODULES = ("numpy", "torch", "flax", "_safetensors_rust")
 
 #: A folder with a package `safetensors` in it that installs us. On PYTHONPATH it reaches child processes.
 SHADOW = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shadow")
+_SHADOWS = os.path.join("libst", "compat", "_shadow")  # also of another libst, whose program has started this one
 
 
 def install() -> None:
@@ -27,7 +28,7 @@ def install() -> None:
     libst under the name safetensors.
     """
     stock = sys.modules.get(_STOCK)
-    if stock is not None and stock is not sys.modules.get(_OURS) and not (stock.__file__ or "").startswith(SHADOW):
+    if stock is not None and stock is not sys.modules.get(_OURS):
         warnings.warn(
             "libst.compat.install() came too late: safetensors is imported already, and whoever did "
             "`from safetensors import ...` goes on with it; call install() before, or set LIBST_COMPAT=1",
@@ -53,7 +54,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         if name in _MODULES:
             return importlib.machinery.ModuleSpec(fullname, _Alias(f"{_OURS}.{name}"))
-        folders = [folder for folder in sys.path if os.path.abspath(folder or ".") != SHADOW]
+        folders = [folder for folder in sys.path if not os.path.abspath(folder or ".").endswith(_SHADOWS)]
         stock = importlib.machinery.PathFinder.find_spec(_STOCK, folders)
         if stock is None or stock.submodule_search_locations is None:
             return None

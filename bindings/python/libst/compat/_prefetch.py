@@ -3,9 +3,14 @@
 Stock does so on CUDA devices only. Here they come to the CPU, and go on from there to any device of torch.
 """
 
+import atexit
+import os
 import threading
+import weakref
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, Future, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -39,14 +44,21 @@ class TensorMeta:
 class PrefetchLoader:
     """Tensors on their way. Each is handed out once, by `take` or by iterating."""
 
-    __slots__ = ("_waiting", "_pool", "_names", "_lock", "_closed", "__weakref__")
+    __slots__ = ("_waiting", "_left", "_threads", "_names", "_lock", "_closed", "__weakref__")
 
     def __init__(self, reads: dict[str, Callable[[], Any]], threads: int) -> None:
+        if threads <= 0:
+            raise ValueError("threads must be greater than 0")
         self._names = list(reads)
         self._lock = threading.Lock()
         self._closed = False
-        self._pool = ThreadPoolExecutor(threads, "libst-prefetch")
-        self._waiting: dict[str, Future[Any]] = {name: self._pool.submit(read) for name, read in reads.items()}
+        self._waiting: dict[str, Future[Any]] = {name: Future() for name in reads}
+        self._left: _Left = deque(zip(self._waiting.values(), reads.values()))
+        weakref.finalize(self, _give_up, self._left).atexit = False  # _end does so
+        self._threads = [_Reader(self._left) for _ in range(min(threads, len(reads)))]
+        for thread in self._threads:
+            thread.start()
+            _readers.add(thread)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a PrefetchLoader belongs to its process: open the file in the worker and prefetch there")
@@ -65,9 +77,9 @@ class PrefetchLoader:
         if future is None:
             if name not in self._names:
                 raise SafetensorError(f"tensor {name} is not in the prefetch plan")
-            why = "prefetch loader closed" if self._closed else _DELIVERED
+            why = _CLOSED if self._closed else _DELIVERED
             raise SafetensorError(f"{name}: {why}")
-        return future.result()
+        return _result(name, future)
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """Names and tensors as they come; those that were taken are left out."""
@@ -78,7 +90,7 @@ class PrefetchLoader:
             with self._lock:
                 taken = self._waiting.pop(name, None) is None
             if not taken:
-                yield name, future.result()
+                yield name, _result(name, future)
             del future
 
     def close(self) -> None:
@@ -86,7 +98,9 @@ class PrefetchLoader:
         self._closed = True
         with self._lock:
             self._waiting.clear()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        _give_up(self._left)
+        for thread in self._threads:
+            thread.join()
 
     def __enter__(self) -> "PrefetchLoader":
         return self
@@ -100,7 +114,69 @@ class PrefetchLoader:
         self.close()
 
 
+_CLOSED = "prefetch loader closed"
 _DELIVERED = "tensor already delivered (prefetch hands each tensor out once, via take or iteration)"
+
+
+_Left = deque[tuple["Future[Any]", Callable[[], Any]]]
+
+
+class _Reader(threading.Thread):
+    """Makes the calls that are left. It knows nothing of the loader, which may be dropped meanwhile.
+
+    A thread of ThreadPoolExecutor would keep the process alive until all calls are made. This one is a daemon, and the
+    end of the process stops it.
+    """
+
+    def __init__(self, left: _Left) -> None:
+        super().__init__(name="libst-prefetch", daemon=True)
+        self.left = left
+
+    def run(self) -> None:
+        while True:
+            try:
+                future, read = self.left.popleft()
+            except IndexError:
+                return
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(read())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, read  # and the tensor
+
+
+_readers: "weakref.WeakSet[_Reader]" = weakref.WeakSet()
+
+
+def _result(name: str, future: "Future[Any]") -> Any:
+    try:
+        return future.result()
+    except CancelledError:
+        raise SafetensorError(f"{name}: {_CLOSED}") from None
+
+
+def _give_up(left: _Left) -> None:
+    """Make none of these calls; who waits for them is told."""
+    while left:
+        with suppress(IndexError):  # a reader was faster
+            future, _ = left.popleft()
+            if future.cancel():
+                future.set_running_or_notify_cancel()
+
+
+def _end() -> None:
+    """At the exit of the process, before the interpreter would end daemon threads wherever they are."""
+    readers = list(_readers)
+    for reader in readers:
+        _give_up(reader.left)
+    for reader in readers:
+        reader.join()
+
+
+atexit.register(_end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_readers.clear)  # the threads of the parent are not in the child
 
 
 def tensor_meta(file: File, name: str) -> TensorMeta:

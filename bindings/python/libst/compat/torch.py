@@ -77,18 +77,21 @@ def save_model(
     metadata: Optional[dict[str, str]] = None,
     force_contiguous: bool = True,
 ) -> None:
-    """Write a model's state. Of tensors that share memory one is written; the metadata names the others."""
+    """Write a model's state. Of tensors that share memory one is written; the metadata names the others, as then does
+    the dict that was given."""
     state = model.state_dict()
-    notes = dict(metadata or {})
     dropped = _remove_duplicate_names(state)
     for kept_name, names in dropped.items():
         for name in names:
-            notes.setdefault(name, kept_name)
+            if metadata is None:
+                metadata = {}
+            if name not in metadata:
+                metadata[name] = kept_name
             del state[name]
     if force_contiguous:
         state = {name: tensor.contiguous() for name, tensor in state.items()}
     try:
-        save_file(state, filename, metadata=notes if notes or metadata is not None else None)
+        save_file(state, filename, metadata=metadata)
     except ValueError as error:
         hint = "Or use save_model(..., force_contiguous=True), read the docs for potential caveats."
         raise ValueError(f"{error} {hint}") from error
