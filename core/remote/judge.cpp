@@ -65,8 +65,7 @@ std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool whil
   const ErrorBody body = parse_error_body(answer.text);
   const std::string sentence = "the server answered " + said(answer);
   if (code == 412) return end(Status::file_changed, sentence + "; the object was replaced since it was opened");
-  if (code == 408 || code == 429 || (code >= 500 && code != 501 && code != 505) || body.code == "RequestTimeout")
-    return again(answer, sentence);
+  if (passes(answer) || body.code == "RequestTimeout") return again(answer, sentence);
   const auto there = site.after(answer);
   if (!there) return Verdict{Next::give_up, there.error()};
   if (*there) return Verdict{Next::elsewhere, error(Status::io, sentence)};
@@ -160,6 +159,17 @@ Verdict judge(const Answer &answer, const Asked &asked, const Site &site) {
   if (answer.received < asked.n)
     return again(answer, answer.cut == Cut::none ? "the answer ended before its end" : answer.why);
   return {};
+}
+
+bool passes(const Answer &answer) {
+  const int code = answer.head.code;
+  if (answer.cut != Cut::none) return answer.cut != Cut::hopeless;
+  return code == 408 || code == 429 || (code >= 500 && code != 501 && code != 505);
+}
+
+std::optional<Checksum> judge_head(const Answer &answer, const Version &version) {
+  if (answer.cut != Cut::none || answer.head.code != 200 || !is_version(answer.head, version)) return std::nullopt;
+  return checksum_of(answer.head);
 }
 
 Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Version *version) {

@@ -620,6 +620,21 @@ def test_a_flipped_bit_is_told_by_the_checksum_of_the_store(tmp_path):
             assert f.read("b")[0] == 0
 
 
+def test_a_flipped_bit_is_told_by_the_checksum_of_s3(s3, gateway_disk, tmp_path):
+    """Which S3 says with no range."""
+    arrays = {"a": np.zeros(20_000_000, dtype=np.uint8), "b": np.arange(1000)}
+    libst.save(tmp_path / "a.safetensors", arrays)
+    s3_upload.put(s3, "rotten", "a.safetensors", (tmp_path / "a.safetensors").read_bytes(), KEYS)
+    check(libst.load("s3://rotten/a.safetensors"), arrays)
+    with open(gateway_disk / "root" / "rotten" / "a.safetensors", "r+b") as f:
+        f.seek(10_000_000)
+        f.write(b"\x01")
+    with fails(Status.CHECKSUM, match="not what was stored"):
+        libst.load("s3://rotten/a.safetensors")
+    with libst.open("s3://rotten/a.safetensors") as f:  # a part is not checked
+        np.testing.assert_array_equal(f.read("b"), arrays["b"])
+
+
 def test_no_fault_brings_a_wrong_byte(faults, arrays, monkeypatch):
     """1,000 faults with ST_TEST_BOUND=full."""
     monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")

@@ -340,6 +340,66 @@ TEST_F(PullTest, AFlippedBitIsSaidWhereAllWasRead) {
   EXPECT_EQ(read_and_check(**object, size - 50).error().status, Status::checksum);
 }
 
+// S3 says a checksum with no range. Its head is asked for where much is read, or all has come.
+TEST_F(PullTest, AChecksumThatIsSaidWithTheHeadAloneIsAskedForOnce) {
+  SimulatedStore store(size);
+  store.head_code = 200;
+  const auto object = open(store);
+  EXPECT_TRUE(read_and_check(**object, 200));
+  EXPECT_EQ(store.heads, 0u) << "a slice is no request more";
+  EXPECT_TRUE(read_and_check(**object, size - 50));
+  EXPECT_EQ(store.heads, 1u);
+  store.script.resize(store.requests, Fault::none);
+  store.script.push_back(Fault::flipped);
+  EXPECT_EQ(read_and_check(**object, size - 50).error().status, Status::checksum);
+  EXPECT_EQ(store.heads, 1u);
+
+  // By little and little.
+  for (const bool flips : {false, true}) {
+    SimulatedStore slow(size);
+    slow.head_code = 200;
+    if (flips) slow.script = {Fault::none, Fault::flipped};
+    const auto other = open(slow);
+    std::vector<std::byte> got(size);
+    for (uint64_t at = 100; at < size; at += 100) {
+      EXPECT_EQ(slow.heads, 0u);
+      const Wanted part{at, 100, got.data() + at};
+      const auto done = (*other)->read({&part, 1});
+      EXPECT_EQ(done.has_value(), !flips || at + 100 < size) << at;
+      if (!done) {
+        EXPECT_EQ(done.error().status, Status::checksum);
+      }
+    }
+    EXPECT_EQ(slow.heads, 1u);
+  }
+}
+
+TEST_F(PullTest, AStoreThatAnswersNoHeadIsReadAllTheSame) {
+  for (const int code : {403, 405, 501, 404, 503, 0}) {
+    SimulatedStore store(size);
+    store.head_code = code;
+    store.script = {Fault::none, Fault::none, Fault::none, Fault::flipped};
+    const auto object = open(store);
+    std::vector<std::byte> got(size);
+    const Wanted all{0, size, got.data()};
+    const auto done = (*object)->read({&all, 1});
+    EXPECT_TRUE(done) << code << ": " << done.error().message;
+    const auto before = store.heads;
+    EXPECT_LE(before, 2u);
+    EXPECT_TRUE((*object)->read({&all, 1}));
+    EXPECT_EQ(store.heads, before) << "it is not asked for ever";
+  }
+}
+
+TEST_F(PullTest, AHeadThatNeverComesHoldsNoReadForLong) {
+  SimulatedStore store(size);
+  store.head_code = 200;
+  store.head_takes = 1000000;
+  const auto object = open(store);
+  EXPECT_TRUE(read_and_check(**object, size - 50));
+  EXPECT_LE(store.now, 30000u);
+}
+
 // A bulk read passes by what is not wanted, and has one place for all of it.
 TEST_F(PullTest, GapsThatAreReadToOnePlaceSpoilNoChecksum) {
   SimulatedStore store(size);
