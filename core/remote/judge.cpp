@@ -69,7 +69,7 @@ std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool whil
   const auto there = site.after(answer);
   if (!there) return Verdict{Next::give_up, there.error()};
   if (*there) return Verdict{Next::elsewhere, error(Status::io, sentence)};
-  if (code == 401 || code == 403 || says_keys_ended(body.code))
+  if (refuses_the_anonymous(answer) || says_keys_ended(body.code))
     return end(Status::permission, sentence + site.asked_as());
   // Azure says 409 where a container is not for everybody.
   if (body.code == "PublicAccessNotPermitted") return end(Status::permission, sentence + site.asked_as());
