@@ -31,6 +31,12 @@ Error about(const Site &site, Error e) {
   return e;
 }
 
+// The caller gives up before that.
+Error with_its_time(Error e, uint64_t wait_ms) {
+  if (wait_ms > 0) e.message += text("; it wants to be asked again in ", (wait_ms + 999) / 1000, " s");
+  return e;
+}
+
 // A transport whose waits end when the caller wants no more.
 class Waits {
  public:
@@ -295,13 +301,17 @@ class Pull {
     piece.to += came;
     piece.n -= came;
     piece.came += came;
+    if (came > 0) piece.renewed = false;
     last_error_ = verdict.error.message;
     if (++piece.tries >= limits_.tries + piece.came / worth_a_try) {
       verdict.error.message += text("; it was tried ", piece.tries, " times");
       return Failure(about(site_, std::move(verdict.error)));
     }
+    const uint64_t wait = wait_before(piece.tries, verdict.wait_ms, limits_, transport_.random());
+    if (verdict.wait_ms > 0 && now + wait > last_came_ + limits_.deadline_ms)
+      return Failure(about(site_, with_its_time(std::move(verdict.error), verdict.wait_ms)));
     piece.owes = true;
-    piece.not_before = now + wait_before(piece.tries, verdict.wait_ms, limits_, transport_.random());
+    piece.not_before = now + wait;
     waiting_.push_back(piece);
     return {};
   }
@@ -372,8 +382,8 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     }
     const uint64_t wait = wait_before(++tries, verdict.wait_ms, limits, transport.random());
     if (tries >= limits.tries || transport.now_ms() - begun + wait > limits.deadline_ms) {
-      verdict.error.message += text("; it was tried ", tries, " times");
-      return Failure(about(**site, std::move(verdict.error)));
+      verdict.error.message += text("; it was tried ", tries, tries == 1 ? " time" : " times");
+      return Failure(about(**site, with_its_time(std::move(verdict.error), verdict.wait_ms)));
     }
     waits.next(wait);  // nothing was sent: this waits
     if (waits.stopped()) return stopped(**site);

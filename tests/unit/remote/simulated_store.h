@@ -26,8 +26,9 @@ enum class Fault {
   silence,      // nothing comes, for ever: the transport's own limit ends it
   error_500,
   slow_down_503,
-  wrong_range,  // the bytes before those asked for, and it says so
-  lying_range,  // it says the range that was asked for, and of another size
+  too_many_429,  // until `again_in` seconds have gone by
+  wrong_range,   // the bytes before those asked for, and it says so
+  lying_range,   // it says the range that was asked for, and of another size
   wrong_etag,
   no_etag,
   replaced,              // from now on the object is another one
@@ -60,6 +61,7 @@ class SimulatedStore {
   uint64_t takes = 0;       // ms from a request to its answer
   uint64_t late_every = 0;  // each so many-th request takes 10 s, and half of the body comes at once; 0: none
   uint64_t sent = 0, dropped = 0, most_flying = 0;
+  uint64_t again_in = 0;
   bool tells_checksum = false;
   int head_code = 0;              // of the answers to HEAD, which tell the checksum; 0: they do not come
   uint64_t head_takes = 0;        // ms
@@ -87,6 +89,9 @@ class SimulatedStore {
       case Fault::silence: now += 20000; return cut(std::move(out), Cut::stalled);
       case Fault::error_500: return refusal(std::move(out), 500, "InternalError");
       case Fault::slow_down_503: return refusal(std::move(out), 503, "SlowDown");
+      case Fault::too_many_429:
+        out.head.fields.emplace_back("ratelimit", text("\"api\";r=9;t=300, \"resolvers\";r=0;t=", again_in));
+        return refusal(std::move(out), 429, "TooManyRequests");
       case Fault::forbidden: return refusal(std::move(out), 403, "AccessDenied");
       case Fault::expired: return refusal(std::move(out), 400, "ExpiredToken");
       default: break;
