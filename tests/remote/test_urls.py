@@ -875,7 +875,7 @@ class _LateShards(SimpleHTTPRequestHandler):
 def late_shards(tmp_path):
     libst.save(tmp_path / "whole.safetensors", {"a": np.zeros(100, "u1"), "b": np.ones(100, "u1")})
     libst.reshard(tmp_path / "whole.safetensors", tmp_path / "cut", 100)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_LateShards, directory=tmp_path / "cut")) as server:
+    with _JoinedServer(("127.0.0.1", 0), partial(_LateShards, directory=tmp_path / "cut")) as server:
         server.asked, server.go_on, server.gave_up = threading.Event(), threading.Event(), False
         threading.Thread(target=server.serve_forever, args=(0.01,)).start()
         server.url = f"http://127.0.0.1:{server.server_port}/model.safetensors.index.json"
@@ -913,4 +913,14 @@ def test_what_reads_a_whole_model_can_be_stopped(faults, stops, folder, tmp_path
     }
     faults.script = [None] + ["stall"] * 8
     stops(calls[call], requests=2)
+class _JoinedServer(ThreadingHTTPServer):
+    """Its end is that of all its threads."""
+
+    daemon_threads = False
+
+    def handle_error(self, *_):
+        pass  # they have seen enough
+
+
     assert not list(tmp_path.iterdir())
+        thread.join()
