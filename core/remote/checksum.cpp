@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 
 #include <array>
+#include <utility>
 
 #include "base/ascii.h"
 
@@ -24,7 +25,7 @@ std::optional<uint64_t> number_of(std::string_view base64, size_t bytes) {
 }
 
 std::optional<uint64_t> number_of(std::string_view base64, Crc kind) {
-  return number_of(base64, kind == Crc::crc32c ? 4 : 8);
+  return number_of(base64, kind == Crc::crc64nvme ? 8 : 4);
 }
 
 // "crc32c=yZRlqg==,md5=…", or a field each.
@@ -51,10 +52,39 @@ std::optional<Checksum> checksum_of(const Head &head) {
   if (const auto crc = number_of(google_crc(head), Crc::crc32c)) return Checksum{Crc::crc32c, *crc};
   // A composite one is of the checksums of the parts.
   if (head.field("x-amz-checksum-type") == "COMPOSITE") return std::nullopt;
-  if (const auto crc = number_of(head.field("x-amz-checksum-crc64nvme"), Crc::crc64nvme))
-    return Checksum{Crc::crc64nvme, *crc};
-  if (const auto crc = number_of(head.field("x-amz-checksum-crc32c"), Crc::crc32c)) return Checksum{Crc::crc32c, *crc};
+  constexpr std::pair<const char *, Crc> fields[] = {{"x-amz-checksum-crc64nvme", Crc::crc64nvme},
+                                                     {"x-amz-checksum-crc32c", Crc::crc32c},
+                                                     {"x-amz-checksum-crc32", Crc::crc32}};
+  for (const auto &[name, kind] : fields)
+    if (const auto crc = number_of(head.field(name), kind)) return Checksum{kind, *crc};
   return std::nullopt;
+}
+
+WholeCheck::WholeCheck(std::optional<Checksum> expected, uint64_t size, std::span<const std::byte> begin)
+    : size_(size),
+      known_(expected ? Known::yes : Known::no),
+      expected_(expected),
+      begin_{begin.size(), crcs_of(begin)} {}
+
+// Outside of the lock, as it takes most of the time.
+WholeCheck::Crcs WholeCheck::crcs_of(std::span<const std::byte> bytes) {
+  std::array<bool, std::size(all_crcs)> looked_at = {};
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Crc kind : all_crcs) looked_at[static_cast<size_t>(kind)] = looks_at(kind);
+  }
+  Crcs out = {};
+  for (const Crc kind : all_crcs)
+    if (const auto k = static_cast<size_t>(kind); looked_at[k]) out[k] = crc_of(kind, bytes);
+  return out;
+}
+
+WholeCheck::Crcs WholeCheck::join(const Crcs &first, const Crcs &second, uint64_t second_bytes) const {
+  Crcs out = {};
+  for (const Crc kind : all_crcs)
+    if (const auto k = static_cast<size_t>(kind); looks_at(kind))
+      out[k] = joined(kind, first[k], second[k], second_bytes);
+  return out;
 }
 
 void WholeCheck::add(uint64_t begin, Run run) {
@@ -63,32 +93,63 @@ void WholeCheck::add(uint64_t begin, Run run) {
   if (at != runs_.end() && at->first <= begin && at->second.end >= run.end) return;
   while (at != runs_.end() && at->first < run.end) at = runs_.erase(at);
   if (at != runs_.end() && at->first == run.end) {
-    run = {at->second.end, joined(expected_.kind, run.crc, at->second.crc, at->second.end - at->first)};
+    run = {at->second.end, join(run.crcs, at->second.crcs, at->second.end - at->first)};
     at = runs_.erase(at);
   }
   if (at != runs_.begin() && std::prev(at)->second.end == begin)
-    std::prev(at)->second = {run.end, joined(expected_.kind, std::prev(at)->second.crc, run.crc, run.end - begin)};
+    std::prev(at)->second = {run.end, join(std::prev(at)->second.crcs, run.crcs, run.end - begin)};
   else if (runs_.size() < most_runs)
     runs_.emplace(begin, run);
 }
 
-Result<void> WholeCheck::compare(uint64_t crc) const {
-  if (crc == expected_.value) return {};
+Result<void> WholeCheck::compare(const Crcs &crcs) const {
+  if (!expected_ || crcs[static_cast<size_t>(expected_->kind)] == expected_->value) return {};
   return fail(Status::checksum, "what came is not what was stored: the checksum of the whole object differs");
 }
 
 Result<void> WholeCheck::check_begin() const {
-  return begin_.end == size_ ? compare(begin_.crc) : Result<void>();
+  const std::lock_guard lock(mutex_);
+  return begin_.end == size_ ? compare(begin_.crcs) : Result<void>();
 }
 
 Result<void> WholeCheck::came(uint64_t offset, std::span<const std::byte> bytes) {
-  const Run run = {offset + bytes.size(), crc_of(expected_.kind, bytes)};
+  const Run run = {offset + bytes.size(), crcs_of(bytes)};
   const std::lock_guard lock(mutex_);
   add(offset, run);
   if (runs_.empty() || runs_.begin()->first != begin_.end || runs_.begin()->second.end != size_) return {};
-  const uint64_t rest = runs_.begin()->second.crc;
+  const Crcs whole = join(begin_.crcs, runs_.begin()->second.crcs, size_ - begin_.end);
   runs_.clear();  // what is read again is checked again
-  return compare(joined(expected_.kind, begin_.crc, rest, size_ - begin_.end));
+  if (known_ == Known::yes) return compare(whole);
+  whole_ = whole;
+  return {};
+}
+
+bool WholeCheck::begins_to_ask() {
+  const std::lock_guard lock(mutex_);
+  if (known_ != Known::no) return false;
+  known_ = Known::is_asked;
+  return true;
+}
+
+bool WholeCheck::begins_to_ask_at_the_end() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!whole_) return false;
+  }
+  return begins_to_ask();
+}
+
+Result<void> WholeCheck::said(std::optional<Checksum> expected) {
+  const std::lock_guard lock(mutex_);
+  known_ = Known::yes;
+  expected_ = expected;
+  const auto whole = std::exchange(whole_, std::nullopt);
+  return whole ? compare(*whole) : Result<void>();
+}
+
+void WholeCheck::not_said() {
+  const std::lock_guard lock(mutex_);
+  known_ = Known::no;
 }
 
 }  // namespace st::remote

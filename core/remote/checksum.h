@@ -2,6 +2,7 @@
 // byte has come; an object that is read in part is not checked.
 #pragma once
 
+#include <array>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -27,27 +28,44 @@ std::optional<Checksum> checksum_of(const Head &head);
 // Any thread.
 class WholeCheck {
  public:
-  // `begin` came with the first answer, and is not read again.
-  WholeCheck(Checksum expected, uint64_t size, std::span<const std::byte> begin)
-      : expected_(expected), size_(size), begin_{begin.size(), crc_of(expected.kind, begin)} {}
+  // `begin` came with the first answer, and is not read again. `expected` none: the store says it where it is asked
+  // for it alone. As long as nobody has asked, what comes is noted by each kind.
+  WholeCheck(std::optional<Checksum> expected, uint64_t size, std::span<const std::byte> begin);
 
   // The begin is all of it, and wrong? Status checksum.
   Result<void> check_begin() const;
   // These bytes came, behind the begin. Status checksum: they were the last ones, and the whole is not what was stored.
   Result<void> came(uint64_t offset, std::span<const std::byte> bytes);
 
- private:
-  struct Run {
-    uint64_t end, crc;
-  };
-  void add(uint64_t begin, Run run);
-  Result<void> compare(uint64_t crc) const;
+  // Is the store to be asked? True for one caller, which tells what it was told by said() or not_said().
+  bool begins_to_ask();
+  // The same where all has come, and waits for the answer.
+  bool begins_to_ask_at_the_end();
+  // None: there is none that can be joined. Status checksum: all had come, and is not what was stored.
+  Result<void> said(std::optional<Checksum> expected);
+  // The store cannot answer now.
+  void not_said();
 
-  const Checksum expected_;
+ private:
+  using Crcs = std::array<uint64_t, std::size(all_crcs)>;  // by kind; those that are not looked at are 0
+  struct Run {
+    uint64_t end;
+    Crcs crcs;
+  };
+  enum class Known { no, is_asked, yes };
+  bool looks_at(Crc kind) const { return known_ != Known::yes || (expected_ && expected_->kind == kind); }
+  Crcs crcs_of(std::span<const std::byte> bytes);
+  Crcs join(const Crcs &first, const Crcs &second, uint64_t second_bytes) const;
+  void add(uint64_t begin, Run run);
+  Result<void> compare(const Crcs &crcs) const;
+
   const uint64_t size_;
-  const Run begin_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;  // of all below
+  Known known_;
+  std::optional<Checksum> expected_;
+  Run begin_;
   std::map<uint64_t, Run> runs_;  // by where they begin, apart from each other, behind the begin
+  std::optional<Crcs> whole_;     // what came, before the store said what was stored
 };
 
 }  // namespace st::remote

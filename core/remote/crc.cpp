@@ -23,7 +23,7 @@ struct Polynomial {
   }
 };
 
-constexpr Polynomial polynomials[] = {{0x82F63B78, 32}, {0x9A6C9329AC4BC9B5, 64}};
+constexpr Polynomial polynomials[] = {{0x82F63B78, 32}, {0x9A6C9329AC4BC9B5, 64}, {0xEDB88320, 32}};
 
 // [k][b]: what byte b leaves when k bytes of zeros follow. So eight bytes are taken at a time.
 using Table = std::array<std::array<uint64_t, 256>, 8>;
@@ -40,7 +40,7 @@ constexpr Table table_of(Polynomial p) {
   return out;
 }
 
-constexpr Table tables[] = {table_of(polynomials[0]), table_of(polynomials[1])};
+constexpr Table tables[] = {table_of(polynomials[0]), table_of(polynomials[1]), table_of(polynomials[2])};
 
 }  // namespace
 

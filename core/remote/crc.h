@@ -11,7 +11,9 @@ namespace st::remote {
 enum class Crc {
   crc32c,     // of RFC 3720: Google's stores, S3
   crc64nvme,  // of the NVM Express specification: S3
+  crc32,      // of ISO/IEC 3309, as zip and gzip have it: S3
 };
+inline constexpr Crc all_crcs[] = {Crc::crc32c, Crc::crc64nvme, Crc::crc32};
 
 uint64_t crc_of(Crc kind, std::span<const std::byte> bytes);
 

@@ -319,7 +319,9 @@ class CurlTransport final : public Transport {
     CURL *easy = flight.easy;
     set(easy, CURLOPT_URL, flight.has_line_ends ? "" : flight.request.url.c_str());
     set(easy, CURLOPT_HTTPHEADER, flight.fields);
-    if (flight.request.method != "GET") {
+    if (flight.request.method == "HEAD") {
+      set(easy, CURLOPT_NOBODY, 1L);
+    } else if (flight.request.method != "GET") {
       set(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(flight.request.body.size()));
       set(easy, CURLOPT_POSTFIELDS, flight.request.body.c_str());
       set(easy, CURLOPT_CUSTOMREQUEST, flight.request.method.c_str());

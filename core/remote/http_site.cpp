@@ -95,8 +95,11 @@ class HttpSite final : public Site {
       auto next = there->led_by(answer);
       if (!next) return Renewal::none;
       if (!*next) {
+        // A whole body is no answer to this question: a page of errors may be one. An object that came whole lies with
+        // its handle.
+        if (code != 206) return Renewal::none;
         *found = there->place();
-        return code == 200 || code == 206 ? Renewal::done : Renewal::none;
+        return Renewal::done;
       }
       there = *std::move(next);
     }

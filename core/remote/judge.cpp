@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
 #include "remote/credentials/times.h"
 #include "remote/error_body.h"
 
@@ -10,6 +11,7 @@ namespace st::remote {
 namespace {
 
 constexpr uint64_t longest_wait_ms = 30000;
+constexpr uint64_t longest_limit_s = 86400;  // before its end a limit lets nothing through
 
 std::optional<uint64_t> take_number(std::string_view &text) {
   uint64_t value = 0;
@@ -34,6 +36,25 @@ std::optional<uint64_t> retry_after(const Head &head) {
   return static_cast<uint64_t>(*then - *there);
 }
 
+// The Hub's: a list such as `"resolvers";r=0;t=55`, of what is left and of the seconds until all of it is back.
+// https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
+std::optional<uint64_t> rate_limit_ends(const Head &head) {
+  std::optional<uint64_t> out;
+  for (std::string_view rest = head.field("ratelimit"); !rest.empty();) {
+    std::string_view policy = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(policy.size() + 1, rest.size()));
+    std::optional<uint64_t> left, seconds;
+    while (!policy.empty()) {
+      std::string_view part = trimmed(policy.substr(0, policy.find(';')));
+      policy.remove_prefix(std::min(policy.find(';'), policy.size() - 1) + 1);
+      if (take(part, "r=")) left = parse_length(part);
+      if (take(part, "t=")) seconds = parse_length(part);
+    }
+    if (left == 0u && seconds) out = std::max(out.value_or(0), *seconds);
+  }
+  return out;
+}
+
 bool is_encoded(const Head &head) {
   const std::string_view encoding = head.field("content-encoding");
   return !encoding.empty() && encoding != "identity" && encoding != "aws-chunked";
@@ -52,6 +73,8 @@ Verdict again(const Answer &answer, const std::string &message) {
   Verdict out{Next::again, error(Status::io, message)};
   if (const auto seconds = retry_after(answer.head))
     out.wait_ms = std::min<uint64_t>(*seconds, longest_wait_ms / 1000) * 1000;
+  else if (const auto ends = answer.head.code == 429 ? rate_limit_ends(answer.head) : std::nullopt)
+    out.wait_ms = std::min<uint64_t>(*ends, longest_limit_s) * 1000;
   return out;
 }
 
@@ -65,15 +88,12 @@ std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool whil
   const ErrorBody body = parse_error_body(answer.text);
   const std::string sentence = "the server answered " + said(answer);
   if (code == 412) return end(Status::file_changed, sentence + "; the object was replaced since it was opened");
-  if (code == 408 || code == 429 || (code >= 500 && code != 501 && code != 505) || body.code == "RequestTimeout")
-    return again(answer, sentence);
+  if (passes(answer) || body.code == "RequestTimeout") return again(answer, sentence);
   const auto there = site.after(answer);
   if (!there) return Verdict{Next::give_up, there.error()};
   if (*there) return Verdict{Next::elsewhere, error(Status::io, sentence)};
-  if (code == 401 || code == 403 || says_keys_ended(body.code))
+  if (refuses_the_anonymous(answer) || says_keys_ended(body.code))
     return end(Status::permission, sentence + site.asked_as());
-  // Azure says 409 where a container is not for everybody.
-  if (body.code == "PublicAccessNotPermitted") return end(Status::permission, sentence + site.asked_as());
   if (code == 404 || code == 410)
     return while_reading ? end(Status::file_changed, sentence + "; the object was removed since it was opened")
                          : end(Status::no_file, sentence);
@@ -160,6 +180,17 @@ Verdict judge(const Answer &answer, const Asked &asked, const Site &site) {
   if (answer.received < asked.n)
     return again(answer, answer.cut == Cut::none ? "the answer ended before its end" : answer.why);
   return {};
+}
+
+bool passes(const Answer &answer) {
+  const int code = answer.head.code;
+  if (answer.cut != Cut::none) return answer.cut != Cut::hopeless;
+  return code == 408 || code == 429 || (code >= 500 && code != 501 && code != 505);
+}
+
+std::optional<Checksum> judge_head(const Answer &answer, const Version &version) {
+  if (answer.cut != Cut::none || answer.head.code != 200 || !is_version(answer.head, version)) return std::nullopt;
+  return checksum_of(answer.head);
 }
 
 Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Version *version) {

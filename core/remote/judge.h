@@ -42,6 +42,10 @@ struct Verdict {
 
 // Judges an answer to `asked`; a part of the body may have come, which is good where `answer.fitted`.
 Verdict judge(const Answer &answer, const Asked &asked, const Site &site);
+// Can the server not answer now, and may do so later?
+bool passes(const Answer &answer);
+// The checksum that an answer to a HEAD says of that version; none: it says none.
+std::optional<Checksum> judge_head(const Answer &answer, const Version &version);
 // Judges the answer to the first request; fills the version where it is taken.
 Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Version *version);
 

@@ -66,8 +66,11 @@ Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::
                                       object->begin_.data(), &received, stops));
   object->begin_.resize(received);
   object->begin_.shrink_to_fit();
-  if (object->version_.checksum) {
-    object->check_.emplace(*object->version_.checksum, object->size(), object->begin_);
+  const Version &version = object->version_;
+  const bool says_it_later =
+      object->site_->says_checksum_with_head() && received < version.size && !version.etag.empty();
+  if (version.checksum || says_it_later) {
+    object->check_.emplace(version.checksum, version.size, object->begin_);
     ST_TRY(object->about(object->check_->check_begin()));
   }
   return object;
@@ -84,15 +87,40 @@ Result<void> Object::read(std::span<const Wanted> ranges, const Stops &stops) {
     if (range.n > 0) missing.push_back(range);
   }
   if (missing.empty()) return {};
-  {
-    const Store::Lent transport(*store_, stops);
-    if (!transport) return Failure(stopped());
-    ST_TRY(pull(*transport, *site_, version_, missing, store_->limits(), store_->pace(), stops));
-  }
+  ST_TRY(pull_from_store(missing, check_ && is_much(missing) && check_->begins_to_ask(), stops));
   if (!check_) return {};
   for (const Wanted &range : alone_in_memory(std::move(missing)))
     ST_TRY(about(check_->came(range.offset, {range.to, range.n})));
-  return {};
+  return check_->begins_to_ask_at_the_end() ? pull_from_store({}, true, stops) : Result<void>();
+}
+
+bool Object::is_much(std::span<const Wanted> ranges) const {
+  uint64_t n = 0;
+  for (const Wanted &range : ranges) n += range.n;
+  return n >= std::min(store_->limits().piece, (size() - begin_.size()) / 2);
+}
+
+// A store that refuses such a question has no checksum. One that cannot answer now is asked once more when all has
+// come.
+Result<void> Object::pull_from_store(const std::vector<Wanted> &ranges, bool asks, const Stops &stops) {
+  struct Asking {
+    WholeCheck *check;
+    ~Asking() {
+      if (check) check->not_said();
+    }
+  } asking{asks ? &*check_ : nullptr};
+  Aside aside;
+  {
+    const Store::Lent transport(*store_, stops);
+    if (!transport) return Failure(stopped());
+    if (asks) aside.request = site_->head_request(version_, (*transport).unix_time());
+    ST_TRY(
+        pull(*transport, *site_, version_, ranges, store_->limits(), store_->pace(), stops, asks ? &aside : nullptr));
+  }
+  const bool is_the_end = ranges.empty();
+  if (!asks || (!is_the_end && (!aside.answer || passes(*aside.answer)))) return {};
+  asking.check = nullptr;
+  return about(check_->said(aside.answer ? judge_head(*aside.answer, version_) : std::nullopt));
 }
 
 Result<void> Object::about(Result<void> done) const {

@@ -67,6 +67,10 @@ class Object {
  private:
   Object(std::shared_ptr<Store> store, std::shared_ptr<const Site> site)
       : store_(std::move(store)), site_(std::move(site)) {}
+  // Is that so much that the whole object is likely to be read?
+  bool is_much(std::span<const Wanted> ranges) const;
+  // Reads them, and asks for the checksum of the whole object beside that, if `asks`. `ranges` may be none.
+  Result<void> pull_from_store(const std::vector<Wanted> &ranges, bool asks, const Stops &stops);
   Result<void> about(Result<void> done) const;  // its sentence names the object
 
   const std::shared_ptr<Store> store_;

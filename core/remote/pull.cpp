@@ -12,6 +12,8 @@ namespace {
 constexpr uint32_t most_redirects = 8;
 // Each brings a try more, so that a long read outlives many cuts.
 constexpr uint64_t worth_a_try = 1u << 20;
+// What is asked aside is waited for so long.
+constexpr uint64_t aside_ms = 10000, aside_id = 0;
 
 struct Piece {
   uint64_t offset, n;  // what is missing of it
@@ -26,6 +28,12 @@ struct Piece {
 
 Error about(const Site &site, Error e) {
   e.message = text("cannot read ", in_quotes(site.shown()), ": ", e.message);
+  return e;
+}
+
+// The caller gives up before that.
+Error with_its_time(Error e, uint64_t wait_ms) {
+  if (wait_ms > 0) e.message += text("; it wants to be asked again in ", (wait_ms + 999) / 1000, " s");
   return e;
 }
 
@@ -90,8 +98,14 @@ struct InFlight {
 class Pull {
  public:
   Pull(Transport &transport, const Site &site, const Version &version, const Limits &limits, Pace &pace,
-       const Stops &stops)
-      : transport_(transport), waits_(transport, stops), site_(site), version_(version), limits_(limits), pace_(pace) {}
+       const Stops &stops, Aside *aside)
+      : transport_(transport),
+        waits_(transport, stops),
+        site_(site),
+        version_(version),
+        limits_(limits),
+        pace_(pace),
+        aside_(aside) {}
   ~Pull() {
     // What they would fill is the caller's, and the call ends.
     transport_.drop_all();
@@ -102,8 +116,15 @@ class Pull {
     waiting_ = std::move(pieces);
     last_came_ = transport_.now_ms();
     came_ = transport_.came();
-    while (!waiting_.empty() || !flying_.empty()) {
+    aside_until_ = last_came_ + std::min(aside_ms, limits_.deadline_ms);
+    if (aside_) transport_.get(aside_id, aside_->request);
+    while (!waiting_.empty() || !flying_.empty() || aside_) {
       const uint64_t now = transport_.now_ms();
+      if (aside_ && now >= aside_until_) {
+        transport_.drop(aside_id);
+        aside_ = nullptr;
+        continue;
+      }
       // On a slow line an answer may take longer than the deadline.
       if (transport_.came() - came_ >= limits_.drip) {
         came_ = transport_.came();
@@ -112,7 +133,7 @@ class Pull {
       if (now - last_came_ > limits_.deadline_ms) return Failure(about(site_, too_late()));
       send_what_may(now);
       hedge_what_is_late(now);
-      if (auto answer = waits_.next(wait_from(now))) ST_TRY(take(*answer));
+      if (auto answer = waits_.next(wait_from(now))) ST_TRY(take(*std::move(answer)));
       if (waits_.stopped()) return stopped(site_);
     }
     return {};
@@ -194,6 +215,7 @@ class Pull {
     for (const Piece &piece : waiting_)
       if (piece.not_before > now) until = std::min(until, piece.not_before);
     for (const auto &[id, flight] : flying_) until = std::min(until, flight.late_at);
+    if (aside_) until = std::min(until, aside_until_);
     // Another call may give back a connection, or bring a token, of which nobody tells.
     const bool is_owed = std::any_of(waiting_.begin(), waiting_.end(),
                                      [now](const Piece &piece) { return piece.owes && piece.not_before <= now; });
@@ -224,7 +246,11 @@ class Pull {
     land(id);
   }
 
-  Result<void> take(const Answer &answer) {
+  Result<void> take(Answer answer) {
+    if (answer.id == aside_id) {
+      std::exchange(aside_, nullptr)->answer = std::move(answer);
+      return {};
+    }
     InFlight flight = land(answer.id);
     const Piece &piece = flight.piece;
     Verdict verdict = judge(answer, {piece.offset, piece.n, version_}, site_);
@@ -275,13 +301,17 @@ class Pull {
     piece.to += came;
     piece.n -= came;
     piece.came += came;
+    if (came > 0) piece.renewed = false;
     last_error_ = verdict.error.message;
     if (++piece.tries >= limits_.tries + piece.came / worth_a_try) {
       verdict.error.message += text("; it was tried ", piece.tries, " times");
       return Failure(about(site_, std::move(verdict.error)));
     }
+    const uint64_t wait = wait_before(piece.tries, verdict.wait_ms, limits_, transport_.random());
+    if (verdict.wait_ms > 0 && now + wait > last_came_ + limits_.deadline_ms)
+      return Failure(about(site_, with_its_time(std::move(verdict.error), verdict.wait_ms)));
     piece.owes = true;
-    piece.not_before = now + wait_before(piece.tries, verdict.wait_ms, limits_, transport_.random());
+    piece.not_before = now + wait;
     waiting_.push_back(piece);
     return {};
   }
@@ -292,6 +322,8 @@ class Pull {
   const Version &version_;
   const Limits &limits_;
   Pace &pace_;
+  Aside *aside_;  // null: there is none, or none any more
+  uint64_t aside_until_ = 0;
   std::deque<Piece> waiting_;
   std::map<uint64_t, InFlight> flying_;
   size_t hedges_ = 0;  // of flying_
@@ -350,8 +382,8 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     }
     const uint64_t wait = wait_before(++tries, verdict.wait_ms, limits, transport.random());
     if (tries >= limits.tries || transport.now_ms() - begun + wait > limits.deadline_ms) {
-      verdict.error.message += text("; it was tried ", tries, " times");
-      return Failure(about(**site, std::move(verdict.error)));
+      verdict.error.message += text("; it was tried ", tries, tries == 1 ? " time" : " times");
+      return Failure(about(**site, with_its_time(std::move(verdict.error), verdict.wait_ms)));
     }
     waits.next(wait);  // nothing was sent: this waits
     if (waits.stopped()) return stopped(**site);
@@ -359,8 +391,8 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
 }
 
 Result<void> pull(Transport &transport, const Site &site, const Version &version, const std::vector<Wanted> &ranges,
-                  const Limits &limits, Pace &pace, const Stops &stops) {
-  return Pull(transport, site, version, limits, pace, stops).run(pieces_of(ranges, pace.piece()));
+                  const Limits &limits, Pace &pace, const Stops &stops, Aside *aside) {
+  return Pull(transport, site, version, limits, pace, stops, aside).run(pieces_of(ranges, pace.piece()));
 }
 
 }  // namespace st::remote

@@ -20,8 +20,14 @@ struct Wanted {
 Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
                            std::byte *into, uint64_t *received, const Stops &stops = {});
 
+// A request without a body, which is asked once beside others. It takes no place.
+struct Aside {
+  Request request;
+  std::optional<Answer> answer = {};  // none: it did not come in time
+};
+
 // The caller has a place of `pace`, which is for the first request.
 Result<void> pull(Transport &transport, const Site &site, const Version &version, const std::vector<Wanted> &ranges,
-                  const Limits &limits, Pace &pace, const Stops &stops = {});
+                  const Limits &limits, Pace &pace, const Stops &stops = {}, Aside *aside = nullptr);
 
 }  // namespace st::remote

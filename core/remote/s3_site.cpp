@@ -54,6 +54,7 @@ class S3Site final : public SignedSite {
                   "; set AWS_REGION to that of the bucket", request_id(answer.head));
     return nullptr;
   }
+  bool says_checksum_with_head() const override { return true; }
 
  protected:
   void address(Request *request, std::map<std::string, std::string> fields, const Version & /*version*/,
@@ -74,8 +75,9 @@ class S3Site final : public SignedSite {
       return;
     }
     fields["host"] = host_of(request->url);
-    request->fields = signed_fields({.path = path, .query = query_, .fields = std::move(fields)}, *by.granted->keys,
-                                    place_.region, by.unix_time);
+    request->fields =
+        signed_fields({.method = request->method, .path = path, .query = query_, .fields = std::move(fields)},
+                      *by.granted->keys, place_.region, by.unix_time);
   }
 
  private:

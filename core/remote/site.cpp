@@ -3,15 +3,25 @@
 namespace st::remote {
 
 Request Site::request(uint64_t first, uint64_t n, const Version &version, int64_t unix_time) const {
-  std::map<std::string, std::string> fields = {{"range", text("bytes=", first, "-", first + n - 1)}};
+  Request out = addressed("GET", {{"range", text("bytes=", first, "-", first + n - 1)}}, version, unix_time);
+  out.room = n;
+  return out;
+}
+
+Request Site::head_request(const Version &version, int64_t unix_time) const {
+  return addressed("HEAD", {}, version, unix_time);
+}
+
+Request Site::addressed(std::string method, std::map<std::string, std::string> fields, const Version &version,
+                        int64_t unix_time) const {
   // A weak ETag matches nothing, and there are servers that hold fractions of a second against If-Unmodified-Since. In
   // these cases the answer tells its version, which is compared (judge.cpp).
   if (!version.etag.empty() && !version.etag.starts_with("W/")) fields["if-match"] = version.etag;
   Request out;
+  out.method = std::move(method);
   address(&out, std::move(fields), version, unix_time);
   out.no_proxy = stays_here(out.url);
   out.fields.emplace_back("accept-encoding: identity");
-  out.room = n;
   return out;
 }
 

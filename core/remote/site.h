@@ -32,6 +32,10 @@ class Site {
   virtual ~Site() = default;
   // For bytes [first, first + n) of that version; of any, where it is not known.
   Request request(uint64_t first, uint64_t n, const Version &version, int64_t unix_time) const;
+  // For the head of that version alone.
+  Request head_request(const Version &version, int64_t unix_time) const;
+  // Is a checksum of the whole object said with the head alone, and with no range?
+  virtual bool says_checksum_with_head() const { return false; }
   // Where this answer sends the request; null: nowhere. Status unsupported: to where libst does not go.
   virtual Result<std::shared_ptr<const Site>> after(const Answer &) const = 0;
   // The commit of the Hub that a redirect here named; empty: none did.
@@ -46,7 +50,7 @@ class Site {
 
  protected:
   explicit Site(std::string shown) : shown_(std::move(shown)) {}
-  // The URL, and the fields with those that sign them. Names in lower case.
+  // The URL, and the fields with those that sign them and the method. Names in lower case.
   virtual void address(Request *request, std::map<std::string, std::string> fields, const Version &version,
                        int64_t unix_time) const = 0;
   // Fields as they are, where nothing signs them.
@@ -55,6 +59,9 @@ class Site {
   }
 
  private:
+  Request addressed(std::string method, std::map<std::string, std::string> fields, const Version &version,
+                    int64_t unix_time) const;
+
   std::string shown_;
 };
 

@@ -181,11 +181,18 @@ http {{
 
 
 @pytest.fixture(scope="session")
-def gateway(tmp_path_factory, folder):
-    """The URL of a store that speaks S3, with all files in the bucket "models"."""
+def gateway_disk(tmp_path_factory):
+    """Where the store that speaks S3 keeps what it has: root / BUCKET / KEY."""
     place = tmp_path_factory.mktemp("gateway")
     for name in ("root", "side", "versions"):
         (place / name).mkdir()
+    return place
+
+
+@pytest.fixture(scope="session")
+def gateway(gateway_disk, folder):
+    """The URL of a store that speaks S3, with all files in the bucket "models"."""
+    place = gateway_disk
     port = free_port()
     command = [program(RIG / "versitygw"), "--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive"]
     command += ["--access", KEYS[0], "--secret", KEYS[1], "posix", "--sidecar", place / "side"]

@@ -20,6 +20,10 @@ std::optional<Answer> next_unless_stopped(Transport &transport, uint64_t wait_ms
   }
 }
 
+bool is_absent(const Answer &answer) {
+  return answer.head.code == 404 || answer.head.code == 410;
+}
+
 }  // namespace
 
 Ask asks_by(NewTransport new_transport) {
@@ -34,10 +38,9 @@ Ask asks_by(NewTransport new_transport) {
         transport->drop_all();
         answer = Answer{.cut = Cut::stalled, .why = text("no answer came within ", question.within_ms, " ms")};
       }
-      const int code = answer->head.code;
       const bool is_there = answer->cut == Cut::none;
-      const bool passes =
-          is_there ? code == 429 || code >= 500 : answer->cut != Cut::hopeless && answer->cut != Cut::refused;
+      const bool passes = is_there ? is_busy(*answer) || (question.absent_is_busy && is_absent(*answer))
+                                   : answer->cut != Cut::hopeless && answer->cut != Cut::refused;
       const uint32_t most = std::min(is_there ? std::max(question.tries, 3u) : question.tries, MostTries::now());
       if (!passes || tries >= most || Stopping::is_wanted()) return std::move(*answer);
       next_unless_stopped(*transport, 100u << tries);  // nothing was sent: this waits
@@ -89,11 +92,22 @@ std::optional<Json> json_of(Answer &answer) {
   return out;
 }
 
+// STS says 400 where it has too many questions, or where it cannot ask another service itself.
+// https://docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html
+bool is_busy(const Answer &answer) {
+  const int code = answer.head.code;
+  if (code != 400) return code == 429 || code >= 500;
+  const std::string name = parse_error_body(answer.text).code;
+  constexpr std::string_view names[] = {"Throttling",           "ThrottlingException",      "ThrottledException",
+                                        "RequestLimitExceeded", "TooManyRequestsException", "IDPCommunicationError"};
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
 Failure refused_by(std::string_view service, const Answer &answer) {
   if (answer.cut != Cut::none) return fail(Status::io, service, " did not answer: ", answer.why);
   const int code = answer.head.code;
   if (code == 200) return fail(Status::permission, service, " answered without the keys that it was asked for");
-  return fail(code == 429 || code >= 500 ? Status::io : Status::permission, service, " answered ", said(answer));
+  return fail(is_busy(answer) ? Status::io : Status::permission, service, " answered ", said(answer));
 }
 
 }  // namespace st::remote

@@ -18,7 +18,8 @@ namespace st::remote {
 struct Question {
   Request request;
   uint64_t within_ms = 10000;
-  uint32_t tries = 3;  // where nothing comes; three at least where the service says that it cannot answer now
+  uint32_t tries = 3;           // where nothing comes; three at least where the service says that it cannot answer now
+  bool absent_is_busy = false;  // 404 and 410 say so, too
 
   ~Question() {
     for (std::string &field : request.fields) wipe(field);
@@ -54,6 +55,9 @@ Question get(std::string url, std::vector<std::string> fields);
 
 // Asks. Where it is refused by a server with another clock, asks once more, at the time of that clock.
 Answer ask_at_its_time(const Ask &ask, int64_t unix_time, const std::function<Question(int64_t unix_time)> &question);
+
+// Does the service say that it cannot answer now, and may do so later?
+bool is_busy(const Answer &answer);
 
 // The JSON of an answer of 200, whose text is wiped.
 std::optional<Json> json_of(Answer &answer);

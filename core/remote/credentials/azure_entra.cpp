@@ -1,6 +1,7 @@
 #include "base/ascii.h"
 #include "remote/credentials/azure_keys.h"
 #include "remote/credentials/oauth.h"
+#include "remote/error_body.h"
 #include "remote/url.h"
 
 namespace st::remote {
@@ -49,6 +50,12 @@ Origin managed_by_service(const Surroundings &from, const std::string &endpoint,
           }};
 }
 
+// Other words of a 400 are of a question that could be put better: of several identities one has to be named.
+bool says_no_identity(const Answer &answer) {
+  return answer.cut == Cut::none && answer.head.code == 400 &&
+         parse_error_body(answer.text).message.find("Identity not found") != std::string::npos;
+}
+
 // https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
 Origin managed_by_machine(const Surroundings &from, const std::string &client) {
   const std::string url =
@@ -56,15 +63,25 @@ Origin managed_by_machine(const Surroundings &from, const std::string &client) {
            "/metadata/identity/oauth2/token?",
            form({{"api-version", "2018-02-01"}, {"resource", resource}, {"client_id", client}}));
   return {"managed " + url, [=](int64_t now) -> Result<Granted> {
+            constexpr std::string_view service = "the metadata service of this machine";
+            const Granted nobody{.ends = now + nobody_there};
+            // Is it there? Azure's refuses a question without the field, and so tells nothing, but soon. Those of other
+            // clouds say that they know no such path, or not the one that asks.
+            Question probe = get(url, {});
+            probe.request.no_proxy = true;
+            probe.within_ms = 1000;  // so that a laptop does not wait
+            probe.tries = 1;
+            const Answer there = from.ask(probe);
+            const int code = there.head.code;
+            if (there.cut != Cut::none || code == 401 || code == 403 || code == 404) return nobody;
             Question question = get(url, {"metadata: true"});
             question.request.no_proxy = true;
-            question.within_ms = 1000;  // so that a laptop does not wait
-            question.tries = 1;
+            question.absent_is_busy = true;  // while it is being changed
             Answer answer = from.ask(question);
-            // A machine of another kind, or one without an identity.
-            if (answer.cut != Cut::none || answer.head.code == 400 || answer.head.code == 404)
-              return Granted{.ends = now + nobody_there};
-            return token_in(std::move(answer), now, "the metadata service of this machine", "the managed identity");
+            if (answer.cut == Cut::none && (answer.head.code == 404 || answer.head.code == 410))
+              return fail(Status::io, service, " answered ", said(answer));
+            if (says_no_identity(answer)) return nobody;
+            return token_in(std::move(answer), now, service, "the managed identity");
           }};
 }
 

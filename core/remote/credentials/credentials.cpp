@@ -126,8 +126,7 @@ bool Credentials::may_be_renewed(const Answer &refusal, int64_t unix_time) const
   if (granted_->keys) return refuses_keys(refusal);
   // A service that was not there may be there by now, and one that failed is. A machine that has none does not look for
   // it at each refusal.
-  const int code = refusal.head.code;
-  if (!granted_->ends || (code != 401 && code != 403)) return false;
+  if (!granted_->ends || !refuses_the_anonymous(refusal)) return false;
   return !why_.empty() || unix_time >= asked_at_ + until_the_next_try;
 }
 
@@ -151,6 +150,12 @@ std::shared_ptr<Credentials> KeptCredentials::of(Origin origin) {
 
 uint64_t KeptCredentials::Process::fork_generation() const {
   return static_cast<uint64_t>(getpid());
+}
+
+bool refuses_the_anonymous(const Answer &answer) {
+  const int code = answer.head.code;
+  return code == 401 || code == 403 ||
+         (code == 409 && parse_error_body(answer.text).code == "PublicAccessNotPermitted");
 }
 
 bool refuses_keys(const Answer &answer) {

@@ -79,17 +79,23 @@ Origin of_file(const Surroundings &from, const std::string &path) {
 
 Origin metadata_server(const Surroundings &from) {
   if (from.is_true("NO_GCE_CHECK")) return nobodys_keys();
-  const std::string url = text("http://", from.variable("GCE_METADATA_HOST").value_or("169.254.169.254"),
-                               "/computeMetadata/v1/instance/service-accounts/default/token");
+  const std::string root = text("http://", from.variable("GCE_METADATA_HOST").value_or("169.254.169.254"), "/"),
+                    url = root + "computeMetadata/v1/instance/service-accounts/default/token";
   return {"google " + url, [=](int64_t now) -> Result<Granted> {
-            Question question = get(url, {"metadata-flavor: Google"});
-            question.request.no_proxy = true;
-            question.within_ms = from.number("GCE_METADATA_TIMEOUT", 1) * 1000;
-            question.tries = 1;
-            Answer answer = from.ask(question);
-            // A machine of another kind, or one without an account.
-            if (answer.cut != Cut::none || answer.head.code == 404 || answer.head.field("metadata-flavor") != "Google")
-              return Granted{.ends = now + nobody_there};
+            const Granted nobody{.ends = now + nobody_there};
+            const auto beside = [](const std::string &what) {
+              Question question = get(what, {"metadata-flavor: Google"});
+              question.request.no_proxy = true;
+              return question;
+            };
+            // Is it there? So that a laptop does not wait. The first token of a machine may take long.
+            Question probe = beside(root);
+            probe.within_ms = from.number("GCE_METADATA_TIMEOUT", 1) * 1000;
+            probe.tries = 1;
+            const Answer there = from.ask(probe);
+            if (there.cut != Cut::none || there.head.field("metadata-flavor") != "Google") return nobody;
+            Answer answer = from.ask(beside(url));
+            if (answer.cut == Cut::none && answer.head.code == 404) return nobody;  // a machine without an account
             return token_in(std::move(answer), now, "Google's metadata server", "this machine's service account");
           }};
 }

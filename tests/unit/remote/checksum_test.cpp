@@ -18,8 +18,8 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 TEST(CrcTest, IsAsItsCatalogueSays) {
   EXPECT_EQ(crc_of(Crc::crc32c, bytes_of("123456789")), 0xE3069283u);
   EXPECT_EQ(crc_of(Crc::crc64nvme, bytes_of("123456789")), 0xAE8B14860A799888u);
-  EXPECT_EQ(crc_of(Crc::crc32c, {}), 0u);
-  EXPECT_EQ(crc_of(Crc::crc64nvme, {}), 0u);
+  EXPECT_EQ(crc_of(Crc::crc32, bytes_of("123456789")), 0xCBF43926u);
+  for (const Crc kind : all_crcs) EXPECT_EQ(crc_of(kind, {}), 0u);
 }
 
 struct WholeCheckTest : ::testing::TestWithParam<Crc> {
@@ -33,7 +33,7 @@ struct WholeCheckTest : ::testing::TestWithParam<Crc> {
     return std::span(bytes).subspan(from, until - from);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Both, WholeCheckTest, ::testing::Values(Crc::crc32c, Crc::crc64nvme));
+INSTANTIATE_TEST_SUITE_P(All, WholeCheckTest, ::testing::ValuesIn(all_crcs));
 
 TEST_P(WholeCheckTest, PartsAreJoined) {
   std::mt19937 random(2);
@@ -78,16 +78,52 @@ TEST_P(WholeCheckTest, AnyOrderIsTheSame) {
 }
 
 TEST_P(WholeCheckTest, OneThatIsAllBeginIsCheckedAtOnce) {
-  EXPECT_TRUE(WholeCheck({GetParam(), crc_of(GetParam(), bytes)}, bytes.size(), bytes).check_begin());
-  EXPECT_FALSE(WholeCheck({GetParam(), 17}, bytes.size(), bytes).check_begin());
-  EXPECT_TRUE(WholeCheck({GetParam(), 17}, bytes.size() + 1, bytes).check_begin());
+  EXPECT_TRUE(WholeCheck(Checksum{GetParam(), crc_of(GetParam(), bytes)}, bytes.size(), bytes).check_begin());
+  EXPECT_FALSE(WholeCheck(Checksum{GetParam(), 17}, bytes.size(), bytes).check_begin());
+  EXPECT_TRUE(WholeCheck(Checksum{GetParam(), 17}, bytes.size() + 1, bytes).check_begin());
 }
 
 TEST_P(WholeCheckTest, APartIsNotChecked) {
-  WholeCheck check({GetParam(), 17}, bytes.size(), {});
+  WholeCheck check(Checksum{GetParam(), 17}, bytes.size(), {});
   EXPECT_TRUE(check.came(0, part(0, 5000)));
   EXPECT_TRUE(check.came(5001, part(5001, bytes.size())));
   EXPECT_FALSE(check.came(5000, part(5000, 5001)));
+}
+
+// A store may say it at any moment: before all has come, or when it is asked then.
+TEST_P(WholeCheckTest, WhatTheStoreSaysLaterIsComparedToo) {
+  const uint64_t right = crc_of(GetParam(), bytes);
+  for (const size_t said_after : {0u, 1u, 2u})
+    for (const bool is_right : {true, false}) {
+      WholeCheck check(std::nullopt, bytes.size(), part(0, 100));
+      EXPECT_TRUE(check.check_begin());
+      bool differs = false;
+      const auto say = [&] { differs |= !check.said(Checksum{GetParam(), is_right ? right : right + 1}); };
+      EXPECT_TRUE(check.begins_to_ask());
+      EXPECT_FALSE(check.begins_to_ask()) << "one asks";
+      if (said_after == 0) say();
+      differs |= !check.came(5000, part(5000, bytes.size()));
+      if (said_after == 1) say();
+      EXPECT_FALSE(check.begins_to_ask_at_the_end());
+      differs |= !check.came(100, part(100, 5000));
+      if (said_after == 2) {
+        EXPECT_FALSE(check.begins_to_ask_at_the_end()) << "it is being asked";
+        check.not_said();
+        EXPECT_TRUE(check.begins_to_ask_at_the_end());
+        say();
+      }
+      EXPECT_EQ(differs, !is_right) << said_after;
+      // What is read again is checked again.
+      EXPECT_EQ(check.came(100, part(100, bytes.size())).has_value(), is_right);
+    }
+}
+
+TEST_P(WholeCheckTest, AStoreMaySayThatThereIsNone) {
+  WholeCheck check(std::nullopt, bytes.size(), {});
+  EXPECT_TRUE(check.begins_to_ask());
+  EXPECT_TRUE(check.said(std::nullopt));
+  EXPECT_TRUE(check.came(0, bytes));
+  EXPECT_FALSE(check.begins_to_ask_at_the_end());
 }
 
 TEST(ChecksumTest, IsTakenFromTheFieldsOfEachStore) {
@@ -99,6 +135,8 @@ TEST(ChecksumTest, IsTakenFromTheFieldsOfEachStore) {
             (Checksum{Crc::crc32c, 0x9f4df1e8}));
   EXPECT_EQ(of({{"x-amz-checksum-crc64nvme", "rosUhgp5mIg="}}), (Checksum{Crc::crc64nvme, 0xAE8B14860A799888}));
   EXPECT_EQ(of({{"x-amz-checksum-crc32c", "4waSgw=="}}), (Checksum{Crc::crc32c, 0xE3069283}));
+  EXPECT_EQ(of({{"x-amz-checksum-crc32", "y/Q5Jg=="}}), (Checksum{Crc::crc32, 0xCBF43926}));
+  EXPECT_FALSE(of({{"x-amz-checksum-crc32", "y/Q5Jg==-2"}}));
   EXPECT_FALSE(of({{"x-amz-checksum-crc32c", "4waSgw=="}, {"x-amz-checksum-type", "COMPOSITE"}}));
   for (const char *wrong : {"", "4waSgw==-3", "4waS", "4waSgw=", "4wa!gw==", "rosUhgp5mIg="})
     EXPECT_FALSE(of({{"x-amz-checksum-crc32c", wrong}})) << wrong;

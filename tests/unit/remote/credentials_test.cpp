@@ -131,8 +131,11 @@ TEST_F(RenewalTest, WhoWasNotThereIsLookedForAgain) {
   nobody = false;
   EXPECT_EQ(none.renew(1, says(403, ""), now + 29), Renewal::none);
   EXPECT_EQ(none.renew(1, says(404, ""), now + 30), Renewal::none);
+  const auto private_409 = says(409, "<Error><Code>PublicAccessNotPermitted</Code></Error>");
+  EXPECT_EQ(none.renew(1, private_409, now + 29), Renewal::none);
+  EXPECT_EQ(none.renew(1, says(409, "<Error><Code>Other</Code></Error>"), now + 30), Renewal::none);
   there = false;
-  EXPECT_EQ(none.renew(1, says(403, ""), now + 30), Renewal::later);
+  EXPECT_EQ(none.renew(1, private_409, now + 30), Renewal::later);
   EXPECT_EQ(none.renew(none.number(), says(403, ""), now + 31), Renewal::later) << "it is there, and is not waited for";
   there = true;
   EXPECT_EQ(none.renew(none.number(), says(404, ""), now + 32), Renewal::none);
@@ -167,8 +170,8 @@ TEST_F(RenewalTest, WhileKeysLastAServiceIsAskedByOneTry) {
 
 TEST(AskTest, AServiceThatCannotAnswerNowIsAskedAgain) {
   struct Busy final : Transport {
-    explicit Busy(int *n) : asked(n) {}
-    void get(uint64_t, Request) override { said = says(*asked < 2 ? 503 : 200, ""), ++*asked; }
+    Busy(int *n, Answer answer) : asked(n), busy(std::move(answer)) {}
+    void get(uint64_t, Request) override { said = *asked < 2 ? busy : says(200, ""), ++*asked; }
     uint64_t received(uint64_t) const override { return 0; }
     void drop(uint64_t) override {}
     void drop_all() override {}
@@ -181,15 +184,34 @@ TEST(AskTest, AServiceThatCannotAnswerNowIsAskedAgain) {
     int64_t unix_time() override { return 0; }
     uint32_t random() override { return 0; }
     int *const asked;
+    const Answer busy;
     std::optional<Answer> said;
     uint64_t time = 0;
   };
   int asked = 0;
-  const Ask ask = asks_by([&] { return std::make_unique<Busy>(&asked); });
+  Answer busy = says(503, "");
+  const Ask ask = asks_by([&] { return std::make_unique<Busy>(&asked, busy); });
   Question question = get("https://service", {});
   question.tries = 1;
   EXPECT_EQ(ask(question).head.code, 200);
   EXPECT_EQ(asked, 3);
+  for (const char *name : {"Throttling", "ThrottlingException", "RequestLimitExceeded", "IDPCommunicationError"}) {
+    asked = 0;
+    busy = says(400, text("<ErrorResponse><Error><Code>", name, "</Code></Error></ErrorResponse>"));
+    EXPECT_EQ(ask(question).head.code, 200) << name;
+    EXPECT_EQ(refused_by("it", busy).value().status, Status::io) << name;
+  }
+  for (const Answer &refusal : {says(400, "<Error><Code>InvalidIdentityToken</Code></Error>"), says(410, "")}) {
+    asked = 0;
+    busy = refusal;
+    EXPECT_EQ(ask(question).head.code, refusal.head.code);
+    EXPECT_EQ(asked, 1);
+    EXPECT_EQ(refused_by("it", busy).value().status, Status::permission);
+  }
+  asked = 0;
+  question.absent_is_busy = true;
+  EXPECT_EQ(ask(question).head.code, 200);
+  busy = says(503, "");
   asked = 0;
   const MostTries most(1);
   EXPECT_EQ(ask(question).head.code, 503);

@@ -209,6 +209,31 @@ TEST_F(PullTest, WhatLastsEndsInAnError) {
   }
 }
 
+// The Hub says when its limit ends, which may be after all patience.
+TEST_F(PullTest, ALimitOfRequestsIsWaitedForOrSaid) {
+  for (const bool at_open : {true, false}) {
+    SimulatedStore store(size);
+    store.again_in = 55;
+    if (!at_open) store.script.push_back(Fault::none);
+    store.script.push_back(Fault::too_many_429);
+    const auto object = open(store);
+    ASSERT_TRUE(object) << object.error().message;
+    EXPECT_TRUE(read_and_check(**object, 400));
+    EXPECT_GE(store.now, 55000u);
+    EXPECT_LE(store.now, 56000u);
+
+    SimulatedStore busy(size);
+    busy.again_in = 250;
+    busy.script = store.script;
+    const auto other = open(busy);
+    const Error error = at_open ? other.error() : read_and_check(**other, 400).error();
+    EXPECT_EQ(error.status, Status::io);
+    EXPECT_THAT(error.message, HasSubstr("429 TooManyRequests"));
+    EXPECT_THAT(error.message, HasSubstr("it wants to be asked again in 250 s"));
+    EXPECT_EQ(busy.now, 0u) << "nobody waits for nothing";
+  }
+}
+
 TEST_F(PullTest, ASlowAnswerMayTakeLongerThanTheDeadline) {
   SimulatedStore store(size);
   const auto object = open(store);
@@ -340,6 +365,66 @@ TEST_F(PullTest, AFlippedBitIsSaidWhereAllWasRead) {
   EXPECT_EQ(read_and_check(**object, size - 50).error().status, Status::checksum);
 }
 
+// S3 says a checksum with no range. Its head is asked for where much is read, or all has come.
+TEST_F(PullTest, AChecksumThatIsSaidWithTheHeadAloneIsAskedForOnce) {
+  SimulatedStore store(size);
+  store.head_code = 200;
+  const auto object = open(store);
+  EXPECT_TRUE(read_and_check(**object, 200));
+  EXPECT_EQ(store.heads, 0u) << "a slice is no request more";
+  EXPECT_TRUE(read_and_check(**object, size - 50));
+  EXPECT_EQ(store.heads, 1u);
+  store.script.resize(store.requests, Fault::none);
+  store.script.push_back(Fault::flipped);
+  EXPECT_EQ(read_and_check(**object, size - 50).error().status, Status::checksum);
+  EXPECT_EQ(store.heads, 1u);
+
+  // By little and little.
+  for (const bool flips : {false, true}) {
+    SimulatedStore slow(size);
+    slow.head_code = 200;
+    if (flips) slow.script = {Fault::none, Fault::flipped};
+    const auto other = open(slow);
+    std::vector<std::byte> got(size);
+    for (uint64_t at = 100; at < size; at += 100) {
+      EXPECT_EQ(slow.heads, 0u);
+      const Wanted part{at, 100, got.data() + at};
+      const auto done = (*other)->read({&part, 1});
+      EXPECT_EQ(done.has_value(), !flips || at + 100 < size) << at;
+      if (!done) {
+        EXPECT_EQ(done.error().status, Status::checksum);
+      }
+    }
+    EXPECT_EQ(slow.heads, 1u);
+  }
+}
+
+TEST_F(PullTest, AStoreThatAnswersNoHeadIsReadAllTheSame) {
+  for (const int code : {403, 405, 501, 404, 503, 0}) {
+    SimulatedStore store(size);
+    store.head_code = code;
+    store.script = {Fault::none, Fault::none, Fault::none, Fault::flipped};
+    const auto object = open(store);
+    std::vector<std::byte> got(size);
+    const Wanted all{0, size, got.data()};
+    const auto done = (*object)->read({&all, 1});
+    EXPECT_TRUE(done) << code << ": " << done.error().message;
+    const auto before = store.heads;
+    EXPECT_LE(before, 2u);
+    EXPECT_TRUE((*object)->read({&all, 1}));
+    EXPECT_EQ(store.heads, before) << "it is not asked for ever";
+  }
+}
+
+TEST_F(PullTest, AHeadThatNeverComesHoldsNoReadForLong) {
+  SimulatedStore store(size);
+  store.head_code = 200;
+  store.head_takes = 1000000;
+  const auto object = open(store);
+  EXPECT_TRUE(read_and_check(**object, size - 50));
+  EXPECT_LE(store.now, 30000u);
+}
+
 // A bulk read passes by what is not wanted, and has one place for all of it.
 TEST_F(PullTest, GapsThatAreReadToOnePlaceSpoilNoChecksum) {
   SimulatedStore store(size);
@@ -365,19 +450,36 @@ TEST_F(PullTest, GapsThatAreReadToOnePlaceSpoilNoChecksum) {
   EXPECT_TRUE(read_and_check(**other, size - 50)) << "and a read of all is right";
 }
 
+// A site of a link that ends.
+struct Led final : Site {
+  Led() : Site("https://host/a") {}
+  Result<std::shared_ptr<const Site>> after(const Answer &) const override { return nullptr; }
+  std::string asked_as() const override { return {}; }
+  Renewal renew(uint64_t, const Answer &, int64_t) const override { return ++asked < 4 ? Renewal::later : last; }
+  void address(Request *request, std::map<std::string, std::string> fields, const Version &, int64_t) const override {
+    put(request, fields);
+  }
+  mutable int asked = 0;
+  Renewal last = Renewal::done;
+};
+
+// On a slow line a piece outlives several of them.
+TEST_F(PullTest, ALinkMayEndAgainOnceItBroughtSomething) {
+  const auto led = std::make_shared<Led>();
+  led->asked = 4;
+  SimulatedStore store(size);
+  const auto made = std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits());
+  const auto object = Object::open(made, led);
+  ASSERT_TRUE(object) << object.error().message;
+  store.script = {Fault::none, Fault::forbidden, Fault::cut_half, Fault::forbidden, Fault::none};
+  const auto done = read_and_check(**object, 450);
+  EXPECT_TRUE(done) << done.error().message;
+  store.script.resize(store.requests + 2, Fault::forbidden);
+  EXPECT_FALSE(read_and_check(**object, 450)) << "a new one that is refused at once is the last";
+}
+
 // What leads to another place cannot answer for a while.
 TEST_F(PullTest, ARefusalIsAskedAgainWhileNobodyKnowsTheNextPlace) {
-  struct Led final : Site {
-    Led() : Site("https://host/a") {}
-    Result<std::shared_ptr<const Site>> after(const Answer &) const override { return nullptr; }
-    std::string asked_as() const override { return {}; }
-    Renewal renew(uint64_t, const Answer &, int64_t) const override { return ++asked < 4 ? Renewal::later : last; }
-    void address(Request *request, std::map<std::string, std::string> fields, const Version &, int64_t) const override {
-      put(request, fields);
-    }
-    mutable int asked = 0;
-    Renewal last = Renewal::done;
-  };
   const auto led = std::make_shared<Led>();
   SimulatedStore store(size);
   const auto made = std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits());
@@ -482,6 +584,20 @@ TEST(JudgeTest, AServerSaysWhenToAskAgainBySecondsOrByAMoment) {
   EXPECT_EQ(wait("Sun, 06 Nov 1994 08:49:40 GMT", ""), 0u);
   EXPECT_EQ(wait("soon"), 0u);
   EXPECT_EQ(wait("-1"), 0u);
+}
+
+TEST(JudgeTest, ALimitOfRequestsSaysItsEnd) {
+  const auto site = *site_of("https://host/a", with({}));
+  const Version version{"\"e\"", "", 10};
+  const auto wait = [&](const char *limit, int code = 429) {
+    return judge(says(code, "", {{"ratelimit", limit}}), {0, 10, version}, *site).wait_ms;
+  };
+  EXPECT_EQ(wait("\"resolvers\";r=0;t=55"), 55000u);
+  EXPECT_EQ(wait("\"a\" ; t=7 ; r=0,\"b\";r=0;t=5"), 7000u);
+  EXPECT_EQ(wait("\"resolvers\";r=0;t=55", 503), 0u);
+  EXPECT_EQ(wait("a;r=0;t=99999999999999"), 86400000u);
+  for (const char *none : {"", "a", "a;", ";", ",", "a;r=1;t=55", "a;r=0", "a;t=5", "a;r=0;t=x", "a;r=0;t=-1"})
+    EXPECT_EQ(wait(none), 0u) << none;
 }
 
 TEST(JudgeTest, ARangeBehindTheEndSaysThatTheObjectIsAnother) {

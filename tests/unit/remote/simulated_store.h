@@ -26,8 +26,9 @@ enum class Fault {
   silence,      // nothing comes, for ever: the transport's own limit ends it
   error_500,
   slow_down_503,
-  wrong_range,  // the bytes before those asked for, and it says so
-  lying_range,  // it says the range that was asked for, and of another size
+  too_many_429,  // until `again_in` seconds have gone by
+  wrong_range,   // the bytes before those asked for, and it says so
+  lying_range,   // it says the range that was asked for, and of another size
   wrong_etag,
   no_etag,
   replaced,              // from now on the object is another one
@@ -60,11 +61,16 @@ class SimulatedStore {
   uint64_t takes = 0;       // ms from a request to its answer
   uint64_t late_every = 0;  // each so many-th request takes 10 s, and half of the body comes at once; 0: none
   uint64_t sent = 0, dropped = 0, most_flying = 0;
+  uint64_t again_in = 0;
   bool tells_checksum = false;
+  int head_code = 0;              // of the answers to HEAD, which tell the checksum; 0: they do not come
+  uint64_t head_takes = 0;        // ms
   bool in_any_place = false;      // requests may write to one place
   std::vector<std::string> seen;  // the field "range" of each request
+  uint64_t heads = 0;             // requests for the head alone, which are in none of these
 
   Answer answer(const Request &request, uint64_t id) {
+    if (request.method == "HEAD") return head(request, id);
     const Fault fault = requests < script.size() ? script[requests] : Fault::none;
     ++requests;
     spoilt += fault != Fault::none;
@@ -83,6 +89,9 @@ class SimulatedStore {
       case Fault::silence: now += 20000; return cut(std::move(out), Cut::stalled);
       case Fault::error_500: return refusal(std::move(out), 500, "InternalError");
       case Fault::slow_down_503: return refusal(std::move(out), 503, "SlowDown");
+      case Fault::too_many_429:
+        out.head.fields.emplace_back("ratelimit", text("\"api\";r=9;t=300, \"resolvers\";r=0;t=", again_in));
+        return refusal(std::move(out), 429, "TooManyRequests");
       case Fault::forbidden: return refusal(std::move(out), 403, "AccessDenied");
       case Fault::expired: return refusal(std::move(out), 400, "ExpiredToken");
       default: break;
@@ -119,6 +128,16 @@ class SimulatedStore {
       out.too_long = fault == Fault::too_long || n > request.room;
     }
     return fault == Fault::cut_half ? cut(std::move(out), Cut::broken) : out;
+  }
+
+  Answer head(const Request &request, uint64_t id) {
+    ++heads;
+    EXPECT_EQ(field(request, "if-match"), etag_);
+    Answer out;
+    out.id = id;
+    if (head_code == 0) return cut(std::move(out), Cut::stalled);
+    out.head = {head_code, {{"etag", etag_}, {"x-amz-checksum-crc32c", checksum_}}};
+    return out;
   }
 
   // The bytes that a request of a slow answer has by now.
@@ -177,7 +196,8 @@ class SimulatedTransport : public Transport {
                   other.request.into + other.request.room <= request.into)
           << "two requests write to one place";
     const bool late = store_.late_every > 0 && ++store_.sent % store_.late_every == 0;
-    flying_.push_back({id, std::move(request), store_.now + (late ? 10000 : store_.takes), late});
+    const uint64_t takes = request.method == "HEAD" ? store_.head_takes : store_.takes;
+    flying_.push_back({id, std::move(request), store_.now + (late ? 10000 : takes), late});
     store_.most_flying = std::max<uint64_t>(store_.most_flying, flying_.size());
   }
   uint64_t received(uint64_t id) const override {

@@ -657,6 +657,21 @@ TEST(SiteTest, APlaceThatRedirectsByNowIsFollowed) {
   EXPECT_EQ(led->request(0, 1, {}, 0).url, "https://cdn.example.com/b");
 }
 
+// For a while all of a server may lead to a page that says so.
+TEST(SiteTest, APageInPlaceOfTheObjectIsNoPlace) {
+  auto from = with({});
+  int code = 200;
+  from.ask = [&](const Question &question) {
+    if (question.request.url == "https://host/a") return redirect(302, "https://host/maintenance");
+    return says(code, "we are back soon");
+  };
+  const auto site = *site_of("https://host/a", from);
+  EXPECT_EQ(site->renew(0, redirect(302, "https://host/maintenance"), 0), Renewal::none);
+  EXPECT_EQ(site->request(0, 1, {}, 0).url, "https://host/a") << "there it is asked for again";
+  code = 206;
+  EXPECT_EQ(site->renew(0, redirect(302, "https://host/maintenance"), 0), Renewal::done);
+}
+
 // The branch may have moved on since.
 TEST(SiteTest, ALinkIsAskedForAtTheCommitThatWasOpened) {
   for (const char *url : {"hf://owner/model/a", "https://huggingface.co/owner/model/blob/main/a"}) {

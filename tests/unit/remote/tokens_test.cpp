@@ -44,6 +44,49 @@ std::string json_string(std::string text) {
   return '"' + text + '"';
 }
 
+// Services that take their time, by a clock that goes on where somebody waits.
+class SlowServices {
+ public:
+  struct Said {
+    uint64_t after_ms;
+    Answer answer;
+  };
+  std::function<Said(const Request &)> says;
+  uint64_t clock_ms = 0;
+  std::vector<std::string> asked = {};
+
+  void join(Surroundings *from) {
+    from->ask = asks_by([this] { return std::make_unique<Served>(*this); });
+  }
+
+ private:
+  struct Served final : Transport {
+    explicit Served(SlowServices &all) : of(all) {}
+    void get(uint64_t, Request request) override {
+      of.asked.push_back(request.url);
+      said = of.says(request);
+      said->after_ms += of.clock_ms;
+    }
+    uint64_t received(uint64_t) const override { return 0; }
+    void drop(uint64_t) override {}
+    void drop_all() override { said.reset(); }
+    std::optional<Answer> next(uint64_t wait_ms) override {
+      if (!said || said->after_ms > of.clock_ms + wait_ms) {
+        of.clock_ms += wait_ms;
+        return std::nullopt;
+      }
+      of.clock_ms = std::max(of.clock_ms, said->after_ms);
+      return std::exchange(said, std::nullopt)->answer;
+    }
+    uint64_t came() const override { return 0; }
+    uint64_t now_ms() override { return of.clock_ms; }
+    int64_t unix_time() override { return now; }
+    uint32_t random() override { return 0; }
+    SlowServices &of;
+    std::optional<Said> said;
+  };
+};
+
 // How gs://bucket/a is asked: by which token, or why it is not.
 std::string token_for_google(const Surroundings &from) {
   const auto site = site_of("gs://bucket/a", from);
@@ -80,6 +123,7 @@ TEST(GoogleTest, EachKindOfAccountIsKnown) {
           {"subject_token=jwt", says(200, R"({"access_token":"X","expires_in":60})")},
           {"generateAccessToken", says(200, R"({"accessToken":"I","expireTime":"2013-05-24T01:00:00Z"})")},
           {"https://subject/", says(200, R"({"id":"jwt"})")},
+          {"GET http://169.254.169.254/ ", says(200, "", {{"metadata-flavor", "Google"}})},
           {"computeMetadata", says(200, R"({"access_token":"M","expires_in":60})", {{"metadata-flavor", "Google"}})},
       }};
   const auto of = [&](const std::string &content) {
@@ -114,6 +158,38 @@ TEST(GoogleTest, EachKindOfAccountIsKnown) {
   EXPECT_THAT(of(R"({"type":"service_account","private_key":"canary"})"), HasSubstr("no private key"));
   EXPECT_EQ(token_for_google(with({})), "") << "anonymous";
   EXPECT_THAT(token_for_google(with({{"GOOGLE_APPLICATION_CREDENTIALS", "/none"}})), HasSubstr("cannot be read"));
+}
+
+// A service that is not there is noticed soon. One that is there may take long for the first token of a machine.
+TEST(GoogleTest, ASlowTokenOfAMachineIsWaitedFor) {
+  const std::vector<std::pair<std::string, std::string>> google = {{"metadata-flavor", "Google"}};
+  uint64_t probe_ms = 5, token_ms = 2000;
+  auto root = says(200, "", google), token = says(200, R"({"access_token":"M","expires_in":60})", google);
+  SlowServices services{[&](const Request &request) {
+    return request.url.ends_with("/token") ? SlowServices::Said{token_ms, token} : SlowServices::Said{probe_ms, root};
+  }};
+  const auto asked = [&] {
+    auto from = with({});
+    services.join(&from);
+    services.clock_ms = 0;
+    services.asked.clear();
+    return token_for_google(from);
+  };
+  EXPECT_EQ(asked(), "Bearer M");
+  EXPECT_EQ(services.asked.size(), 2u);
+  token_ms = 1000000;
+  EXPECT_THAT(asked(), HasSubstr("Google's metadata server did not answer"));
+  EXPECT_EQ(services.asked.size(), 4u) << "the token is asked for three times";
+  token = says(404, "", google);
+  token_ms = 5;
+  EXPECT_EQ(asked(), "") << "a machine without an account";
+  root = says(200, "");
+  EXPECT_EQ(asked(), "") << "it is another's";
+  EXPECT_EQ(services.asked.size(), 1u);
+  probe_ms = 1001;
+  EXPECT_EQ(asked(), "") << "nobody is there";
+  EXPECT_EQ(services.clock_ms, 1000u);
+  EXPECT_EQ(services.asked.size(), 1u);
 }
 
 // An external account whose token is at a URL.
@@ -307,6 +383,62 @@ TEST(AzureTest, EntrasTokensAreFoundInTheOrderOfAzuresOwnLibraries) {
       of({{"AZURE_STORAGE_TENANT_ID", "t"}, {"AZURE_STORAGE_CLIENT_ID", "i"}, {"AZURE_STORAGE_CLIENT_SECRET", "s"}}),
       "Bearer S");
   EXPECT_EQ(azure_signed(with({{"AZURE_STORAGE_ACCOUNT", "a"}})), "") << "anonymous";
+}
+
+// A managed identity of a machine: what its metadata service says.
+class MachineOfAzure : public ::testing::Test {
+ protected:
+  uint64_t probe_ms = 5, token_ms = 5;
+  Answer refusal = says(400, R"({"error":"invalid_request","error_description":"Required metadata header missing"})"),
+         token = says(200, R"({"access_token":"V","expires_in":"3599"})");
+  SlowServices services{[this](const Request &request) {
+    const bool has_field = !SimulatedStore::field(request, "metadata").empty();
+    return has_field ? SlowServices::Said{token_ms, token} : SlowServices::Said{probe_ms, refusal};
+  }};
+
+  std::string asked() {
+    auto from = with({{"AZURE_STORAGE_ACCOUNT", "a"}});
+    services.join(&from);
+    services.clock_ms = 0;
+    services.asked.clear();
+    return azure_signed(from);
+  }
+};
+
+TEST_F(MachineOfAzure, MayTakeLongForAToken) {
+  token_ms = 2000;
+  EXPECT_EQ(asked(), "Bearer V");
+  EXPECT_EQ(services.asked.size(), 2u);
+  probe_ms = 1001;
+  EXPECT_EQ(asked(), "") << "nobody is there";
+  EXPECT_EQ(services.clock_ms, 1000u);
+}
+
+TEST_F(MachineOfAzure, OfAnotherCloudIsNone) {
+  for (const int code : {401, 403, 404}) {
+    refusal = says(code, "");
+    EXPECT_EQ(asked(), "") << code;
+    EXPECT_EQ(services.asked.size(), 1u);
+  }
+}
+
+TEST_F(MachineOfAzure, SaysWhyItGivesNoToken) {
+  token = says(400, R"({"error":"invalid_request","error_description":"Identity not found"})");
+  EXPECT_EQ(asked(), "") << "a machine without an identity";
+  token = says(400, R"({"error":"invalid_request","error_description":)"
+                    R"("Multiple user assigned identities exist, please specify the clientId"})");
+  EXPECT_THAT(asked(), HasSubstr("400 invalid_request: Multiple user assigned identities exist"));
+}
+
+TEST_F(MachineOfAzure, IsAskedAgainWhileItsServiceIsChanged) {
+  for (const int code : {404, 410, 503}) {
+    token = says(code, "");
+    EXPECT_THAT(asked(), HasSubstr(text("the metadata service of this machine answered ", code)));
+    EXPECT_EQ(services.asked.size(), 4u) << code;
+    auto from = with({{"AZURE_STORAGE_ACCOUNT", "a"}});
+    services.join(&from);
+    EXPECT_EQ(site_of("az://c/a", from).error().status, Status::io) << code;
+  }
 }
 
 TEST(AzureTest, ATokenOfASovereignCloudGoesToNoHostOfThePublicOne) {
