@@ -151,7 +151,7 @@ Result<void> Verifier::check_alignment(const Snapshot &snapshot) {
 }
 
 Result<void> Verifier::read_all(const Snapshot &snapshot) {
-  constexpr uint64_t block = uint64_t{4} << 20;
+  const uint64_t block = std::max(uint64_t{4} << 20, snapshot.file.env().long_read());
   const auto buffer = std::make_unique_for_overwrite<char[]>(block);
   const uint64_t begin = snapshot.header.data_offset(), end = snapshot.file_size();
   uint64_t at = begin;

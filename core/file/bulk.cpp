@@ -68,6 +68,10 @@ Result<void> DataFile::read_many(const Snapshot &s, const std::vector<BulkReques
   std::sort(scattered.begin(), scattered.end(),
             [](const BulkRequest *a, const BulkRequest *b) { return a->index < b->index; });
   uint64_t before = total - scattered_bytes;
+  if (source_) {
+    ST_TRY(gather_slices(s, here.file, scattered, scattered_bytes, part_from(before), share));
+    scattered.clear();
+  }
   for (const BulkRequest *r : scattered) {
     ST_TRY(read_slice_with(s, r->index, *r->slice, r->to, part_from(before)));
     before += r->slice->nbytes();

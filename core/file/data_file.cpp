@@ -4,6 +4,7 @@
 
 #include "journal/recover.h"
 #include "os/waited.h"
+#include "read/gather.h"
 
 namespace st::store {
 
@@ -379,9 +380,27 @@ Result<void> DataFile::read_slice_with(const Snapshot &s, size_t i, const SliceP
   const TensorView t = s.header.index.at(i);
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()).about_tensor_at_least(t.name));
+  if (source_ && plan.run_count() > 1) {
+    const BulkRequest slice{i, &plan, static_cast<std::byte *>(to)};
+    if (auto done = gather_slices(s, here->file, {&slice}, plan.nbytes(), control, {}); !done)
+      return Failure(std::move(done.error()).about_tensor_at_least(t.name));
+    return {};
+  }
   auto bytes = read::copy_slice(source_of(s, *here), s.file_offset(t), plan, to, control);
   if (!bytes) return Failure(std::move(bytes.error()).about_tensor_at_least(t.name));
   counters_.bytes_read += *bytes;
+  return {};
+}
+
+// Out of a source, where each read may be a request to a server.
+Result<void> DataFile::gather_slices(const Snapshot &s, const os::File &file,
+                                     const std::vector<const BulkRequest *> &slices, uint64_t total,
+                                     const Control &control, const Share &share) const {
+  const read::Strategy strategy = strategy_of(share);
+  read::Gather gather(file, strategy, control, total);
+  for (const BulkRequest *r : slices) ST_TRY(gather.add(s.file_offset(s.header.index.at(r->index)), *r->slice, r->to));
+  ST_TRY(auto done, gather.finish());
+  count(done);
   return {};
 }
 

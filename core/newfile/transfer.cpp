@@ -16,12 +16,18 @@ constexpr uint64_t in_kernel = uint64_t{8} << 20;  // a call of copy_file_range:
 using Tell = std::function<Result<void>(uint64_t done)>;
 
 Result<void> by_memory(const os::File &from, const os::File &to, Range range, uint64_t done, const Tell &tell) {
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, range.length - done));
+  const uint64_t at_once = std::min(std::max(write_chunk_bytes, from.env().long_read()), range.length - done);
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(at_once);
   WriteOut out(to, range.to + done);
-  while (done < range.length) {
-    const uint64_t n = std::min(write_chunk_bytes, range.length - done);
-    ST_TRY(from.read(buffer.get(), n, range.from + done));
-    ST_TRY(to.write(buffer.get(), n, range.to + done));
+  for (uint64_t have = 0, taken = 0; done < range.length;) {
+    if (taken == have) {
+      have = std::min(at_once, range.length - done);
+      taken = 0;
+      ST_TRY(from.read(buffer.get(), have, range.from + done));
+    }
+    const uint64_t n = std::min(write_chunk_bytes, have - taken);
+    ST_TRY(to.write(buffer.get() + taken, n, range.to + done));
+    taken += n;
     done += n;
     ST_TRY(tell(n));
     ST_TRY(out.reached(range.to + done, [&] { return tell(0); }));

@@ -87,6 +87,10 @@ class Env {
   virtual void sleep_us(uint32_t microseconds) = 0;
   virtual const char *getenv(const char *name) = 0;
 
+  // Bytes of a read of which several requests are made, side by side, where one after the other would wait for each.
+  // 0: short reads are as good.
+  virtual uint64_t long_read() { return 0; }
+
   // What is to say of the read that failed last, in place of its errno; mostly nothing.
   virtual std::string why() { return {}; }
   // Why this system answers -EROFS to whatever would change a file, as a sentence; nothing where it does not.

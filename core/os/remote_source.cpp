@@ -124,6 +124,7 @@ class RemoteSource final : public Source {
   }
   const std::string *url() const override { return &name(); }
   uint64_t best_read() const override { return calls_.best_read(object_); }
+  uint64_t long_read() const override { return 4 * best_read(); }
   std::string how() const override {
     char out[200] = "";
     calls_.tell(object_, out, sizeof out);

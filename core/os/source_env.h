@@ -36,6 +36,8 @@ class Source {
 
   // Bytes of one read that make the most of it.
   virtual uint64_t best_read() const { return uint64_t{8} << 20; }
+  // The same of a reader that has one read at a time, and much to read.
+  virtual uint64_t long_read() const { return best_read(); }
   // How it is asked, by what was measured: a part of a sentence, or nothing.
   virtual std::string how() const { return {}; }
 
@@ -69,6 +71,7 @@ class SourceEnv final : public Env {
   int set_direct(int) override { return -ENOSYS; }
   int fstat_synced(int fd, struct stat *out) override { return fstat(fd, out); }
 
+  uint64_t long_read() override { return source_->long_read(); }
   std::string why() override;
 
   // Hints, and what a source has none of.

@@ -17,7 +17,6 @@ namespace {
 
 constexpr size_t most_parts = 512;                    // half of what one preadv takes
 constexpr uint64_t smallest = uint64_t{64} << 10;     // of a request, however little memory may be used
-constexpr uint64_t small_work = uint64_t{4} << 20;    // a thread costs more than it saves below
 constexpr uint64_t read_ahead = uint64_t{128} << 10;  // that the kernel does anyway
 constexpr uint64_t page = 4096;                       // that the kernel forgets whole or not at all
 constexpr uint64_t many_gaps = uint64_t{1} << 20;     // bytes: to copy fewer takes no longer than to look
@@ -167,7 +166,7 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   // Gaps are read through for the disk's sake; in memory they only cost their copy.
   if (strategy.memory_gap < strategy.gap && gaps_of(plan) >= many_gaps && is_in_memory(file, plan))
     plan = plan_requests(std::move(plan.pieces), block, strategy.memory_gap, most_parts);
-  const uint64_t worth = plan.wanted / small_work + 1;
+  const uint64_t worth = plan.wanted / strategy.thread_work + 1;
   const size_t threads = std::min<uint64_t>({strategy.threads, plan.requests.size(), worth});
   ThreadPool pool;
   Shared shared{file,

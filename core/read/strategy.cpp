@@ -115,6 +115,7 @@ Strategy strategy_of_source(const ReadOptions &wanted, const os::Source &source)
   s.block = wanted.block ? round_down(std::clamp(wanted.block, min_block, max_block), 4 * KiB)
                          : static_cast<uint32_t>(source.best_read());
   s.gap = s.memory_gap = 1 * MiB;
+  s.thread_work = 1;  // each read is worth a thread, which waits for it
   const std::string how = source.how();
   s.reason = text("a source that takes ", most_reads, most_reads == 1 ? " read" : " reads", " at once: ", s.threads,
                   s.threads == 1 ? " reader" : " readers", " in file order, ", s.block / KiB, " KiB a request",

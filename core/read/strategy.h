@@ -28,12 +28,13 @@ struct Strategy {
   Prefetch prefetch = Prefetch::none;  // never automatic
   Direct direct = Direct::off;         // automatic: a first load of what is not in memory (see cold.h)
   uint32_t threads = 1;
-  uint32_t direct_threads = 8;  // the most that read past the page cache
-  uint32_t block = 0;           // bytes of one request
-  uint64_t gap = 0;             // unwanted bytes that are cheaper to read through than to seek over
-  uint64_t memory_gap = 0;      // the same where they are in memory, and only copied; not above `gap`
-  bool own_range = false;       // each thread reads a contiguous range of its own, so that the storage sees sequences
-  std::string reason;           // one sentence
+  uint32_t direct_threads = 8;               // the most that read past the page cache
+  uint32_t block = 0;                        // bytes of one request
+  uint64_t gap = 0;                          // unwanted bytes that are cheaper to read through than to seek over
+  uint64_t memory_gap = 0;                   // the same where they are in memory, and only copied; not above `gap`
+  uint64_t thread_work = uint64_t{4} << 20;  // bytes: for fewer, one more thread costs more than it saves
+  bool own_range = false;  // each thread reads a contiguous range of its own, so that the storage sees sequences
+  std::string reason;      // one sentence
 };
 
 // `wishes` over the environment (ST_PREFETCH, ST_DIRECT, ST_IO_THREADS,

@@ -3,9 +3,14 @@
 #include <algorithm>
 
 namespace st::read {
+namespace {
+
+constexpr uint64_t least_block = uint64_t{4} << 20;
+
+}  // namespace
 
 Result<std::span<const std::byte>> Window::at(uint64_t offset, uint64_t n) {
-  constexpr uint64_t block = uint64_t{4} << 20;
+  const uint64_t block = ahead_ ? std::max(least_block, file_.env().long_read()) : least_block;
   if (offset < begin_ || offset >= begin_ + have_) {
     if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(block);
     have_ = 0;

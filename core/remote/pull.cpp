@@ -116,7 +116,7 @@ class Pull {
     waiting_ = std::move(pieces);
     last_came_ = transport_.now_ms();
     came_ = transport_.came();
-    aside_until_ = last_came_ + aside_ms;
+    aside_until_ = last_came_ + std::min(aside_ms, limits_.deadline_ms);
     if (aside_) transport_.get(aside_id, aside_->request);
     while (!waiting_.empty() || !flying_.empty() || aside_) {
       const uint64_t now = transport_.now_ms();

@@ -621,7 +621,7 @@ MUTANTS = [
     Mutant("remote: connections grow whatever they bring", PACE, "  if (rate < rate_ * worth_growing) {", "  if (false) {"),
     Mutant("remote: a call does not wait for a place", PACE, "  if (!stops) free_.wait(lock, is_free);\n", ""),
     Mutant("remote: a caller that waits is not asked", PULL, "        stopped_ = stopped_ || stops_();\n", ""),
-    Mutant("remote: the checksum is not compared", CHECKSUM, "  if (crc == expected_.value) return {};\n", "  if (crc == expected_.value || true) return {};\n"),
+    Mutant("remote: the checksum is not compared", CHECKSUM, "  if (!expected_ || crcs", "  if (true || !expected_ || crcs"),
     Mutant("remote: parts that do not touch are joined", CHECKSUM, "at->first == run.end", "at->first >= run.end"),
 ]
 # fmt: on

@@ -41,6 +41,8 @@ class FaultServer:
         self.requests: list = []  # the ranges that were asked for
         self.signed: list = []  # what each was signed by
         self.links = 0  # that the Hub gave
+        self.alone = 0  # requests beside which no other came
+        self._pair = threading.Barrier(2)
         self._object, self._second, self._etag = first, second, '"first"'
         self._checksum = checksum
         self._lock = threading.Lock()
@@ -72,6 +74,7 @@ class FaultServer:
 
     def __exit__(self, *_):
         self._over.set()
+        self._pair.abort()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -105,6 +108,11 @@ class FaultServer:
             return self._refuse(to, *REFUSALS[fault])
         if fault == "reset":
             return self._reset(to)
+        if fault == "beside another":
+            try:
+                self._pair.wait(60)
+            except threading.BrokenBarrierError:
+                self.alone += 1
         if to.headers["If-Match"] not in (None, etag):
             return self._refuse(to, 412)
         first, last = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", to.headers["Range"]).groups())

@@ -548,6 +548,48 @@ def test_opening_is_one_request_and_a_slice_one_more(faults, arrays):
     assert end - begin < 40_000
 
 
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """The path of a model of long rows, which no first answer holds."""
+    path = tmp_path_factory.mktemp("wide") / "model.safetensors"
+    rows = np.arange(512, dtype=np.uint8)[:, None] + np.zeros((512, 65536), dtype=np.uint8)
+    libst.save(path, {"rows": rows})
+    return path
+
+
+@pytest.mark.parametrize("call", ["slice", "read_many", "join", "verify", "diff"])
+def test_what_reads_much_has_several_requests_under_way(wide, tmp_path, call):
+    """And they are few."""
+    left = (slice(None), slice(0, 16384))
+
+    def read_many(url):
+        halves = [("rows", (slice(begin, begin + 256), left[1])) for begin in (0, 256)]
+        with libst.open(url) as f:
+            for part in f.read_many(halves):
+                np.testing.assert_array_equal(part[:, -1], np.arange(256))
+
+    def slice_of(url):
+        with libst.open(url) as f:
+            np.testing.assert_array_equal(f.slice("rows")[left][:, -1], np.arange(512) % 256)
+
+    calls = {
+        "slice": slice_of,
+        "read_many": read_many,
+        "join": lambda url: libst.join(url, tmp_path / "to"),
+        "verify": libst.verify,
+        "diff": lambda url: libst.diff(url, wide, tmp_path / "to"),
+    }
+    whole = wide.read_bytes()
+    with FaultServer(whole, whole) as server:
+        server.script = [None, "beside another", "beside another"]
+        calls[call](server.url)
+        assert len(server.requests) < 16
+        assert len(set(server.requests)) == len(server.requests), "one waited alone, and was asked again"
+        assert server.alone == 0
+    if call == "join":
+        check(libst.load(tmp_path / "to"), libst.load(wide))
+
+
 @pytest.mark.parametrize("fault", ["reset", "cut", "short", 500, 503, 429])
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_what_passes_is_not_noticed(faults, arrays, fault, at):
@@ -871,17 +913,28 @@ class _LateShards(SimpleHTTPRequestHandler):
         pass
 
 
+class _JoinedServer(ThreadingHTTPServer):
+    """Its end is that of all its threads."""
+
+    daemon_threads = False
+
+    def handle_error(self, *_):
+        pass  # they have seen enough
+
+
 @pytest.fixture
 def late_shards(tmp_path):
     libst.save(tmp_path / "whole.safetensors", {"a": np.zeros(100, "u1"), "b": np.ones(100, "u1")})
     libst.reshard(tmp_path / "whole.safetensors", tmp_path / "cut", 100)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_LateShards, directory=tmp_path / "cut")) as server:
+    with _JoinedServer(("127.0.0.1", 0), partial(_LateShards, directory=tmp_path / "cut")) as server:
         server.asked, server.go_on, server.gave_up = threading.Event(), threading.Event(), False
-        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
         server.url = f"http://127.0.0.1:{server.server_port}/model.safetensors.index.json"
         yield server
         server.go_on.set()
         server.shutdown()
+        thread.join()
 
 
 @pytest.mark.parametrize("call", ["view", "info", "read", "read_many"])

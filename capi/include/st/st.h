@@ -1062,9 +1062,10 @@ typedef struct st_source {
  *           filled when first looked at; st_load fills many at once.
  *           `io_threads` is at most most_reads. `direct`, `memory_limit` and
  *           the environment do not count. `deltas` are ST_E_UNSUPPORTED.
- * st_get asks for a tensor as one range; st_read for 16 MiB after 16 MiB; short
- * runs of a slice are read with what lies between them. Bulk reads ask for
- * blocks of `block_size` (8 MiB), in file order, most_reads at once.
+ * st_get asks for a tensor as one range; st_read for 16 MiB after 16 MiB. Bulk
+ * reads ask for blocks of `block_size` (8 MiB), in file order, most_reads at
+ * once. So do slices of several runs: runs that are 1 MiB or less apart are
+ * read with what lies between them, which takes 64 MiB of memory at most.
  * After fork() a child sees what was in memory. It reads nothing:
  * ST_E_UNSUPPORTED. st_reopen is ST_E_UNSUPPORTED too.
  * Where this call fails, `close` is not called: the source is the caller's.

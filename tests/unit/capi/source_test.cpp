@@ -162,6 +162,41 @@ TEST_F(CapiSource, TakesAsManyReadsAtOnceAsItSays) {
   }
 }
 
+// Rows of a slice, alone and with others: in blocks, and not one after the other.
+TEST_F(CapiSource, ReadsSlicesInBlocksSeveralAtOnce) {
+  constexpr uint64_t rows = 64, columns = 65536, taken = 16384;
+  const std::string bytes = pattern(rows * columns, 7);
+  store.held = testing::file_of(std::vector{testing::TestTensor{"w", Dtype::U8, {rows, columns}, bytes}});
+  auto options = sized<st_open_options>();
+  options.block_size = 1 << 20;
+  st_file *file = open_source(store.source(4), &options);
+  const auto begin_anew = [&] { store.reads = store.most = 0, store.wait_for = 4; };
+  std::string part(rows * taken, '?');
+  const st_range left[] = {{0, rows, 1}, {0, taken, 1}};
+  begin_anew();
+  ASSERT_ST(ST_OK, st_read_slice(file, "w", ST_NTS, left, 2, part.data(), part.size(), nullptr));
+  EXPECT_LE(store.reads, 10);
+  EXPECT_EQ(store.most, 4);
+  for (uint64_t row = 0; row < rows; ++row)
+    ASSERT_TRUE(same_bytes(part.substr(row * taken, taken), bytes.substr(row * columns, taken))) << row;
+
+  const st_range upper[] = {{0, rows / 2, 1}, {0, taken, 1}}, lower[] = {{rows / 2, rows, 1}, {0, taken, 1}};
+  std::string again(part.size(), '?');
+  const st_read_request both[] = {{"w", 1, 0, again.data(), again.size() / 2, upper, 2, 0},
+                                  {"w", 1, 0, again.data() + again.size() / 2, again.size() / 2, lower, 2, 0}};
+  begin_anew();
+  ASSERT_ST(ST_OK, st_read_many(file, both, 2, nullptr));
+  EXPECT_LE(store.reads, 10);
+  EXPECT_EQ(store.most, 4);
+  EXPECT_TRUE(same_bytes(again, part));
+  store.wait_for = 0;
+  store.answer = EIO;
+  EXPECT_ST(ST_E_IO, st_read_slice(file, "w", ST_NTS, left, 2, part.data(), part.size(), nullptr));
+  EXPECT_ST(ST_E_IO, st_read_many(file, both, 2, nullptr));
+  store.answer = 0;
+  st_close(file);
+}
+
 TEST_F(CapiSource, WhatItAnswersIsAStatus) {
   auto source = store.source();
   source.name = "bucket/model";

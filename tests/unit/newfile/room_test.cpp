@@ -21,6 +21,8 @@ using testing::Call;
 class Told : public FaultEnv {
  public:
   using FaultEnv::FaultEnv;
+  uint64_t long_read() override { return reads_of; }
+  uint64_t reads_of = 0;
   int fstatfs(int fd, struct statfs *out) override {
     const int r = FaultEnv::fstatfs(fd, out);
     if (free_blocks) out->f_bavail = *free_blocks;
@@ -287,6 +289,23 @@ TEST_F(RoomTest, BytesMoveAlikeWhateverTheFilesystemCanDo) {
       env.before = nullptr;
     }
   }
+}
+
+// Out of a source, which makes several requests of one read.
+TEST_F(RoomTest, BytesAreReadByAsManyAsMakeTheMostOfARead) {
+  constexpr uint64_t MiB = uint64_t{1} << 20;
+  const std::string bytes = pattern(9 * MiB, 5);
+  put_bytes(dir / "from", bytes);
+  const os::File from = open(dir / "from"), to = open(dir / "to");
+  env.reads_of = 4 * MiB, env.copies = -EXDEV;
+  uint64_t reads = 0, told = 0, most = 0;
+  env.before = [&](Call call) { return reads += call == Call::pread, 0; };
+  ASSERT_TRUE(is_ok(transfer(from, to, {0, 0, bytes.size()}, 0,
+                             [&](uint64_t n) { return told += n, most = std::max(most, n), Result<void>(); })));
+  EXPECT_EQ(reads, 3u);
+  EXPECT_EQ(told, bytes.size());
+  EXPECT_EQ(most, MiB) << "it is told of as ever";
+  EXPECT_TRUE(same_bytes(bytes_of(dir / "to"), bytes));
 }
 
 TEST_F(RoomTest, AnEdgeThatCannotBeReadFailsThoughItsBlocksAreShared) {
