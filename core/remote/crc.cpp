@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "remote/crc_fold.h"
+
 namespace st::remote {
 namespace {
 
@@ -20,6 +22,14 @@ struct Polynomial {
     for (uint64_t power = one(); power != 0; power >>= 1, b = times_x(b))
       if (a & power) sum ^= b;
     return sum;
+  }
+  constexpr uint64_t power(unsigned n) const {
+    uint64_t out = one();
+    for (; n > 0; --n) out = times_x(out);
+    return out;
+  }
+  constexpr FoldBy fold_by(unsigned bits) const {
+    return {power(bits + 63) << (64 - width), power(bits - 1) << (64 - width)};
   }
 };
 
@@ -42,12 +52,9 @@ constexpr Table table_of(Polynomial p) {
 
 constexpr Table tables[] = {table_of(polynomials[0]), table_of(polynomials[1]), table_of(polynomials[2])};
 
-}  // namespace
-
-uint64_t crc_of(Crc kind, std::span<const std::byte> bytes) {
+// What follows the bytes of that CRC.
+uint64_t by_table(Crc kind, uint64_t crc, std::span<const std::byte> bytes) {
   const Table &table = tables[static_cast<size_t>(kind)];
-  const uint64_t ones = polynomials[static_cast<size_t>(kind)].ones();
-  uint64_t crc = ones;
   size_t i = 0;
   if constexpr (std::endian::native == std::endian::little)
     for (; i + 8 <= bytes.size(); i += 8) {
@@ -58,7 +65,28 @@ uint64_t crc_of(Crc kind, std::span<const std::byte> bytes) {
       for (size_t k = 0; k < 8; ++k) crc ^= table[7 - k][next >> 8 * k & 0xff];
     }
   for (; i < bytes.size(); ++i) crc = crc >> 8 ^ table[0][(crc ^ static_cast<uint64_t>(bytes[i])) & 0xff];
-  return crc ^ ones;
+  return crc;
+}
+
+}  // namespace
+
+uint64_t crc_of(Crc kind, std::span<const std::byte> bytes) {
+  constexpr size_t blocks = 64, many = 4 * blocks;
+  const Polynomial p = polynomials[static_cast<size_t>(kind)];
+  uint64_t crc = p.ones();
+  if (bytes.size() >= many && can_fold()) {
+    static constexpr FoldBy far[] = {polynomials[0].fold_by(512), polynomials[1].fold_by(512),
+                                     polynomials[2].fold_by(512)};
+    static constexpr FoldBy near[] = {polynomials[0].fold_by(128), polynomials[1].fold_by(128),
+                                      polynomials[2].fold_by(128)};
+    const auto k = static_cast<size_t>(kind);
+    const size_t folded = bytes.size() / blocks * blocks;
+    std::byte block[16];
+    fold(bytes.first(folded), crc, far[k], near[k], block);
+    crc = by_table(kind, 0, block);
+    bytes = bytes.subspan(folded);
+  }
+  return by_table(kind, crc, bytes) ^ p.ones();
 }
 
 // The bits before and after each part cancel out, so the first part is as if zeros followed it: times x^(8 n).

@@ -45,6 +45,20 @@ TEST_P(WholeCheckTest, PartsAreJoined) {
   }
 }
 
+// Short ones go by tables, long ones by the processor's products.
+TEST_P(WholeCheckTest, LongOnesAreThoseOfTheirParts) {
+  constexpr size_t is_short = 100;
+  for (size_t begin = 0; begin < 3; ++begin)
+    for (size_t n = 0; n < 1200; ++n) {
+      uint64_t crc = crc_of(GetParam(), {});
+      for (size_t at = 0; at < n; at += is_short) {
+        const size_t more = std::min(is_short, n - at);
+        crc = joined(GetParam(), crc, crc_of(GetParam(), part(begin + at, begin + at + more)), more);
+      }
+      ASSERT_EQ(crc_of(GetParam(), part(begin, begin + n)), crc) << n << " bytes";
+    }
+}
+
 // Random cuts in random order, some of them twice, and overlapping ones.
 TEST_P(WholeCheckTest, AnyOrderIsTheSame) {
   std::mt19937 random(3);

@@ -1,0 +1,24 @@
+// Long CRCs by the processor's products of polynomials, some ten times as fast as by tables.
+// V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace st::remote {
+
+// Has this processor such products?
+bool can_fold();
+
+// What the earlier and the later eight bytes of a block of 16 are multiplied by, to stand for that block so many bits
+// further on: x^(bits + 63) and x^(bits - 1) modulo the polynomial. The highest power is in bit 0, and the product of
+// two such numbers comes out times x.
+struct FoldBy {
+  uint64_t earlier, later;
+};
+
+// The same remainder in one block of 16 bytes. `bytes`: a multiple of 64, not 0; `crc` is that of what went before.
+void fold(std::span<const std::byte> bytes, uint64_t crc, FoldBy by_512_bits, FoldBy by_128_bits, std::byte *block);
+
+}  // namespace st::remote
