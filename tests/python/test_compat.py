@@ -957,11 +957,11 @@ def cold(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("follows", [True, False])
 def test_a_forked_child_keeps_no_file_that_its_parent_reads_ahead(cold, monkeypatch, follows):
-    """While pieces of it are in work, and others wait for their turn."""
-    begun, goes_on = threading.Event(), threading.Event()
+    """While each thread has a piece of it in work, and others wait for their turn."""
+    begun, goes_on = threading.Semaphore(0), threading.Event()
 
     def work(*_):
-        begun.set()
+        begun.release()
         goes_on.wait(60)
         return 0
 
@@ -970,7 +970,8 @@ def test_a_forked_child_keeps_no_file_that_its_parent_reads_ahead(cold, monkeypa
     monkeypatch.setattr(_ahead, "_madvise", work)
     monkeypatch.setattr(os, "preadv", work)
     assert _ahead.read_ahead(str(cold), os.path.getsize(cold))
-    assert begun.wait(60) and descriptors_of(cold)
+    assert all(begun.acquire(timeout=60) for _ in range(_ahead._FOLLOWERS if follows else _ahead._READERS))
+    assert descriptors_of(cold)
     child = os.fork()
     if not child:
         os._exit(len(descriptors_of(cold)))
