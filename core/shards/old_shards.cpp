@@ -256,7 +256,7 @@ Result<void> OldShards::write_list(const std::string &text, const os::File &inde
   }
   ST_TRY(auto made, write::TemporaryFile::create(at, 0600));
   const os::File &file = made->file();
-  ST_TRY(file.write(text.data(), text.size(), 0));
+  ST_TRY(file.write_new(text));
   ST_TRY(write::copy_attributes(index, file, log));
   ST_TRY(file.sync());
   return made->rename();

@@ -294,7 +294,7 @@ Result<void> ShardCommit::make_index(const std::string &text) {
   const auto made = [this] { return write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix); };
   ST_TRY(index_.fresh, with_room(made));
   const os::File &file = index_.fresh->file();
-  ST_TRY(file.write(text.data(), text.size(), 0));
+  ST_TRY(file.write_new(text));
   ST_TRY(write::copy_attributes(index_.file(), file, shards_.options().log));
   return file.sync();
 }

@@ -1033,5 +1033,27 @@ TEST_F(ShardTransactionTest, NoShardIsSyncedLater) {
   EXPECT_EQ(syncs_of_a_commit(true), wanted);
 }
 
+// A signal would end the process.
+TEST_F(ShardTransactionTest, AnIndexThatIsLongerThanTheProcessMayWriteIsNotBegun) {
+  class Limited : public testing::FaultEnv {
+   public:
+    Limited() : FaultEnv(os::Env::posix()) {}
+    uint64_t largest_file() override { return 20'000; }
+    ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+      EXPECT_LE(offset + n, largest_file());
+      return FaultEnv::pwrite(fd, buffer, n, offset);
+    }
+  } env;
+  const std::string before = all();
+  auto c = open(env);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->set_metadata("notes", std::string(30'000, 'n'))));
+  const auto refused = t->commit();
+  EXPECT_TRUE(fails_with(Status::io, refused));
+  EXPECT_EQ(refused.error().os_errno, EFBIG);
+  EXPECT_THAT(refused.error().message, HasSubstr("RLIMIT_FSIZE"));
+  EXPECT_TRUE(same_bytes(all(), before));
+}
+
 }  // namespace
 }  // namespace st::store
