@@ -200,7 +200,7 @@ bool OldShards::remove(const std::string &name, const write::OldShard *listed, c
   const bool removed = looked == 0 && (S_ISLNK(s.st_mode) ? at.env().unlinkat(at.dir(), name.c_str(), 0) == 0
                                                           : write::remove_unlocked(at, &s));
   tell(findings, removed ? LogLevel::info : LogLevel::warning, Status::ok,
-       text("old shard ", in_quotes(at.path()),
+       text(listed ? "old shard " : "shard ", in_quotes(at.path()), listed ? "" : ", which no index names,",
             removed ? " was removed" : " could not be removed, or somebody works on it; it stays"));
   return removed;
 }

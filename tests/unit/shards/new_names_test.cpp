@@ -355,6 +355,7 @@ TEST_F(NewNames, OnlyWhatAWriterDidNotComeToNameIsRemoved) {
   // Though later commits may have come past its number.
   ASSERT_TRUE(is_ok(recover(env)));
   EXPECT_FALSE(fs::exists(ckpt + "/m-2.g5.safetensors"));
+  EXPECT_THAT(told, HasSubstr("shard '" + ckpt + "/m-2.g7.safetensors', which no index names, was removed"));
   EXPECT_TRUE(fs::exists(ckpt + "/m-2.g1.safetensors")) << "it may have been named once";
 }
 
