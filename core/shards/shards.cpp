@@ -353,4 +353,9 @@ Result<std::unique_ptr<AnyTransaction>> Shards::begin_on(const Catalogue &state,
   return begun;
 }
 
+uint64_t size_at(const Result<os::Location> &at) {
+  struct stat s;
+  return at && at->stat(&s) == 0 ? static_cast<uint64_t>(s.st_size) : 0;
+}
+
 }  // namespace st::store

@@ -29,6 +29,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
   Result<std::unique_ptr<AnyTransaction>> begin_on(const Catalogue &state, TransactionOptions options) override;
+  // One shard after the other, each durable by itself.
+  Result<void> compact(TransactionOptions options) override;
   void close() noexcept override;
   std::string index_path() const override { return path_; }
 
@@ -84,6 +86,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> show(uint64_t refreshed_for);
   bool is_behind(const Kept &kept, const Look &look) const;
   Result<void> refresh_shards();
+  Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   Result<void> check_all_there(const ShardIndex &index) const;
   Result<void> recover_left();  // by dead writers, within the time of this call
   Result<void> recover(const os::LockWait &wait);
@@ -120,5 +123,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // recovery, or one by others whose index a commit of ours has replaced.
   std::atomic<uint64_t> unseen_ = 0;
 };
+
+// For a progress: the bytes of the file there, or 0 of what cannot be looked at. Whoever opens it tells why.
+uint64_t size_at(const Result<os::Location> &at);
 
 }  // namespace st::store

@@ -301,8 +301,10 @@ typedef struct st_error_info {
 st_status st_last_error_info(st_error_info *out);
 
 /* Told now and then during long work: bytes of this call done, and in all, or 0
- * if not known. A read of at most 64 KiB in one piece is no long work. Return
- * non-zero to cancel: the call answers ST_E_CANCELLED and has changed nothing.
+ * if not known. Over several files it is one count. A read of at most 64 KiB in
+ * one piece is no long work. Return non-zero to cancel: the call answers
+ * ST_E_CANCELLED and has changed nothing. (st_compact: no more than shards that
+ * were done before.)
  * While a call waits for the server of a URL, libst calls this function ten
  * times a second. The numbers may repeat. Such calls are an open, a read, and a
  * call that reads whole models. Called on the thread that called libst; must
@@ -1453,7 +1455,11 @@ typedef struct st_recover_options {
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no
- * spare room but opts->header_reserve; atomically, as any publish.
+ * spare room but opts->header_reserve; atomically, as any publish. Shards are
+ * rewritten one after the other, each by a commit of its own. So there need be
+ * free space for one shard alone, unless ST_TXN_NEW_NAMES keeps the old ones.
+ * What is done before a failure, or a cancel, stays. The message says then
+ * which shard it is about, and that the shards before it are done.
  *   opts  NULL for the defaults; `layout` is not read.
  * Statuses: as st_open and st_txn_commit. Any thread. */
 st_status st_compact(const char *path, const st_txn_options *opts);

@@ -293,9 +293,8 @@ TEST_F(ShardTransactionTest, CompactMakesEveryShardAnew) {
   const auto size = fs::file_size(shard(1));
   auto c = open();
   TransactionOptions options;
-  options.compact = true;
   options.layout = write::Layout::canonical;
-  ASSERT_TRUE(is_ok(begin(*c, options)->commit()));
+  ASSERT_TRUE(is_ok(c->compact(options)));
   EXPECT_LT(fs::file_size(shard(1)), size);
   EXPECT_EQ(bytes_of(index), old_index);
   EXPECT_EQ(bytes(*c, "a"), pattern(4000, 1));
@@ -450,12 +449,9 @@ TEST_F(ShardTransactionTest, TheCompactOfEachShardHasItsOwnTimeToWait) {
   };
   auto c = open(env);
   TransactionOptions options;
-  options.compact = true;
   options.lock_timeout_ms = 1000;
   const os::WaitedByCall call(os::WaitedByCall::anew);
-  auto t = c->begin(options);
-  ASSERT_TRUE(is_ok(t));
-  EXPECT_TRUE(is_ok((*t)->commit()));
+  EXPECT_TRUE(is_ok(c->compact(options)));
   EXPECT_TRUE(held.empty());
   EXPECT_GE(env.now_us, 1'400'000u);
 }
@@ -982,11 +978,8 @@ TEST_F(ShardTransactionTest, AFailureOfOneShardNamesIt) {
   EXPECT_EQ(failed.error().shard, 1u);
   EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
   EXPECT_TRUE(same_bytes(all(), before));
-  TransactionOptions options;
-  options.compact = true;
-  auto compact = begin(*c, options);
   env.before = [](Call call) { return call == Call::renameat ? -EIO : 0; };
-  const auto not_compacted = compact->commit();
+  const auto not_compacted = c->compact({});
   env.before = nullptr;
   EXPECT_TRUE(fails_with(Status::io, not_compacted));
   EXPECT_EQ(not_compacted.error().shard, 0u);
