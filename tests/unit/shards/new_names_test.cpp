@@ -12,6 +12,7 @@
 #include "shards/old_list.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
+#include "told_progress.h"
 
 namespace st::store {
 namespace {
@@ -564,6 +565,18 @@ TEST_F(NewNames, AShardWhoseNameAllowsNoOtherIsRefusedWithTheReason) {
 }
 
 // As one that only others may write to.
+TEST_F(NewNames, ProgressIsOneCountOverAllShards) {
+  ToldProgress told;
+  auto options = new_names();
+  options.progress = told.progress();
+  auto c = open();
+  auto t = *c->begin(options);
+  ASSERT_TRUE(is_ok(t->rename("a", "x")));
+  ASSERT_TRUE(is_ok(t->rename("c", "y")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  told.expect_one_count(9100);
+}
+
 TEST_F(NewNames, AFolderThatTakesNoNewFileLeavesAllAsItWas) {
   auto c = open();
   auto t = *c->begin(new_names());

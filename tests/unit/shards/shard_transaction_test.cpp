@@ -21,6 +21,7 @@
 #include "shards/shard_transaction.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
+#include "told_progress.h"
 
 namespace st::store {
 namespace {
@@ -1024,6 +1025,50 @@ TEST_F(ShardTransactionTest, NoShardIsSyncedLater) {
   const auto wanted = syncs_of_a_commit(false);
   EXPECT_EQ(syncs_of_a_commit(true), wanted);
   EXPECT_EQ(syncs_of_a_commit(true), wanted);
+}
+
+// Patches are staged and their old bytes read; a shard that both gains and loses tensors is written twice.
+TEST_F(ShardTransactionTest, ProgressIsOneCountOverAllShards) {
+  const std::string large_a = pattern(9 << 20, 1), large_c = pattern(7 << 20, 3);
+  put_bytes(shard(1), file_of(std::vector{u8_tensor("a", large_a.size(), 4), u8_tensor("b", 100, 2)}));
+  put_bytes(shard(2), file_of(std::vector{u8_tensor("c", large_c.size(), 5)}));
+  using Stage = std::function<Result<void>(AnyTransaction &)>;
+  const Stage patches = [&](AnyTransaction &t) -> Result<void> {
+    ST_TRY(t.update("a", u8(large_a)));
+    return t.update("c", u8(large_c));
+  };
+  const Stage gains_and_losses = [&](AnyTransaction &t) -> Result<void> {
+    ST_TRY(t.rename("a", "x"));
+    return t.rename("c", "y");
+  };
+  const Stage a_publish_and_a_patch = [&](AnyTransaction &t) -> Result<void> {
+    ST_TRY(t.update("x", u8(large_a)));
+    return t.put("z", u8(large_c));
+  };
+  for (const Stage &stage : {patches, gains_and_losses, a_publish_and_a_patch}) {
+    ToldProgress told;
+    TransactionOptions options;
+    options.progress = told.progress();
+    auto c = open();
+    auto t = begin(*c, options);
+    ASSERT_TRUE(is_ok(stage(*t)));
+    told.forget();
+    ASSERT_TRUE(is_ok(t->commit()));
+    told.expect_one_count(large_a.size() + large_c.size());
+  }
+  expect_sound();
+}
+
+TEST_F(ShardTransactionTest, ACancelWhenAllIsPreparedChangesNothing) {
+  const std::string before = all();
+  TransactionOptions options;
+  options.progress = [](uint64_t done, uint64_t total) { return done < total || total == 0; };
+  auto c = open();
+  auto t = begin(*c, options);
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  EXPECT_TRUE(fails_with(Status::cancelled, t->commit()));
+  EXPECT_TRUE(same_bytes(all(), before));
 }
 
 // A signal would end the process.
