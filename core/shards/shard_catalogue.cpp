@@ -52,7 +52,8 @@ Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
     if (auto now = (*opened)->hold(); agrees(i, *now)) return pins_[i].keep(std::move(now));
     if (const Snapshot *handed = pinned(i)) return handed;
     if (owner_.is_of_sources()) break;
-    ST_TRY(owner_.await_writers());
+    const Control control = owner_.control_of({});
+    ST_TRY(Shards::await_writers(owner_.location(), {owner_.options().lock_timeout_ms, &control, nullptr}));
     ST_TRY((*opened)->refresh_settled());
   }
   ST_TRY(check_unchanged());

@@ -247,13 +247,10 @@ Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t
               " was replaced since it was read; refresh the handle, or open it anew");
 }
 
-Result<void> Shards::await_writers() const {
+Result<void> Shards::await_writers(const os::Location &index, const os::LockWait &wait) {
   constexpr os::LockRange whole = os::whole_file(false);
-  const Control control = control_of({});
-  auto locked =
-      os::lock_named(at_, {whole}, {options().lock_timeout_ms, &control, nullptr}, os::holder_of(whole), O_RDONLY);
-  // Where nothing can be locked nobody changes shards. Where the index cannot be opened, the next to look at it will
-  // tell.
+  auto locked = os::lock_named(index, {whole}, wait, os::holder_of(whole), O_RDONLY);
+  // Where the index cannot be opened, the next to look at it will tell.
   if (!locked && (locked.error().status == Status::busy || was_stopped(locked.error())))
     return Failure(std::move(locked.error()));
   return {};

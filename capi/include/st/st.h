@@ -1409,7 +1409,8 @@ typedef struct st_verify_options {
   uint32_t reserved0;        /* zero */
   st_report_fn report;       /* once a finding; may be NULL */
   void *report_user;
-  st_progress_fn progress;   /* over the bytes read; may be NULL */
+  st_progress_fn progress;   /* over the bytes read; may be NULL; with deltas
+                                what is read again counts as all of it */
   void *progress_user;
   const char *const *deltas; /* check these too, and that they fit what is at
                                 `path` and each other, to the last byte */
@@ -1419,9 +1420,12 @@ typedef struct st_verify_options {
 /* Check a file, or the shards of an index and whether they agree with it,
  * against every rule of the format, and read all its bytes once. Answers the
  * status of the first error, or ST_OK. Journals that wait, and old shards that
- * stay, are reported, not touched.
+ * stay, are reported, not touched. Others may commit meanwhile. Where shards
+ * disagree with the index, or are not there, this call waits for commits that
+ * are under way, ten seconds at most. Then it looks again.
  * Statuses: as st_open; ST_E_CHECKSUM; with deltas ST_E_DELTA, ST_E_DELTA_BASE;
- * ST_E_CANCELLED (progress or report). Any thread. */
+ * ST_E_BUSY, ST_E_FILE_CHANGED (commits on the shards take too long, or come
+ * too often); ST_E_CANCELLED (progress or report). Any thread. */
 st_status st_verify(const char *path, const st_verify_options *opts);
 
 typedef struct st_recover_options {
