@@ -40,7 +40,10 @@ Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
   auto opened = members_[i]->open(owner_.member_options());
   if (!opened) {
     Error e = std::move(opened.error());
-    if (e.status == Status::no_file) return Failure(Shards::missing(owner_.path(), i, members_[i]->path()));
+    if (e.status == Status::no_file) {
+      ST_TRY(check_unchanged());  // an old shard goes after its time
+      return Failure(Shards::missing(owner_.path(), i, members_[i]->path()));
+    }
     e.shard = i;
     return Failure(std::move(e));
   }

@@ -82,7 +82,12 @@ Result<void> Shards::show(uint64_t refreshed_for) {
     const Look look = begin_look();
     const uint64_t newer = shards_newer_.load();
     ST_TRY(auto read, with_room([this] { return read_index(at_, {options().lock_timeout_ms}); }));
-    ST_TRY(with_room([&] { return check_all_there(read.index); }));
+    if (auto there = with_room([&] { return check_all_there(read.index); }); !there) {
+      struct stat now;
+      const bool is_replaced = at_.stat(&now) == 0 && state_of(now) != state_of(read.identity);
+      if (is_replaced) continue;  // by a commit under new names, and what it has replaced is gone
+      return there;
+    }
     // Until it is shown no transaction pins its shards: it would miss this state.
     Kept &kept = kept_.mine();
     std::unique_lock lock(kept.mutex);

@@ -565,6 +565,33 @@ TEST_F(NewNames, AShardWhoseNameAllowsNoOtherIsRefusedWithTheReason) {
 }
 
 // As one that only others may write to.
+// Before each call of an open, and of a first look into a shard, all shards may get new names, and the old ones go.
+TEST_F(NewNames, AnOpenMissesNoShardThatOthersReplace) {
+  auto options = new_names(0);
+  options.layout = write::Layout::canonical;
+  bool came = true;
+  for (int n = 0; came; ++n) {
+    FaultEnv beside(os::Env::posix());
+    came = false;
+    int calls = 0;
+    beside.before = [&](Call call) {
+      const bool looks = call == Call::openat || call == Call::fstatat || call == Call::list || call == Call::pread;
+      if (!looks || calls++ != n) return 0;
+      came = true;
+      auto c = open();
+      EXPECT_TRUE(is_ok(c->compact(options)));
+      EXPECT_TRUE(is_ok(c->compact(options)));
+      return 0;
+    };
+    const auto c = open(beside, index);
+    ASSERT_TRUE(c) << "call " << n;
+    const auto found = c->catalogue().find("c");
+    ASSERT_TRUE(found || found.error().status == Status::file_changed) << "call " << n << found.error().message;
+    ASSERT_TRUE(is_ok(c->refresh()));
+    ASSERT_TRUE(is_ok(c->catalogue().find("c"))) << "call " << n;
+  }
+}
+
 TEST_F(NewNames, ProgressIsOneCountOverAllShards) {
   ToldProgress told;
   auto options = new_names();
