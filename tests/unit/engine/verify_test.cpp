@@ -267,6 +267,27 @@ TEST_F(VerifyShards, WhatGoesBeforeItIsReadIsNotJudged) {
   EXPECT_THAT(checked.error().message, HasSubstr("is replaced all the time"));
 }
 
+TEST_F(VerifyShards, WhatWasReadIsNotReadAgainWhereAnotherShardGoes) {
+  bool came = false;
+  const Control control(
+      [&](uint64_t done, uint64_t) {
+        if (done == 0 || std::exchange(came, true)) return true;
+        commit(index, new_names(), [](AnyTransaction &t) { return t.rename("c", "y"); });
+        commit(index, new_names(), [](AnyTransaction &t) { return t.rename("y", "c"); });
+        return true;
+      },
+      nullptr);
+  std::string all;
+  ASSERT_TRUE(is_ok(verify(os::Env::posix(), index, control, [&](const Finding &f) {
+    all += f.message + "\n";
+    return true;
+  })));
+  EXPECT_TRUE(came);
+  const size_t first = all.find("2 tensors, 4100 bytes");
+  ASSERT_NE(first, std::string::npos) << all;
+  EXPECT_EQ(all.find("2 tensors, 4100 bytes", first + 1), std::string::npos) << all;
+}
+
 TEST_F(VerifyShards, AFileThatCannotBeReadIsToldBesideTheOthers) {
   put_bytes(dir / "m-1.safetensors", "no header");
   std::filesystem::remove(dir / "m-2.safetensors");
