@@ -81,14 +81,12 @@ st_status st_compact(const char *path, const st_txn_options *opts) {
     ST_TRY(auto o, read_options(opts));
     o.layout = ST_LAYOUT_CANONICAL;  // whatever was given
     ST_TRY(auto options, translate("st_compact", o));
-    options.compact = true;
     store::OpenOptions open;
     open.writable = true;
     open.map = read::MapMode::none;
     open.lock_timeout_ms = options.lock_timeout_ms;
     open.progress = options.progress;
     ST_TRY(auto model, store::open_path(os::Env::posix(), path, std::move(open)));
-    ST_TRY(auto transaction, model->begin(std::move(options)));
-    return transaction->commit();
+    return model->compact(std::move(options));
   });
 }

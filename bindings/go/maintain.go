@@ -27,7 +27,8 @@ func Recover(path string, opts *RecoverOptions) error {
 }
 
 // Compact rewrites a file in canonical order, with its data at 64 or CompactOptions.Alignment, and with no spare room but
-// CompactOptions.HeaderReserve. Readers see the old file or the new one, whole.
+// CompactOptions.HeaderReserve. Readers see the old file or the new one, whole. Shards are rewritten one after the other: a
+// failure, or a cancel, leaves those that are done.
 func Compact(path string, opts *CompactOptions) error {
 	o := given(opts)
 	c := o.c()

@@ -127,7 +127,7 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
 
   ST_TRY(const std::string spelled, index.spell_readable());
   ST_TRY(auto made, write::TemporaryFile::create(folder.index(), write::mode_of_new));
-  ST_TRY(made->file().write(spelled.data(), spelled.size(), 0));
+  ST_TRY(made->file().write_new(spelled));
   ST_TRY(folder.name_all({options.lock_timeout_ms}, options.log));
   ST_TRY(folder.sync_name());
   auto placed = write::replace_file(folder.index(), *made, options.lock_timeout_ms, {}, options.log);

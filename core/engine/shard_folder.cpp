@@ -120,7 +120,7 @@ Result<void> ShardFolder::name_all(const os::LockWait &wait, const Log &log) {
     listed.push_back(std::move(shard));
   }
   const std::string text = write::spell(listed);
-  ST_TRY(list_->file().write(text.data(), text.size(), 0));
+  ST_TRY(list_->file().write_new(text));
   ST_TRY(list_->file().sync());
   ST_TRY(inside_->sync());
   ST_TRY(check_empty());

@@ -4,9 +4,12 @@
 #include <cerrno>
 #include <ctime>
 #include <memory>
+#include <set>
 
 #include "base/interrupt.h"
+#include "base/joined_progress.h"
 #include "engine/locate.h"
+#include "engine/look_at_shards.h"
 #include "engine/open.h"
 #include "file/snapshot.h"
 #include "format/json_number.h"
@@ -39,36 +42,33 @@ class Verifier {
   // What a URL names, in one version.
   Result<void> run_url();
 
-  Result<void> run() {
-    ST_TRY(check(os::Location::find(env_, path_)));
-    if (first_error_.status != Status::ok) return Failure(std::move(first_error_));
-    return {};
-  }
+  Result<void> run();
 
  private:
   // The outer result is for being told to stop; findings go to tell().
-  // What an index says of one of its shards.
-  struct Said {
-    const ShardIndex &index;
-    uint32_t shard;
-    const std::vector<std::string_view> &names;
-  };
-  Result<void> check(const Result<os::Location> &at, const Said *said = nullptr);
-  Result<void> check_index(const ReadIndex &read, const std::shared_ptr<const os::Directory> &folder);
+  Result<void> check(const os::Location &at, os::File file, const std::vector<Error> &disagreements = {});
+  Result<void> check_index(const os::Location &at, const std::shared_ptr<const os::Directory> &folder);
+  // Those that were not read yet. False: one is gone.
+  Result<bool> check_shards(const LookedShards &looked, const std::shared_ptr<const os::Directory> &folder);
+  // Several files, of so many bytes.
+  void begin_to_read(uint64_t bytes);
   template <class Metadata>
-  Result<void> check_totals(Metadata metadata);
-  Result<void> check_agreement(const Snapshot &snapshot, const Said &said);
+  Result<void> check_totals(Metadata metadata, const HeldTotals &held);
   Result<void> check_journals(const os::Location &at, const os::File &file);
   Result<void> check_old_shards(const os::Location &index, const ShardIndex &now);
   Result<void> check_alignment(const Snapshot &snapshot);
   Result<void> read_all(const Snapshot &snapshot);
   Result<void> tell(Severity severity, Error e);
+  Result<void> outcome(Result<void> done);
 
   os::Env &env_;
   std::string path_;  // of the file under way
   const Control &control_;
   const Report &report_;
-  uint64_t data_bytes_ = 0;  // of all files so far
+  std::set<uint64_t> read_;  // states of shards
+  uint64_t read_bytes_ = 0;  // of these
+  JoinedProgress joined_;    // of several files
+  Control reading_ = control_;
   Error first_error_ = {Status::ok, {}};
 };
 
@@ -80,22 +80,35 @@ Result<void> Verifier::tell(Severity severity, Error e) {
   return {};
 }
 
-Result<void> Verifier::check(const Result<os::Location> &at, const Said *said) {
-  if (!at) return tell(Severity::error, Error(at.error()));
-  auto file = open_regular(*at, O_RDONLY);
-  if (!file) return tell(Severity::error, std::move(file.error()));
-  ST_TRY(check_journals(*at, *file));
-  auto snapshot = Snapshot::take(std::move(*file), {.map = read::MapMode::none, .follows = true, .log = {}});
+// What has been found, once all was looked at.
+Result<void> Verifier::outcome(Result<void> done) {
+  if (done && first_error_.status != Status::ok) return Failure(std::move(first_error_));
+  return done;
+}
+
+Result<void> Verifier::check(const os::Location &at, os::File file, const std::vector<Error> &disagreements) {
+  ST_TRY(check_journals(at, file));
+  auto snapshot = Snapshot::take(std::move(file), {.map = read::MapMode::none, .follows = true, .log = {}});
   if (!snapshot) return tell(Severity::error, std::move(snapshot.error()));
-  if (said) ST_TRY(check_agreement(**snapshot, *said));
+  for (const Error &e : disagreements) ST_TRY(tell(Severity::error, Error(e)));
   ST_TRY(check_alignment(**snapshot));
   ST_TRY(read_all(**snapshot));
   if (first_error_.status != Status::ok) return {};
   const Index &found = (*snapshot)->header.index;
-  data_bytes_ += found.data_bytes();
   return tell(Severity::info,
               error(Status::ok, found.size(), " tensors, ", found.data_bytes(), " bytes of data, header of ",
                     (*snapshot)->header.json_bytes, " bytes: every rule of the format holds"));
+}
+
+Result<void> Verifier::run() {
+  auto run = [&]() -> Result<void> {
+    const auto at = os::Location::find(env_, path_);
+    if (!at) return tell(Severity::error, Error(at.error()));
+    auto file = open_regular(*at, O_RDONLY);
+    if (!file) return tell(Severity::error, std::move(file.error()));
+    return check(*at, std::move(*file));
+  };
+  return outcome(run());
 }
 
 Result<void> Verifier::check_journals(const os::Location &at, const os::File &file) {
@@ -155,39 +168,23 @@ Result<void> Verifier::read_all(const Snapshot &snapshot) {
   const auto buffer = std::make_unique_for_overwrite<char[]>(block);
   const uint64_t begin = snapshot.header.data_offset(), end = snapshot.file_size();
   uint64_t at = begin;
-  const InterruptScope waits([&] { return control_.check(at - begin, end - begin); });
+  const InterruptScope waits([&] { return reading_.check(at - begin, end - begin); });
   for (; at < end; at += block) {
-    ST_TRY(control_.check(at - begin, end - begin));
+    ST_TRY(reading_.check(at - begin, end - begin));
     if (auto got = snapshot.file.read(buffer.get(), std::min(block, end - at), at); !got)
       return tell(Severity::error, std::move(got.error()));
   }
-  return {};
+  return reading_.check(end - begin, end - begin);
 }
 
-// Both directions: what the shard holds, and what the index says of it.
-Result<void> Verifier::check_agreement(const Snapshot &snapshot, const Said &said) {
-  const Index &held = snapshot.header.index;
-  for (size_t i = 0; i < held.size(); ++i) {
-    const std::string_view name = held.at(i).name;
-    const auto shard = said.index.shard_of(name);
-    if (shard == said.shard) continue;
-    auto e = error(Status::shard_tensor, in_quotes(path_), " holds tensor ", in_quotes(name),
-                   shard ? text(", which by the index is in ", in_quotes(said.index.shards()[*shard]))
-                         : std::string(", which the index does not name"));
-    ST_TRY(tell(Severity::error, std::move(e).about_tensor(name)));
-  }
-  for (const std::string_view name : said.names) {
-    if (held.find(name)) continue;
-    auto e = error(Status::shard_tensor, "by the index tensor ", in_quotes(name), " is in ", in_quotes(path_),
-                   ", but it is not");
-    ST_TRY(tell(Severity::error, std::move(e).about_tensor(name)));
-  }
-  return {};
+void Verifier::begin_to_read(uint64_t bytes) {
+  joined_ = JoinedProgress(control_.progress(), bytes);
+  reading_ = control_.with(joined_.of_part());
 }
 
-// Those of an index, against what was read. `metadata` finds its metadata.
+// Those of an index, against what the files hold. `metadata` finds its metadata.
 template <class Metadata>
-Result<void> Verifier::check_totals(Metadata metadata) {
+Result<void> Verifier::check_totals(Metadata metadata, const HeldTotals &held) {
   for (const std::string_view key : {total_size_key, total_parameters_key}) {
     const auto text = metadata(key);
     if (!text) continue;
@@ -196,33 +193,59 @@ Result<void> Verifier::check_totals(Metadata metadata) {
       ST_TRY(
           tell(Severity::warning, error(Status::ok, "the index says a ", key, " of ", in_quotes(*text),
                                         ", which is no whole number from 0 to 2^64 - 1; changes leave it as it is")));
-    else if (key == total_size_key && *total != data_bytes_)
-      ST_TRY(tell(Severity::warning, error(Status::ok, "the index says a total_size of ", *total,
-                                           " bytes, but the shards hold ", data_bytes_)));
+    else if (*total != held.of(key))
+      ST_TRY(tell(Severity::warning,
+                  error(Status::ok, "the index says a ", key, " of ", *total,
+                        key == total_size_key ? " bytes" : " elements", ", but the shards hold ", held.of(key))));
   }
   return {};
 }
 
-Result<void> Verifier::check_index(const ReadIndex &read, const std::shared_ptr<const os::Directory> &folder) {
-  const ShardIndex &index = read.index;
-  const auto names = index.names_by_shard();
-  for (uint32_t shard = 0; shard < index.shards().size(); ++shard) {
-    path_ = folder->path_of(index.shards()[shard]);
-    const auto at = os::Location::find_in(folder, index.shards()[shard]);
-    struct stat s;
-    if (at ? at->stat(&s) == -ENOENT : at.error().os_errno == ENOENT) {
-      auto e = error(Status::shard_missing, "shard ", in_quotes(path_), ", which the index names, is not there");
-      e.shard = shard;
-      ST_TRY(tell(Severity::error, std::move(e)));
-    } else {
-      const Said said{index, shard, names[shard]};
-      ST_TRY(check(at, &said));
+Result<bool> Verifier::check_shards(const LookedShards &looked, const std::shared_ptr<const os::Directory> &folder) {
+  uint64_t bytes = read_bytes_;
+  for (const LookedShard &shard : looked.shards)
+    if (!read_.contains(shard.state)) bytes += shard.bytes;
+  begin_to_read(bytes);
+  joined_.begin_part(read_bytes_);
+  for (size_t i = 0; i < looked.shards.size(); ++i) {
+    const LookedShard &shard = looked.shards[i];
+    const std::string &name = looked.read.index.shards()[i];
+    path_ = folder->path_of(name);
+    if (shard.missing) {
+      ST_TRY(tell(Severity::error, Error(*shard.missing)));
+      continue;
     }
+    if (read_.contains(shard.state) && shard.disagreements.empty()) continue;
+    const auto at = os::Location::find_in(folder, name);
+    auto file = at ? open_regular(*at, O_RDONLY) : Result<os::File>(Failure(at.error()));
+    if (!file && file.error().os_errno == ENOENT) return false;
+    joined_.begin_part(shard.bytes);
+    if (file)
+      ST_TRY(check(*at, std::move(*file), shard.disagreements));
+    else
+      ST_TRY(tell(Severity::error, std::move(file.error())));
+    if (shard.state != 0 && read_.insert(shard.state).second) read_bytes_ += shard.bytes;
   }
-  if (first_error_.status != Status::ok) return {};
-  ST_TRY(check_totals([&](std::string_view key) { return index.metadata_find(key); }));
-  return tell(Severity::info, error(Status::ok, "the index names ", index.size(), " tensors in ", index.shards().size(),
-                                    " shards, and each is where it says"));
+  joined_.end();
+  return true;
+}
+
+// What was there when the index was looked at may go before it is read, if others commit under new names.
+Result<void> Verifier::check_index(const os::Location &at, const std::shared_ptr<const os::Directory> &folder) {
+  constexpr int most_looks = 20;
+  for (int looks = 0; looks < most_looks; ++looks) {
+    auto looked = look_at_shards(at, folder, reading_);
+    if (!looked) return tell(Severity::error, std::move(looked.error()));
+    const ShardIndex &index = looked->read.index;
+    if (looks == 0 && at.folder()->is(*folder)) ST_TRY(check_old_shards(at, index));
+    ST_TRY(const bool all_read, check_shards(*looked, folder));
+    if (!all_read) continue;
+    if (first_error_.status != Status::ok) return {};
+    ST_TRY(check_totals([&](std::string_view key) { return index.metadata_find(key); }, looked->held));
+    return tell(Severity::info, error(Status::ok, "the index names ", index.size(), " tensors in ",
+                                      index.shards().size(), " shards, and each is where it says"));
+  }
+  return tell(Severity::error, replaced_all_the_time(at));
 }
 
 Result<void> Verifier::run_index() {
@@ -235,14 +258,9 @@ Result<void> Verifier::run_index() {
     auto file = open_regular(*at, O_RDONLY);
     if (!file) return tell(Severity::error, std::move(file.error()));
     ST_TRY(check_journals(*at, *file));
-    auto read = Shards::read_index(*at, {default_lock_timeout_ms});
-    if (!read) return tell(Severity::error, std::move(read.error()));
-    if (at->folder()->is(**folder)) ST_TRY(check_old_shards(*at, read->index));
-    return check_index(*read, *folder);
+    return check_index(*at, *folder);
   };
-  ST_TRY(run());
-  if (first_error_.status != Status::ok) return Failure(std::move(first_error_));
-  return {};
+  return outcome(run());
 }
 
 Result<void> Verifier::run_url() {
@@ -255,21 +273,22 @@ Result<void> Verifier::run_url() {
     // It opens each shard, and holds it against the index.
     auto whole = ModelView::of(**model);
     if (!whole) return tell(Severity::error, std::move(whole.error()));
+    HeldTotals held;
+    for (const Opened &file : whole->files()) held.add(file.snapshot->header.index);
+    begin_to_read(held.bytes);
     for (const Opened &file : whole->files()) {
+      joined_.begin_part(file.snapshot->header.index.data_bytes());
       ST_TRY(check_alignment(*file.snapshot));
       ST_TRY(read_all(*file.snapshot));
-      data_bytes_ += file.snapshot->header.index.data_bytes();
     }
     if (first_error_.status != Status::ok) return {};
     const Catalogue shown = (*model)->catalogue();
     if (!(*model)->index_path().empty())
-      ST_TRY(check_totals([&](std::string_view key) { return shown.metadata_find(key); }));
-    return tell(Severity::info, error(Status::ok, shown.size(), " tensors, ", data_bytes_,
+      ST_TRY(check_totals([&](std::string_view key) { return shown.metadata_find(key); }, held));
+    return tell(Severity::info, error(Status::ok, shown.size(), " tensors, ", held.bytes,
                                       " bytes of data: every rule of the format holds"));
   };
-  ST_TRY(run());
-  if (first_error_.status != Status::ok) return Failure(std::move(first_error_));
-  return {};
+  return outcome(run());
 }
 
 }  // namespace

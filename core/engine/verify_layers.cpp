@@ -1,9 +1,16 @@
 // Verification of a base with deltas on it.
+#include <optional>
+
+#include "base/joined_progress.h"
 #include "delta/delta_chain.h"
 #include "delta/stepped.h"
 #include "engine/deltas.h"
+#include "engine/locate.h"
 #include "engine/open.h"
 #include "engine/verify.h"
+#include "model/held_still.h"
+#include "os/remote_source.h"
+#include "shards/shards.h"
 
 namespace st::store {
 namespace {
@@ -15,14 +22,49 @@ Report naming(const std::string &path, const Report &report) {
   };
 }
 
-// What is read once more here was found sound, file by file.
-Result<void> check_chain(os::Env &env, const std::string &base, const std::vector<std::string> &paths,
+Result<uint64_t> bytes_of_url(os::Env &env, const std::string &url, const Control &control) {
+  OpenOptions open;
+  open.map = read::MapMode::none;
+  open.progress = control.progress();
+  ST_TRY(const auto model, open_path(env, url, open));
+  ST_TRY(const auto whole, ModelView::of(*model));
+  return whole.data_bytes();
+}
+
+Result<uint64_t> bytes_of_index(os::Env &env, const std::string &path) {
+  const auto [in, base] = os::split_path(path);
+  ST_TRY(auto folder, os::Directory::find(env, in));
+  ST_TRY(const auto at, os::Location::find_in(folder, base));
+  ST_TRY(const auto read, Shards::read_index(at, {default_lock_timeout_ms}));
+  uint64_t bytes = 0;
+  for (const std::string &shard : read.index.shards()) bytes += size_at(os::Location::find_in(folder, shard));
+  return bytes;
+}
+
+// For the progress, so nothing is opened that would recover. None, of what cannot be looked at: it is verified next.
+uint64_t bytes_at(os::Env &env, const std::string &path, const Control &control) {
+  if (os::is_url(path)) return bytes_of_url(env, path, control).value_or(0);
+  const auto located = locate(env, path);
+  if (!located) return 0;
+  return located->is_index ? bytes_of_index(env, located->path).value_or(0)
+                           : size_at(os::Location::find(env, located->path));
+}
+
+// What is read once more here was found sound, file by file. How much that is, is known when all are open: but it
+// counts as so many `bytes` of the whole call.
+Result<void> check_chain(os::Env &env, const std::string &base, const std::vector<std::string> &paths, uint64_t bytes,
                          const Control &control) {
   OpenOptions open;
   open.map = read::MapMode::none;
-  ST_TRY(auto below, open_path(env, base, open));
-  const auto whole = ModelView::of(*below);
-  if (!whole) return Failure(Error(whole.error()));
+  std::unique_ptr<Model> below;
+  std::optional<ModelView> whole;
+  ST_TRY(HeldStill().repeat(base, [&]() -> Result<bool> {  // shards may be committed meanwhile
+    whole.reset();
+    ST_TRY(below, open_path(env, base, open));
+    ST_TRY(auto now, ModelView::of(*below));
+    whole.emplace(std::move(now));
+    return true;
+  }));
   std::vector<DeltaFile> deltas;
   uint64_t done = 0, total = 0;
   for (const std::string &path : paths) {
@@ -33,7 +75,12 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
   ST_TRY(auto chained, chain(*whole, deltas));
   for (const OldTensor &old : chained.old) total += whole->at(old.index).tensor().nbytes;
   for (const ListedTensor &t : chained.listing.tensors) total += t.steps.empty() ? 0 : t.nbytes;
-  const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
+  const auto tell = [&](uint64_t more) {
+    done += more;
+    if (done >= total) return control.check(bytes, bytes);
+    const double share = static_cast<double>(done) / static_cast<double>(total);
+    return control.check(static_cast<uint64_t>(share * static_cast<double>(bytes)), bytes);
+  };
   for (const DeltaFile &delta : deltas) ST_TRY(delta.check_bytes(tell));
   ST_TRY(check_old(*whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
   for (const ListedTensor &t : chained.listing.tensors)
@@ -46,9 +93,20 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
 
 Result<void> verify_layers(os::Env &env, const std::string &base, const std::vector<std::string> &deltas,
                            const Control &control, const Report &report) {
-  ST_TRY(verify(env, base, control, naming(base, report)));
-  for (const std::string &path : deltas) ST_TRY(verify(env, path, control, naming(path, report)));
-  auto fits = check_chain(env, base, deltas, control);
+  std::vector<std::string> paths{base};
+  paths.insert(paths.end(), deltas.begin(), deltas.end());
+  std::vector<uint64_t> sizes;
+  uint64_t bytes = 0;
+  for (const std::string &path : paths) bytes += sizes.emplace_back(bytes_at(env, path, control));
+  JoinedProgress joined(control.progress(), 2 * bytes);
+  const Control part = control.with(joined.of_part());
+  for (size_t i = 0; i < paths.size(); ++i) {
+    joined.begin_part(sizes[i]);
+    ST_TRY(verify(env, paths[i], part, naming(paths[i], report)));
+  }
+  joined.begin_part(bytes);
+  auto fits = check_chain(env, base, deltas, bytes, part);
+  if (fits) joined.end();
   const bool stopped =
       !fits && (fits.error().status == Status::cancelled || fits.error().status == Status::interrupted);
   if (stopped || !report) return fits;

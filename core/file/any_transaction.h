@@ -34,7 +34,7 @@ struct TransactionOptions {
   bool break_links = false;   // publish a file that has other names
   bool new_names = false;     // of shards: what is published gets a new name, and the old one stays for shard_grace_s
   uint32_t shard_grace_s = default_shard_grace_s;
-  bool compact = false;  // the layout is renewed though nothing else changes
+  bool compact = false;  // the layout is renewed though nothing else changes: see Model::compact
   write::Layout layout = write::Layout::keep;
   bool align = false;  // the kept layout, of a file that is aligned before
   uint64_t alignment = 0;

@@ -1,9 +1,7 @@
 #include "file/participant.h"
 
 #include <algorithm>
-#include <functional>
 #include <new>
-#include <numeric>
 
 #include "file/commit_plan.h"
 #include "file/patch_commit.h"
@@ -13,14 +11,6 @@
 #include "os/turnstile.h"
 
 namespace st::store {
-
-namespace {
-
-uint64_t elements(std::span<const uint64_t> shape) {
-  return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
-}
-
-}  // namespace
 
 Participant::~Participant() {
   // Before the file is unlocked: the next to lock it must see a hot journal.

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +28,11 @@ struct TensorView {
   uint64_t begin;                   // from the start of the data
   uint64_t nbytes;
 };
+
+// How many elements a tensor of that shape has.
+inline uint64_t elements(std::span<const uint64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
+}
 
 class Index {
  public:

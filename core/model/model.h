@@ -42,6 +42,12 @@ class Model {
   virtual Result<std::unique_ptr<AnyTransaction>> begin_on(const Catalogue &, TransactionOptions options) {
     return begin(std::move(options));
   }
+  // Each of its files anew, in the layout that the options say.
+  virtual Result<void> compact(TransactionOptions options) {
+    options.compact = true;
+    ST_TRY(auto transaction, begin(std::move(options)));
+    return transaction->commit();
+  }
 
   // What it shows now, held.
   virtual Catalogue catalogue() const = 0;

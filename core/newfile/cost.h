@@ -11,6 +11,7 @@ struct Cost {
   uint64_t copied = 0;   // bytes of other files, by the kernel
   uint64_t room = 0;     // bytes of free blocks that are taken at once
 
+  uint64_t moved() const { return written + shared + copied; }
   Cost &operator+=(const Cost &more) {
     written += more.written;
     shared += more.shared;

@@ -138,6 +138,11 @@ Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
   return {};
 }
 
+Result<void> File::write_new(std::string_view bytes) const {
+  ST_TRY(may_reach(bytes.size()));
+  return write(bytes.data(), bytes.size(), 0);
+}
+
 Result<void> File::may_reach(uint64_t end) const {
   const uint64_t most = env_->largest_file();
   if (end <= most) return {};

@@ -97,6 +97,8 @@ class File {
   // The same as read() into several pieces of memory; `parts` is used up.
   Result<void> read_parts(std::span<struct iovec> parts, uint64_t offset) const;
   Result<void> write(const void *buffer, size_t n, uint64_t offset) const;
+  // All of a file that is new, if this process may write so long a one. Else no signal ends the process.
+  Result<void> write_new(std::string_view bytes) const;
   // Before writes that must not stop half-way: status of EFBIG if this process may not write up to `end`.
   Result<void> may_reach(uint64_t end) const;
   // n bytes become those of `source`, without a copy: whole blocks, on one filesystem.

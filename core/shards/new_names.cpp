@@ -67,8 +67,10 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
   ST_TRY(choose_names());
   CommitPlan sum;
   sum.kind = CommitPlan::publish;
+  moves_.clear();
   for (const auto &part : parts_) {
     ST_TRY(auto plan, part->plan(nullptr));
+    moves_.push_back(part->keeps_any() ? plan.cost.moved() : 0);
     if (!part->keeps_any()) continue;
     sum.file_size += plan.file_size;
     sum.data_offset = std::max(sum.data_offset, plan.data_offset);
@@ -94,7 +96,8 @@ Result<void> ShardCommit::prepare_new_names() {
   ST_TRY(open_folder());
   const write::Findings told = shards_.told();
   ST_TRY(with_room([&] { return old_->remove(shards_.env().unix_time(), {work_.timeout_ms}, told); }));
-  for (const auto &part : parts_) ST_TRY(part->prepare_new_name(shards_.location().beside(name_of(*part))));
+  ST_TRY(
+      prepare_each([&](Participant &part) { return part.prepare_new_name(shards_.location().beside(name_of(part))); }));
   ST_TRY(auto spelled, new_index());
   if (spelled) ST_TRY(make_index(*spelled));
   ST_TRY(check_in_place());

@@ -200,7 +200,7 @@ bool OldShards::remove(const std::string &name, const write::OldShard *listed, c
   const bool removed = looked == 0 && (S_ISLNK(s.st_mode) ? at.env().unlinkat(at.dir(), name.c_str(), 0) == 0
                                                           : write::remove_unlocked(at, &s));
   tell(findings, removed ? LogLevel::info : LogLevel::warning, Status::ok,
-       text("old shard ", in_quotes(at.path()),
+       text(listed ? "old shard " : "shard ", in_quotes(at.path()), listed ? "" : ", which no index names,",
             removed ? " was removed" : " could not be removed, or somebody works on it; it stays"));
   return removed;
 }
@@ -256,7 +256,7 @@ Result<void> OldShards::write_list(const std::string &text, const os::File &inde
   }
   ST_TRY(auto made, write::TemporaryFile::create(at, 0600));
   const os::File &file = made->file();
-  ST_TRY(file.write(text.data(), text.size(), 0));
+  ST_TRY(file.write_new(text));
   ST_TRY(write::copy_attributes(index, file, log));
   ST_TRY(file.sync());
   return made->rename();

@@ -40,7 +40,10 @@ Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
   auto opened = members_[i]->open(owner_.member_options());
   if (!opened) {
     Error e = std::move(opened.error());
-    if (e.status == Status::no_file) return Failure(Shards::missing(owner_.path(), i, members_[i]->path()));
+    if (e.status == Status::no_file) {
+      ST_TRY(check_unchanged());  // an old shard goes after its time
+      return Failure(Shards::missing(owner_.path(), i, members_[i]->path()));
+    }
     e.shard = i;
     return Failure(std::move(e));
   }
@@ -52,7 +55,8 @@ Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
     if (auto now = (*opened)->hold(); agrees(i, *now)) return pins_[i].keep(std::move(now));
     if (const Snapshot *handed = pinned(i)) return handed;
     if (owner_.is_of_sources()) break;
-    ST_TRY(owner_.await_writers());
+    const Control control = owner_.control_of({});
+    ST_TRY(Shards::await_writers(owner_.location(), {owner_.options().lock_timeout_ms, &control, nullptr}));
     ST_TRY((*opened)->refresh_settled());
   }
   ST_TRY(check_unchanged());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 
 #include "base/hash.h"
 #include "base/open_outcome.h"
@@ -120,6 +121,7 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
   CommitPlan sum;
   write::SuperManifest list;
   list.index.file = shards_.location().name();
+  moves_.clear();
   for (const auto &part : parts_) {
     auto plan = part->plan(&list.parts.emplace_back());
     if (!plan) {
@@ -131,6 +133,7 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
     sum.kind = std::max(sum.kind, plan->kind);
     sum.file_size += plan->file_size;
     sum.data_offset = std::max(sum.data_offset, plan->data_offset);
+    moves_.push_back(plan->cost.moved());
     sum.cost += plan->cost;
     sum.how = std::move(plan->how);
   }
@@ -294,7 +297,7 @@ Result<void> ShardCommit::make_index(const std::string &text) {
   const auto made = [this] { return write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix); };
   ST_TRY(index_.fresh, with_room(made));
   const os::File &file = index_.fresh->file();
-  ST_TRY(file.write(text.data(), text.size(), 0));
+  ST_TRY(file.write_new(text));
   ST_TRY(write::copy_attributes(index_.file(), file, shards_.options().log));
   return file.sync();
 }
@@ -311,6 +314,17 @@ Result<void> ShardCommit::prepare_index(write::SuperParticipant *entry) {
   return {};
 }
 
+Result<void> ShardCommit::prepare_each(const std::function<Result<void>(Participant &)> &prepare) {
+  const uint64_t total = std::accumulate(moves_.begin(), moves_.end(), uint64_t{0});
+  joined_ = JoinedProgress(work_.progress, total);
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    joined_.begin_part(moves_[i]);
+    parts_[i]->tell(joined_.of_part());
+    ST_TRY(prepare(*parts_[i]));
+  }
+  return Control(work_.progress, nullptr).check(total, total);
+}
+
 // All that can fail: afterwards everything that is to be is on the disk, and no more descriptors are needed.
 Result<void> ShardCommit::prepare() {
   ST_TRY(open_folder());
@@ -325,12 +339,12 @@ Result<void> ShardCommit::prepare() {
   ST_TRY(prepare_index(&list.index));
   const write::Super super{*transaction, list.index.file};
   bool makes_files = index_.fresh != nullptr;
-  for (const auto &part : parts_) {
-    write::SuperParticipant entry;
-    ST_TRY(part->prepare(super, &entry));
+  ST_TRY(prepare_each([&](Participant &part) -> Result<void> {
+    write::SuperParticipant &entry = list.parts.emplace_back();
+    ST_TRY(part.prepare(super, &entry));
     makes_files |= !entry.first.empty() || !entry.second.empty();
-    list.parts.push_back(std::move(entry));
-  }
+    return {};
+  }));
   if (makes_files) ST_TRY(sync_folder());
   const write::Identity known{identity.st_ino, list.index.old.size, 0, list.index.old.hash};
   journal.begin();

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/joined_progress.h"
 #include "file/participant.h"
 #include "file/transaction.h"
 #include "shards/old_shards.h"
@@ -71,6 +72,8 @@ class ShardCommit {
   Result<void> lock_all();
   Result<write::Look> look(const os::LockedFile &index, bool exclusive, Participant **hot);
   Result<write::Look> lock_parts(Participant **hot);
+  // One part after the other, whose progress is told as one.
+  Result<void> prepare_each(const std::function<Result<void>(Participant &)> &prepare);
   Result<void> prepare();
   Result<void> prepare_index(write::SuperParticipant *entry);
   Result<void> make_index(const std::string &text);
@@ -104,6 +107,8 @@ class ShardCommit {
   const ShardCatalogue &shown_;
   const Work work_;
   const std::vector<std::unique_ptr<Participant>> parts_;  // in the order of their paths; they outlive what decides
+  std::vector<uint64_t> moves_;                            // bytes that each of them moves, as was reckoned
+  JoinedProgress joined_;
   LockedIndex index_;
   Decision decision_;
   os::File folder_;                               // to be synced

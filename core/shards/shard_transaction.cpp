@@ -14,6 +14,11 @@ Result<void> of_shard(uint32_t shard, Result<void> answer) {
   return answer;
 }
 
+Error named_no_more(const Shards &shards, const std::string &shard) {
+  return error(Status::file_changed, "the index ", in_quotes(shards.path()), " was replaced, and names ",
+               in_quotes(shard), " no more; refresh the handle and begin again");
+}
+
 Result<void> may_change(const Shards &shards) {
   if (!shards.poisoned()) return {};
   return fail(Status::poisoned, "an earlier commit of ", in_quotes(shards.path()),
@@ -177,6 +182,14 @@ Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<
   return {};
 }
 
+Result<void> ShardTransaction::renew(const std::string &shard) {
+  const auto &named = shown_.index().shards();
+  const auto found = std::find(named.begin(), named.end(), shard);
+  if (found == named.end()) return Failure(named_no_more(shards_, shard));
+  ST_TRY(part(static_cast<uint32_t>(found - named.begin())));
+  return {};
+}
+
 std::optional<uint32_t> ShardTransaction::first_shard() const {
   std::vector<uint64_t> held = shown_.index().counts();
   for (const auto &[name, now] : moved_) {
@@ -231,8 +244,7 @@ Result<void> ShardTransaction::check_named() const {
   const auto &named = read.index.shards();
   for (const auto &[shard, transaction] : parts_with_work()) {
     if (std::find(named.begin(), named.end(), shown_.shards()[shard]->name()) != named.end()) continue;
-    Error e = error(Status::file_changed, "the index ", in_quotes(shards_.path()), " was replaced, and names ",
-                    in_quotes(shown_.shards()[shard]->name()), " no more; refresh the handle and begin again");
+    Error e = named_no_more(shards_, shown_.shards()[shard]->name());
     e.shard = shard;
     return Failure(std::move(e));
   }
@@ -313,7 +325,6 @@ Result<CommitPlan> ShardTransaction::plan() {
 
 Result<void> ShardTransaction::commit() {
   ST_TRY(may_go_on());
-  if (options_.compact) return commit_each();
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) return approve();
   if (parts.size() > 1 || changes_index() || renames_shards()) {
@@ -328,23 +339,6 @@ Result<void> ShardTransaction::commit() {
   failed_ = true;
   show_result();
   return done;
-}
-
-// Every shard anew, which changes nothing that a reader of the checkpoint sees: one after the other.
-Result<void> ShardTransaction::commit_each() {
-  ST_ASSERT(parts_.empty() && !changes_index());  // those would not be all or none
-  for (uint32_t shard = 0; shard < shown_.shards().size(); ++shard) {
-    // Each may wait as long as a call may: after one that stayed busy, all would be done again.
-    const os::WaitedByCall call(os::WaitedByCall::anew);
-    ST_TRY(auto in, part(shard));
-    in->before_change([this](auto) { return approve(); });
-    ST_TRY(options_.new_names ? commit_together({{shard, in}}) : of_shard(shard, in->commit()));
-    parts_.erase(shard);
-    shards_.used_journals(shown_.shards()[shard]);
-  }
-  failed_ = true;
-  show_result();
-  return {};
 }
 
 ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
@@ -368,7 +362,7 @@ Result<void> ShardTransaction::commit_together(const Parts &parts) {
 void ShardTransaction::show_result() noexcept {
   const Log &log = shards_.options().log;
   try {
-    bool changed = changes_index() || options_.compact || renames_shards();
+    bool changed = changes_index() || renames_shards();
     for (const auto &[shard, transaction] : parts_)
       changed |= transaction->data_file().hold().get() != shown_.pinned(shard);
     if (!changed) return;

@@ -30,6 +30,8 @@ class ShardTransaction final : public AnyTransaction {
   Result<void> replace_metadata(MetadataPairs wanted) override;
   Result<void> arrange(std::vector<std::string>) override { return {}; }
   void before_change(Approve approve) override { approve_ = std::move(approve); }
+  // That shard is written anew, if the options say so, though nothing in it changes. Status file_changed.
+  Result<void> renew(const std::string &shard);
   Result<CommitPlan> plan() override;
   Result<void> commit() override;
 
@@ -63,7 +65,6 @@ class ShardTransaction final : public AnyTransaction {
   Result<void> check_others() const;
   Result<void> check_named() const;
   ShardCommit::Work work_of(const Parts &parts);
-  Result<void> commit_each();
   Result<void> commit_together(const Parts &parts);
   void show_result() noexcept;
 

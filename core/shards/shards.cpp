@@ -82,7 +82,12 @@ Result<void> Shards::show(uint64_t refreshed_for) {
     const Look look = begin_look();
     const uint64_t newer = shards_newer_.load();
     ST_TRY(auto read, with_room([this] { return read_index(at_, {options().lock_timeout_ms}); }));
-    ST_TRY(with_room([&] { return check_all_there(read.index); }));
+    if (auto there = with_room([&] { return check_all_there(read.index); }); !there) {
+      struct stat now;
+      const bool is_replaced = at_.stat(&now) == 0 && state_of(now) != state_of(read.identity);
+      if (is_replaced) continue;  // by a commit under new names, and what it has replaced is gone
+      return there;
+    }
     // Until it is shown no transaction pins its shards: it would miss this state.
     Kept &kept = kept_.mine();
     std::unique_lock lock(kept.mutex);
@@ -247,13 +252,10 @@ Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t
               " was replaced since it was read; refresh the handle, or open it anew");
 }
 
-Result<void> Shards::await_writers() const {
+Result<void> Shards::await_writers(const os::Location &index, const os::LockWait &wait) {
   constexpr os::LockRange whole = os::whole_file(false);
-  const Control control = control_of({});
-  auto locked =
-      os::lock_named(at_, {whole}, {options().lock_timeout_ms, &control, nullptr}, os::holder_of(whole), O_RDONLY);
-  // Where nothing can be locked nobody changes shards. Where the index cannot be opened, the next to look at it will
-  // tell.
+  auto locked = os::lock_named(index, {whole}, wait, os::holder_of(whole), O_RDONLY);
+  // Where the index cannot be opened, the next to look at it will tell.
   if (!locked && (locked.error().status == Status::busy || was_stopped(locked.error())))
     return Failure(std::move(locked.error()));
   return {};
@@ -351,6 +353,11 @@ Result<std::unique_ptr<AnyTransaction>> Shards::begin(TransactionOptions options
 Result<std::unique_ptr<AnyTransaction>> Shards::begin_on(const Catalogue &state, TransactionOptions options) {
   ST_TRY(auto begun, ShardTransaction::begin(*this, state, std::move(options)));
   return begun;
+}
+
+uint64_t size_at(const Result<os::Location> &at) {
+  struct stat s;
+  return at && at->stat(&s) == 0 ? static_cast<uint64_t>(s.st_size) : 0;
 }
 
 }  // namespace st::store

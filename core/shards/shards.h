@@ -29,6 +29,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
   Result<std::unique_ptr<AnyTransaction>> begin_on(const Catalogue &state, TransactionOptions options) override;
+  // One shard after the other, each durable by itself.
+  Result<void> compact(TransactionOptions options) override;
   void close() noexcept override;
   std::string index_path() const override { return path_; }
 
@@ -40,6 +42,10 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // Anew, for others may have changed it. Recovers first what a crashed writer left.
   // `wait`: for a lease on it.
   static Result<ReadIndex> read_index(const os::Location &index, const os::LockWait &wait);
+  // Waits until no writer changes the checkpoint. Where nothing can be locked nobody does.
+  static Result<void> await_writers(const os::Location &index, const os::LockWait &wait);
+  // What tells an index, or a shard, from another that had its name before or has it after.
+  static uint64_t state_of(const struct stat &file);
   // The index at `path` names the shard, and nobody finds it.
   static Error missing(const std::string &path, uint32_t number, const std::string &shard);
   // It is in no folder: others may change nothing of what it shows.
@@ -84,11 +90,11 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> show(uint64_t refreshed_for);
   bool is_behind(const Kept &kept, const Look &look) const;
   Result<void> refresh_shards();
+  Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   Result<void> check_all_there(const ShardIndex &index) const;
   Result<void> recover_left();  // by dead writers, within the time of this call
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
-  static uint64_t state_of(const struct stat &index);
   // Has a commit of this handle put it there? A child does not know what its parent was about to show.
   bool is_own(uint64_t index) const {
     return (index == own_index_ || index == own_before_) && env().fork_generation() == process_;
@@ -97,8 +103,6 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // later state of it that was found to have the same bytes; 0: none.
   enum class Own { may_follow, may_not };
   Result<void> check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as, Own ours) const;
-  // Waits until no writer changes the checkpoint.
-  Result<void> await_writers() const;
   // As the index names it.
   std::string name_of(const DataFile &shard, const ShardCatalogue &shown) const;
   // Only so many shards keep a journal for their next transaction.
@@ -120,5 +124,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // recovery, or one by others whose index a commit of ours has replaced.
   std::atomic<uint64_t> unseen_ = 0;
 };
+
+// For a progress: the bytes of the file there, or 0 of what cannot be looked at. Whoever opens it tells why.
+uint64_t size_at(const Result<os::Location> &at);
 
 }  // namespace st::store

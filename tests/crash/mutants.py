@@ -498,7 +498,7 @@ MUTANTS = [
            "hash64(parts, sizeof parts)", "parts[1]"),
     Mutant("shards: one that disagrees is not looked at again", "core/shards/shard_catalogue.cpp", "looks < 2", "looks < 1"),
     Mutant("shards: a change that is under way is not awaited", "core/shards/shard_catalogue.cpp",
-           "    ST_TRY(owner_.await_writers());\n", ""),
+           "    ST_TRY(Shards::await_writers(owner_.location(), {owner_.options().lock_timeout_ms, &control, nullptr}));\n", ""),
     Mutant("shards: one of a dying writer is not finished before it is blamed", "core/shards/shard_catalogue.cpp", "refresh_settled()", "refresh()"),
     Mutant("shards: a handle that followed in vain goes on", SHARDS, "&now != pinned.snapshot && !shown_.agrees(shard, now)", "&now == nullptr"),
     Mutant("shown: a new shard is not withheld", "core/file/participant.h", "    if (publishes()) of_.file.withhold();\n", ""),

@@ -245,14 +245,10 @@ void Sequence::commit(Handle &h) {
 void Sequence::compact(Handle &h) {
   store::TransactionOptions o;
   o.lock_timeout_ms = 50;
-  o.compact = true;
   o.layout = write::Layout::canonical;
   h.transaction.reset();
-  auto begun = h.real->begin(o);
-  REQUIRE(begun, said(begun));
-  const auto done = (*begun)->commit();
+  const auto done = h.real->compact(o);
   if (h.version == version_) REQUIRE(done, said(done));
-  begun->reset();
   const bool shows = done && h.version == version_;
   ++version_;
   if (shows) h.version = version_;

@@ -64,7 +64,8 @@ void add_compact(CommandLine &line, Session &session) {
       line.command("compact",
                    "Rewrite a file without spare room\n\n"
                    "Tensors by descending dtype then name, and the header no longer than it must be.\n"
-                   "The new file takes the old one's place, whole.",
+                   "The new file takes the old one's place, whole. Shards are rewritten one after the\n"
+                   "other: a failure leaves those that are done.",
                    "  stctl compact model.safetensors\n"
                    "  stctl compact model.safetensors --align 4096 --reserve 65536\n");
   command.argument("FILE", options->file, "The safetensors file").required();

@@ -22,7 +22,8 @@ def compact(
     progress: Optional[Progress] = None,
 ) -> None:
     """Rewrite a file in canonical order (descending dtype, then name), with no spare room in its header but
-    `header_reserve`. Atomic for every reader.
+    `header_reserve`. Atomic for every reader. Shards are rewritten one after the other: a failure, or a cancel, leaves
+    those that are done.
 
     Raises what `libst.open` and `Transaction.commit` raise.
     """

@@ -301,8 +301,10 @@ typedef struct st_error_info {
 st_status st_last_error_info(st_error_info *out);
 
 /* Told now and then during long work: bytes of this call done, and in all, or 0
- * if not known. A read of at most 64 KiB in one piece is no long work. Return
- * non-zero to cancel: the call answers ST_E_CANCELLED and has changed nothing.
+ * if not known. Over several files it is one count. A read of at most 64 KiB in
+ * one piece is no long work. Return non-zero to cancel: the call answers
+ * ST_E_CANCELLED and has changed nothing. (st_compact: no more than shards that
+ * were done before.)
  * While a call waits for the server of a URL, libst calls this function ten
  * times a second. The numbers may repeat. Such calls are an open, a read, and a
  * call that reads whole models. Called on the thread that called libst; must
@@ -1360,7 +1362,7 @@ st_status st_apply_delta(st_file *file, const char *delta,
  * again). Bytes are shared with base and deltas where the filesystem can and
  * offsets allow, else copied by the kernel. All is checked as by
  * st_delta_apply. It is of one state of base and deltas: all of them are locked
- * as by st_reshard, until the new file stands.
+ * as by st_reshard, until the last byte is read.
  *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that applying would
  *         give; alignment 0: what shares most with a base of one file, else 64.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of
@@ -1408,7 +1410,8 @@ typedef struct st_verify_options {
   uint32_t reserved0;        /* zero */
   st_report_fn report;       /* once a finding; may be NULL */
   void *report_user;
-  st_progress_fn progress;   /* over the bytes read; may be NULL */
+  st_progress_fn progress;   /* over the bytes read; may be NULL; with deltas
+                                what is read again counts as all of it */
   void *progress_user;
   const char *const *deltas; /* check these too, and that they fit what is at
                                 `path` and each other, to the last byte */
@@ -1418,9 +1421,12 @@ typedef struct st_verify_options {
 /* Check a file, or the shards of an index and whether they agree with it,
  * against every rule of the format, and read all its bytes once. Answers the
  * status of the first error, or ST_OK. Journals that wait, and old shards that
- * stay, are reported, not touched.
+ * stay, are reported, not touched. Others may commit meanwhile. Where shards
+ * disagree with the index, or are not there, this call waits for commits that
+ * are under way, ten seconds at most. Then it looks again.
  * Statuses: as st_open; ST_E_CHECKSUM; with deltas ST_E_DELTA, ST_E_DELTA_BASE;
- * ST_E_CANCELLED (progress or report). Any thread. */
+ * ST_E_BUSY, ST_E_FILE_CHANGED (commits on the shards take too long, or come
+ * too often); ST_E_CANCELLED (progress or report). Any thread. */
 st_status st_verify(const char *path, const st_verify_options *opts);
 
 typedef struct st_recover_options {
@@ -1454,7 +1460,11 @@ typedef struct st_recover_options {
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no
- * spare room but opts->header_reserve; atomically, as any publish.
+ * spare room but opts->header_reserve; atomically, as any publish. Shards are
+ * rewritten one after the other, each by a commit of its own. So there need be
+ * free space for one shard alone, unless ST_TXN_NEW_NAMES keeps the old ones.
+ * What is done before a failure, or a cancel, stays. The message says then
+ * which shard it is about, and that the shards before it are done.
  *   opts  NULL for the defaults; `layout` is not read.
  * Statuses: as st_open and st_txn_commit. Any thread. */
 st_status st_compact(const char *path, const st_txn_options *opts);

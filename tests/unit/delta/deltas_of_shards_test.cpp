@@ -2,6 +2,8 @@
 #include "bound.h"
 #include "delta_scene.h"
 #include "engine/verify.h"
+#include "fault_env.h"
+#include "told_progress.h"
 
 namespace st::testing {
 namespace {
@@ -68,6 +70,42 @@ TEST_F(ShardedDeltas, NeverReplaceAFileThatTheyAreMadeOf) {
     EXPECT_TRUE(fails_with(Status::invalid_argument, store::diff(disk, "/m", "/other", path, {})));
     EXPECT_TRUE(fails_with(Status::invalid_argument, store::diff(disk, "/other", "/m", path, {})));
     EXPECT_TRUE(same_bytes(disk.contents(path), before));
+  }
+}
+
+TEST_F(ShardedDeltas, AreVerifiedWithOneCountOverAllFiles) {
+  ASSERT_TRUE(is_ok(store::diff(disk, index_of, "/other", "/d", {})));
+  ToldProgress told;
+  ASSERT_TRUE(is_ok(store::verify_layers(disk, "/m", {"/d"}, {told.progress(), nullptr}, {})));
+  told.expect_one_count(2 * 18000);
+}
+
+// Each system call that looks for a file, or asks about one, may come before such commits: the second removes what the
+// first has replaced.
+TEST_F(ShardedDeltas, AreVerifiedWhileOthersCommitToTheirBase) {
+  ASSERT_TRUE(is_ok(store::diff(disk, index_of, "/other", "/d", {})));
+  const auto commit = [this] {
+    store::OpenOptions writable;
+    writable.writable = true;
+    const auto c = store::open_path(disk, "/m", writable);
+    ASSERT_TRUE(is_ok(c));
+    store::TransactionOptions options;
+    options.new_names = true;
+    options.shard_grace_s = 0;
+    ASSERT_TRUE(is_ok((*c)->compact(options)));
+    ASSERT_TRUE(is_ok((*c)->compact(options)));
+  };
+  bool came = true;
+  for (int n = 0; came; ++n) {
+    FaultEnv env(disk);
+    came = false;
+    int calls = 0;
+    env.before = [&](Call call) {
+      const bool looks = call == Call::openat || call == Call::fstatat || call == Call::list || call == Call::pread;
+      if (looks && calls++ == n) came = true, commit();
+      return 0;
+    };
+    ASSERT_TRUE(is_ok(store::verify_layers(env, "/m", {"/d"}, {}, {}))) << "call " << n;
   }
 }
 

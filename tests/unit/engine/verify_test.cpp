@@ -1,16 +1,23 @@
 // Verification: what it finds, and that it only looks.
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 
 #include "base/little_endian.h"
 #include "engine/verify.h"
+#include "os/range_lock.h"
+#include "shards/shards.h"
+#include "shards_scene.h"
 #include "store_scene.h"
+#include "told_progress.h"
 
 namespace st::store {
 namespace {
 
 using namespace testing;
+using ::testing::HasSubstr;
 
 class VerifyTest : public testing::StoreScene {
  protected:
@@ -129,6 +136,213 @@ TEST_F(VerifyTest, TheListenerMayStopIt) {
   EXPECT_TRUE(fails_with(Status::cancelled, check()));
   const Control cancel([](uint64_t, uint64_t) { return false; }, nullptr);
   EXPECT_TRUE(fails_with(Status::cancelled, check(env, cancel)));
+}
+
+TEST_F(VerifyTest, ProgressGoesFromTheFirstByteToTheLast) {
+  put_bytes(path, file_of(std::vector{u8_tensor("a", 9 << 20, 1)}));
+  ToldProgress told;
+  ASSERT_TRUE(is_ok(check(env, {told.progress(), nullptr})));
+  told.expect_one_count(9 << 20);
+}
+
+class VerifyShards : public testing::ShardsScene {
+ protected:
+  VerifyShards() { put_all("9100", "9100"); }
+  // By these totals.
+  void put_all(const std::string &bytes, const std::string &elements) const {
+    put_shards(dir.path());
+    put_bytes(index, R"({"metadata":{"total_size":)" + bytes + R"(,"total_parameters":)" + elements +
+                         R"(},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+  }
+  Result<void> check(os::Env &with, const Control &control = {}) {
+    found.clear();
+    return verify(with, index, control, [this](const Finding &f) {
+      if (f.severity != Severity::info) found += f.message + "\n";
+      return true;
+    });
+  }
+  // Another process does that.
+  static void commit(const std::string &path, const TransactionOptions &options,
+                     const std::function<Result<void>(AnyTransaction &)> &stage) {
+    OpenOptions writable;
+    writable.writable = true;
+    auto c = Shards::open(os::Env::posix(), path, writable);
+    ASSERT_TRUE(is_ok(c));
+    auto t = (*c)->begin(options);
+    ASSERT_TRUE(is_ok(t));
+    ASSERT_TRUE(is_ok(stage(**t)));
+    ASSERT_TRUE(is_ok((*t)->commit()));
+  }
+  void put_step(const TransactionOptions &options) const {
+    commit(index, options, [](AnyTransaction &t) { return t.put("step", u8("4 by")); });
+  }
+  static TransactionOptions new_names() {
+    TransactionOptions options;
+    options.new_names = true;
+    options.shard_grace_s = 0;
+    return options;
+  }
+
+  const testing::TempDir dir;
+  const std::string index = dir / "m.safetensors.index.json";
+  std::string found;
+};
+
+TEST_F(VerifyShards, BothTotalsAreComparedWithWhatTheShardsHold) {
+  ASSERT_TRUE(is_ok(check(os::Env::posix())));
+  EXPECT_EQ(found, "");
+  put_all("0", "1");
+  ASSERT_TRUE(is_ok(check(os::Env::posix())));
+  EXPECT_EQ(found,
+            "the index says a total_size of 0 bytes, but the shards hold 9100\n"
+            "the index says a total_parameters of 1 elements, but the shards hold 9100\n");
+}
+
+// A commit before each system call that looks for a file, or asks about one.
+TEST_F(VerifyShards, ACommitMeanwhileIsNoFault) {
+  const TransactionOptions in_place;
+  for (const auto &options : {in_place, new_names()}) {
+    bool came = true;
+    for (int n = 0; came; ++n) {
+      for (const std::string &name : names_in(dir.path())) std::filesystem::remove_all(dir / name);
+      put_all("9100", "9100");
+      FaultEnv env(os::Env::posix());
+      came = false;
+      int calls = 0;
+      env.before = [&](Call call) {
+        const bool looks = call == Call::openat || call == Call::fstatat || call == Call::list || call == Call::pread;
+        if (looks && calls++ == n) came = true, put_step(options);
+        return 0;
+      };
+      ASSERT_TRUE(is_ok(check(env))) << "call " << n << (options.new_names ? " under new names" : "");
+      ASSERT_EQ(found, "");
+    }
+  }
+}
+
+TEST_F(VerifyShards, ACommitWhileBytesAreReadIsNoFault) {
+  for (const auto &options : {TransactionOptions(), new_names()}) {
+    bool came = false;
+    const Control control(
+        [&](uint64_t done, uint64_t) {
+          if (done != 0 && !std::exchange(came, true)) put_step(options);
+          return true;
+        },
+        nullptr);
+    ASSERT_TRUE(is_ok(check(os::Env::posix(), control)));
+    EXPECT_TRUE(came);
+  }
+}
+
+TEST_F(VerifyShards, WhatIsReplacedAllTheTimeIsNotJudged) {
+  FaultEnv env(os::Env::posix());
+  int steps = 0;
+  env.before = [&](Call call) {
+    if (call != Call::pread) return 0;
+    commit(index, {}, [&](AnyTransaction &t) { return t.put("step " + std::to_string(++steps), u8("4 by")); });
+    return 0;
+  };
+  const auto checked = check(env);
+  EXPECT_TRUE(fails_with(Status::file_changed, checked));
+  EXPECT_THAT(checked.error().message, HasSubstr("is replaced all the time"));
+}
+
+TEST_F(VerifyShards, WhatGoesBeforeItIsReadIsNotJudged) {
+  bool forth = true;
+  const auto rename_all = [&](AnyTransaction &t) -> Result<void> {
+    ST_TRY(t.rename(forth ? "a" : "x", forth ? "x" : "a"));
+    return t.rename(forth ? "c" : "y", forth ? "y" : "c");
+  };
+  uint64_t read = 0;
+  const Control control(
+      [&](uint64_t done, uint64_t) {
+        // The second commit removes what the first has replaced.
+        for (int i = 0; done > read && i < 2; ++i, forth = !forth) commit(index, new_names(), rename_all);
+        read = done;
+        return true;
+      },
+      nullptr);
+  const auto checked = check(os::Env::posix(), control);
+  EXPECT_TRUE(fails_with(Status::file_changed, checked));
+  EXPECT_THAT(checked.error().message, HasSubstr("is replaced all the time"));
+}
+
+TEST_F(VerifyShards, WhatWasReadIsNotReadAgainWhereAnotherShardGoes) {
+  bool came = false;
+  const Control control(
+      [&](uint64_t done, uint64_t) {
+        if (done == 0 || std::exchange(came, true)) return true;
+        commit(index, new_names(), [](AnyTransaction &t) { return t.rename("c", "y"); });
+        commit(index, new_names(), [](AnyTransaction &t) { return t.rename("y", "c"); });
+        return true;
+      },
+      nullptr);
+  std::string all;
+  ASSERT_TRUE(is_ok(verify(os::Env::posix(), index, control, [&](const Finding &f) {
+    all += f.message + "\n";
+    return true;
+  })));
+  EXPECT_TRUE(came);
+  const size_t first = all.find("2 tensors, 4100 bytes");
+  ASSERT_NE(first, std::string::npos) << all;
+  EXPECT_EQ(all.find("2 tensors, 4100 bytes", first + 1), std::string::npos) << all;
+}
+
+TEST_F(VerifyShards, AFileThatCannotBeReadIsToldBesideTheOthers) {
+  put_bytes(dir / "m-1.safetensors", "no header");
+  std::filesystem::remove(dir / "m-2.safetensors");
+  std::filesystem::create_directory(dir / "m-2.safetensors");
+  EXPECT_TRUE(fails_with(Status::header_too_large, check(os::Env::posix())));
+  EXPECT_THAT(found, HasSubstr("m-2.safetensors' is no plain file"));
+  std::filesystem::remove(dir / "m-2.safetensors");
+  std::filesystem::create_symlink("nowhere", dir / "m-2.safetensors");
+  EXPECT_TRUE(fails_with(Status::header_too_large, check(os::Env::posix())));
+  EXPECT_THAT(found, HasSubstr("m-2.safetensors', which the index names, is not there"));
+}
+
+TEST_F(VerifyShards, AWaitForACommitMayBeCancelled) {
+  std::filesystem::remove(dir / "m-2.safetensors");
+  auto held = os::File::open(os::Env::posix(), AT_FDCWD, index, O_RDWR, 0, index);
+  ASSERT_TRUE(is_ok(held));
+  auto lock = os::RangeLock::acquire(*held, {os::whole_file(true)}, {});
+  ASSERT_TRUE(is_ok(lock));
+  FaultEnv env(os::Env::posix());
+  bool waits = false;
+  env.before = [&](Call call) {
+    waits |= call == Call::lock;
+    return 0;
+  };
+  EXPECT_TRUE(fails_with(Status::cancelled, check(env, {[&](uint64_t, uint64_t) { return !waits; }, nullptr})));
+  EXPECT_TRUE(waits);
+  EXPECT_TRUE(fails_with(Status::cancelled, check(env, {[](uint64_t, uint64_t) { return false; }, nullptr})));
+  EXPECT_EQ(found, "");
+}
+
+TEST_F(VerifyShards, AnIndexThatGoesMeanwhileIsMissed) {
+  std::filesystem::remove(dir / "m-2.safetensors");
+  FaultEnv env(os::Env::posix());
+  env.before = [&](Call call) {
+    if (call == Call::lock) std::filesystem::remove(index);
+    return 0;
+  };
+  EXPECT_TRUE(fails_with(Status::no_file, check(env)));
+}
+
+TEST_F(VerifyShards, WhatDisagreesWithAnIndexThatStandsIsToldOnce) {
+  put_bytes(dir / "m-2.safetensors", file_of(std::vector{u8_tensor("d", 5000, 3)}));
+  EXPECT_TRUE(fails_with(Status::shard_tensor, check(os::Env::posix())));
+  EXPECT_EQ(found, "'" + dir / "m-2.safetensors" + "' holds tensor 'd', which the index does not name\n" +
+                       "by the index tensor 'c' is in '" + dir / "m-2.safetensors" + "', but it is not\n");
+  std::filesystem::remove(dir / "m-2.safetensors");
+  EXPECT_TRUE(fails_with(Status::shard_missing, check(os::Env::posix())));
+  EXPECT_EQ(found, "shard '" + dir / "m-2.safetensors" + "', which the index names, is not there\n");
+}
+
+TEST_F(VerifyShards, ProgressGoesFromTheFirstByteOfAllShardsToTheLast) {
+  put_bytes(dir / "m-1.safetensors", file_of(std::vector{u8_tensor("a", 9 << 20, 1), u8_tensor("b", 100, 2)}));
+  ToldProgress told;
+  ASSERT_TRUE(is_ok(check(os::Env::posix(), {told.progress(), nullptr})));
+  told.expect_one_count((9 << 20) + 5100);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "shards/old_list.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
+#include "told_progress.h"
 
 namespace st::store {
 namespace {
@@ -178,10 +179,8 @@ TEST_F(NewNames, AShardThatKeepsNothingGetsNoSuccessor) {
 TEST_F(NewNames, CompactGivesEachShardANewName) {
   auto c = open();
   TransactionOptions options = new_names();
-  options.compact = true;
   options.layout = write::Layout::canonical;
-  auto t = *c->begin(options);
-  ASSERT_TRUE(is_ok(t->commit()));
+  ASSERT_TRUE(is_ok(c->compact(options)));
   EXPECT_THAT(shards(), ElementsAre("m-1.g1.safetensors", "m-1.safetensors", "m-2.g2.safetensors", "m-2.safetensors"));
   EXPECT_TRUE(is_ok(verify(env, index, {}, {})));
 }
@@ -355,6 +354,7 @@ TEST_F(NewNames, OnlyWhatAWriterDidNotComeToNameIsRemoved) {
   // Though later commits may have come past its number.
   ASSERT_TRUE(is_ok(recover(env)));
   EXPECT_FALSE(fs::exists(ckpt + "/m-2.g5.safetensors"));
+  EXPECT_THAT(told, HasSubstr("shard '" + ckpt + "/m-2.g7.safetensors', which no index names, was removed"));
   EXPECT_TRUE(fs::exists(ckpt + "/m-2.g1.safetensors")) << "it may have been named once";
 }
 
@@ -565,6 +565,45 @@ TEST_F(NewNames, AShardWhoseNameAllowsNoOtherIsRefusedWithTheReason) {
 }
 
 // As one that only others may write to.
+// Before each call of an open, and of a first look into a shard, all shards may get new names, and the old ones go.
+TEST_F(NewNames, AnOpenMissesNoShardThatOthersReplace) {
+  auto options = new_names(0);
+  options.layout = write::Layout::canonical;
+  bool came = true;
+  for (int n = 0; came; ++n) {
+    FaultEnv beside(os::Env::posix());
+    came = false;
+    int calls = 0;
+    beside.before = [&](Call call) {
+      const bool looks = call == Call::openat || call == Call::fstatat || call == Call::list || call == Call::pread;
+      if (!looks || calls++ != n) return 0;
+      came = true;
+      auto c = open();
+      EXPECT_TRUE(is_ok(c->compact(options)));
+      EXPECT_TRUE(is_ok(c->compact(options)));
+      return 0;
+    };
+    const auto c = open(beside, index);
+    ASSERT_TRUE(c) << "call " << n;
+    const auto found = c->catalogue().find("c");
+    ASSERT_TRUE(found || found.error().status == Status::file_changed) << "call " << n << found.error().message;
+    ASSERT_TRUE(is_ok(c->refresh()));
+    ASSERT_TRUE(is_ok(c->catalogue().find("c"))) << "call " << n;
+  }
+}
+
+TEST_F(NewNames, ProgressIsOneCountOverAllShards) {
+  ToldProgress told;
+  auto options = new_names();
+  options.progress = told.progress();
+  auto c = open();
+  auto t = *c->begin(options);
+  ASSERT_TRUE(is_ok(t->rename("a", "x")));
+  ASSERT_TRUE(is_ok(t->rename("c", "y")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  told.expect_one_count(9100);
+}
+
 TEST_F(NewNames, AFolderThatTakesNoNewFileLeavesAllAsItWas) {
   auto c = open();
   auto t = *c->begin(new_names());

@@ -21,6 +21,7 @@
 #include "shards/shard_transaction.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
+#include "told_progress.h"
 
 namespace st::store {
 namespace {
@@ -293,9 +294,8 @@ TEST_F(ShardTransactionTest, CompactMakesEveryShardAnew) {
   const auto size = fs::file_size(shard(1));
   auto c = open();
   TransactionOptions options;
-  options.compact = true;
   options.layout = write::Layout::canonical;
-  ASSERT_TRUE(is_ok(begin(*c, options)->commit()));
+  ASSERT_TRUE(is_ok(c->compact(options)));
   EXPECT_LT(fs::file_size(shard(1)), size);
   EXPECT_EQ(bytes_of(index), old_index);
   EXPECT_EQ(bytes(*c, "a"), pattern(4000, 1));
@@ -450,12 +450,9 @@ TEST_F(ShardTransactionTest, TheCompactOfEachShardHasItsOwnTimeToWait) {
   };
   auto c = open(env);
   TransactionOptions options;
-  options.compact = true;
   options.lock_timeout_ms = 1000;
   const os::WaitedByCall call(os::WaitedByCall::anew);
-  auto t = c->begin(options);
-  ASSERT_TRUE(is_ok(t));
-  EXPECT_TRUE(is_ok((*t)->commit()));
+  EXPECT_TRUE(is_ok(c->compact(options)));
   EXPECT_TRUE(held.empty());
   EXPECT_GE(env.now_us, 1'400'000u);
 }
@@ -982,11 +979,8 @@ TEST_F(ShardTransactionTest, AFailureOfOneShardNamesIt) {
   EXPECT_EQ(failed.error().shard, 1u);
   EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
   EXPECT_TRUE(same_bytes(all(), before));
-  TransactionOptions options;
-  options.compact = true;
-  auto compact = begin(*c, options);
   env.before = [](Call call) { return call == Call::renameat ? -EIO : 0; };
-  const auto not_compacted = compact->commit();
+  const auto not_compacted = c->compact({});
   env.before = nullptr;
   EXPECT_TRUE(fails_with(Status::io, not_compacted));
   EXPECT_EQ(not_compacted.error().shard, 0u);
@@ -1031,6 +1025,72 @@ TEST_F(ShardTransactionTest, NoShardIsSyncedLater) {
   const auto wanted = syncs_of_a_commit(false);
   EXPECT_EQ(syncs_of_a_commit(true), wanted);
   EXPECT_EQ(syncs_of_a_commit(true), wanted);
+}
+
+// Patches are staged and their old bytes read; a shard that both gains and loses tensors is written twice.
+TEST_F(ShardTransactionTest, ProgressIsOneCountOverAllShards) {
+  const std::string large_a = pattern(9 << 20, 1), large_c = pattern(7 << 20, 3);
+  put_bytes(shard(1), file_of(std::vector{u8_tensor("a", large_a.size(), 4), u8_tensor("b", 100, 2)}));
+  put_bytes(shard(2), file_of(std::vector{u8_tensor("c", large_c.size(), 5)}));
+  using Stage = std::function<Result<void>(AnyTransaction &)>;
+  const Stage patches = [&](AnyTransaction &t) -> Result<void> {
+    ST_TRY(t.update("a", u8(large_a)));
+    return t.update("c", u8(large_c));
+  };
+  const Stage gains_and_losses = [&](AnyTransaction &t) -> Result<void> {
+    ST_TRY(t.rename("a", "x"));
+    return t.rename("c", "y");
+  };
+  const Stage a_publish_and_a_patch = [&](AnyTransaction &t) -> Result<void> {
+    ST_TRY(t.update("x", u8(large_a)));
+    return t.put("z", u8(large_c));
+  };
+  for (const Stage &stage : {patches, gains_and_losses, a_publish_and_a_patch}) {
+    ToldProgress told;
+    TransactionOptions options;
+    options.progress = told.progress();
+    auto c = open();
+    auto t = begin(*c, options);
+    ASSERT_TRUE(is_ok(stage(*t)));
+    told.forget();
+    ASSERT_TRUE(is_ok(t->commit()));
+    told.expect_one_count(large_a.size() + large_c.size());
+  }
+  expect_sound();
+}
+
+TEST_F(ShardTransactionTest, ACancelWhenAllIsPreparedChangesNothing) {
+  const std::string before = all();
+  TransactionOptions options;
+  options.progress = [](uint64_t done, uint64_t total) { return done < total || total == 0; };
+  auto c = open();
+  auto t = begin(*c, options);
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  EXPECT_TRUE(fails_with(Status::cancelled, t->commit()));
+  EXPECT_TRUE(same_bytes(all(), before));
+}
+
+// A signal would end the process.
+TEST_F(ShardTransactionTest, AnIndexThatIsLongerThanTheProcessMayWriteIsNotBegun) {
+  class Limited : public testing::FaultEnv {
+   public:
+    Limited() : FaultEnv(os::Env::posix()) {}
+    uint64_t largest_file() override { return 20'000; }
+    ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+      EXPECT_LE(offset + n, largest_file());
+      return FaultEnv::pwrite(fd, buffer, n, offset);
+    }
+  } env;
+  const std::string before = all();
+  auto c = open(env);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->set_metadata("notes", std::string(30'000, 'n'))));
+  const auto refused = t->commit();
+  EXPECT_TRUE(fails_with(Status::io, refused));
+  EXPECT_EQ(refused.error().os_errno, EFBIG);
+  EXPECT_THAT(refused.error().message, HasSubstr("RLIMIT_FSIZE"));
+  EXPECT_TRUE(same_bytes(all(), before));
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ use crate::error::check;
 use crate::options::{c_path, milliseconds};
 use crate::{sys, Progress, Result};
 
-/// Rewrite a file in canonical order, with no spare room; atomically, as any publish. [`Compact`] has choices.
+/// Rewrite a file in canonical order, with no spare room; atomically, as any publish. [`Compact`] has choices. Shards are
+/// rewritten one after the other: a failure, or a cancel, leaves those that are done.
 ///
 /// # Errors
 /// What opening and [`Transaction::commit`](crate::Transaction::commit) answer.

@@ -1,0 +1,51 @@
+// Every shard anew, which changes nothing that a reader of the checkpoint sees. So each is a transaction of its own, on
+// what the handle shows by then. No older state keeps the file that was replaced: there need be room for one shard
+// alone. What is done before a failure stays.
+#include <new>
+
+#include "base/joined_progress.h"
+#include "os/waited.h"
+#include "shards/shard_transaction.h"
+#include "shards/shards.h"
+
+namespace st::store {
+namespace {
+
+// What is said of one shard is no word about those before it.
+Error after_others(Error e, size_t before, size_t all) {
+  if (before == 0 || e.message.empty()) return e;
+  try {
+    e.message += text(" (shard ", before + 1, " of ", all, "; the shards before it are done, and stay so)");
+  } catch (const std::bad_alloc &) {  // then without that
+  }
+  return e;
+}
+
+}  // namespace
+
+Result<void> Shards::compact(TransactionOptions options) {
+  options.compact = true;
+  const std::vector<std::string> names = hold()->index().shards();
+  std::vector<uint64_t> bytes;
+  uint64_t total = 0;
+  for (const std::string &name : names) total += bytes.emplace_back(size_at(os::Location::find_in(folder_, name)));
+  JoinedProgress joined(std::move(options.progress), total);
+  options.progress = joined.of_part();
+  for (size_t i = 0; i < names.size(); ++i) {
+    joined.begin_part(bytes[i]);
+    if (auto done = compact_one(names[i], options); !done)
+      return Failure(after_others(std::move(done.error()), i, names.size()));
+  }
+  joined.end();
+  return {};
+}
+
+Result<void> Shards::compact_one(const std::string &shard, const TransactionOptions &options) {
+  // Each may wait as long as a call may: after one that stayed busy, all would be done again.
+  const os::WaitedByCall call(os::WaitedByCall::anew);
+  ST_TRY(auto transaction, ShardTransaction::begin(*this, catalogue(), options));
+  ST_TRY(transaction->renew(shard));
+  return transaction->commit();
+}
+
+}  // namespace st::store
