@@ -37,6 +37,7 @@ Result<void> write_steps(const os::File &made, const write::PublishPlan &planned
   const uint64_t n = json.size();
   json.resize(n + header_padding);
   ST_TRY(const auto header, parse_header(json.data(), n, planned.size, 0));
+  StepRoom room;
   for (const ListedTensor &t : listing.tensors) {
     if (!has_steps(t)) continue;
     const uint64_t at = header.data_offset() + header.index.at(header.index.find(t.name).value()).begin;
@@ -46,7 +47,7 @@ Result<void> write_steps(const os::File &made, const write::PublishPlan &planned
         ST_TRY(made.write(block.bytes.data() + r.begin, r.length, begin + r.begin));
       return tell(block.bytes.size());
     };
-    ST_TRY(step_to_the_end(stepped_tensor(base, layers, t), write_block));
+    ST_TRY(step_to_the_end(stepped_tensor(base, layers, t), room, write_block));
   }
   return {};
 }
@@ -120,6 +121,7 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
   if (!base.file()) {
     const write::NewMetadata metadata(listing.metadata.begin(), listing.metadata.end());
     ST_TRY(auto target, write::find_destination(env, to));
+    StepRoom room;
     const auto give_stepped = [&](write::Writer &writer, size_t i) -> Result<bool> {
       const ListedTensor &t = listing.tensors[i];
       if (t.steps.empty()) return false;
@@ -127,7 +129,7 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
         ST_TRY(writer.add(t.name, block.bytes.data(), block.bytes.size()));
         return tell(block.bytes.size());
       };
-      ST_TRY(step_to_the_end(stepped_tensor(whole, layers, t), add));
+      ST_TRY(step_to_the_end(stepped_tensor(whole, layers, t), room, add));
       return true;
     };
     return copy_out(std::move(target), places_of(whole, layers, listing), metadata, options, tell, give_stepped,

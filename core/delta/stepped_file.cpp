@@ -29,13 +29,14 @@ Result<std::unique_ptr<SteppedFile>> SteppedFile::make(os::Env &env, const Model
   if (data + end > PTRDIFF_MAX) throw std::bad_alloc();
   made->bytes_ = std::make_unique_for_overwrite<std::byte[]>(data + end);
   std::memcpy(made->bytes_.get(), header.data(), data);
+  StepRoom room;
   for (size_t i = 0; i < stepped.size(); ++i) {
     std::byte *to = made->bytes_.get() + data + entries[i].begin;
     const auto copy = [to](const SteppedBlock &block) -> Result<void> {
       std::memcpy(to + block.begin, block.bytes.data(), block.bytes.size());
       return {};
     };
-    ST_TRY(step_to_the_end(stepped_tensor(base, deltas, *stepped[i]), copy));
+    ST_TRY(step_to_the_end(stepped_tensor(base, deltas, *stepped[i]), room, copy));
   }
   ST_TRY(made->file_, DataFile::open_memory(env, made->bytes_.get(), data + end));
   made->held_ = made->file_->hold();

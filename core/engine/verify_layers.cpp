@@ -36,9 +36,10 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
   for (const DeltaFile &delta : deltas) ST_TRY(delta.check_bytes(tell));
   ST_TRY(check_old(*whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
+  StepRoom room;
+  const auto take = [&](const SteppedBlock &block) { return tell(block.bytes.size()); };
   for (const ListedTensor &t : chained.listing.tensors)
-    if (!t.steps.empty())
-      ST_TRY(step_to_the_end(stepped_tensor(*whole, deltas, t), [&](auto &block) { return tell(block.bytes.size()); }));
+    if (!t.steps.empty()) ST_TRY(step_to_the_end(stepped_tensor(*whole, deltas, t), room, take));
   return {};
 }
 
