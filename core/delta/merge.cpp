@@ -106,7 +106,8 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
   ST_TRY(whole.must_not_be(env, to));
   uint64_t total = 0, done = 0;
   for (const ListedTensor &t : listing.tensors) total += t.nbytes * (base.file() && !t.steps.empty() ? 2 : 1);
-  for (const OldTensor &old : chained.old) total += whole.at(old.index).tensor().nbytes;
+  const std::vector<OldTensor> to_hash = chained.old_without_steps();
+  for (const OldTensor &old : to_hash) total += whole.at(old.index).tensor().nbytes;
   for (const DeltaFile &layer : layers) {
     ST_TRY(ModelView(*layer.file).must_not_be(env, to));
     total += layer.index().data_bytes();
@@ -115,7 +116,7 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
   const auto tell = [&](uint64_t more) { return control.check(done = std::min(done + more, total), total); };
   const InterruptScope waits([&] { return tell(0); });
   ST_TRY(check_heads(whole, chained.old));
-  ST_TRY(check_old(whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
+  ST_TRY(check_old(whole, to_hash, [&](auto &, auto piece) { return tell(piece.size()); }));
   for (const DeltaFile &layer : layers) ST_TRY(layer.check_bytes(tell));
 
   if (!base.file()) {

@@ -31,11 +31,12 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
     deltas.push_back(std::move(delta));
   }
   ST_TRY(auto chained, chain(*whole, deltas));
-  for (const OldTensor &old : chained.old) total += whole->at(old.index).tensor().nbytes;
+  const std::vector<OldTensor> to_hash = chained.old_without_steps();
+  for (const OldTensor &old : to_hash) total += whole->at(old.index).tensor().nbytes;
   for (const ListedTensor &t : chained.listing.tensors) total += t.steps.empty() ? 0 : t.nbytes;
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
   for (const DeltaFile &delta : deltas) ST_TRY(delta.check_bytes(tell));
-  ST_TRY(check_old(*whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
+  ST_TRY(check_old(*whole, to_hash, [&](auto &, auto piece) { return tell(piece.size()); }));
   StepRoom room;
   const auto take = [&](const SteppedBlock &block) { return tell(block.bytes.size()); };
   for (const ListedTensor &t : chained.listing.tensors)

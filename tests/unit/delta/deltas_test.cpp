@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "base/little_endian.h"
+#include "counting_env.h"
 #include "delta_scene.h"
 #include "engine/verify.h"
 #include "fault_env.h"
@@ -688,6 +689,38 @@ TEST_F(DeltasOfElements, AreRefusedByABaseOfWhichAnotherElementDiffers) {
   EXPECT_TRUE(fails_with(Status::delta_base, merge({delta})));
   EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
   EXPECT_FALSE(std::filesystem::exists(reverse));
+}
+
+// What the steps lead to proves the old bytes, too. What comes above them needs no proof of its own; what is replaced
+// as a whole, or goes, has no other.
+TEST_F(DeltasOfElements, ReadTheirBaseOnceToProveIt) {
+  b.tensors[1] = u8_tensor("b", 10007, 22);
+  b.tensors.erase(b.tensors.begin());
+  SimEnv disk;
+  disk.make_folder("/m", 0755);
+  disk.add_file("/m/a", a.file());
+  disk.add_file("/m/b", b.file());
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m/a", "/m/b", "/m/d", {})));
+  CountingEnv counting(disk);
+  const auto merged_into = [&](const char *to) { return store::merge(counting, "/m/a", {"/m/d"}, to, {}); };
+  const auto verified = [&] { return store::verify_layers(counting, "/m/a", {"/m/d"}, {}, {}); };
+  const uint64_t w = a.tensors.back().bytes.size();
+  ASSERT_TRUE(is_ok(merged_into("/m/c")));
+  EXPECT_EQ(holdings_of(disk.contents("/m/c")), b);
+  EXPECT_GT(counting.read, w);
+  EXPECT_LT(counting.read, w + w / 2);
+  counting.forget();
+  ASSERT_TRUE(is_ok(verified()));
+  EXPECT_LT(counting.read, 2 * w + w / 2);  // all of the base was looked at before
+
+  for (const size_t tensor : {size_t{0}, size_t{1}, size_t{3}}) {  // deleted; replaced; with steps
+    Holdings wrong = a;
+    wrong.tensors[tensor].bytes[wrong.tensors[tensor].bytes.size() > 4096 ? 5000 : 3000] ^= 1;
+    disk.add_file("/m/a", wrong.file());
+    EXPECT_TRUE(fails_with(Status::delta_base, merged_into("/m/e"))) << tensor;
+    EXPECT_TRUE(fails_with(Status::delta_base, verified())) << tensor;
+    EXPECT_FALSE(disk.exists("/m/e"));
+  }
 }
 
 TEST_F(DeltasOfElements, WithOtherStepsAreRefused) {
