@@ -691,6 +691,112 @@ TEST_F(DeltasOfElements, AreRefusedByABaseOfWhichAnotherElementDiffers) {
   EXPECT_FALSE(std::filesystem::exists(reverse));
 }
 
+// A disk that has changed so often as something was written to it, and whose clock has gone on since, or has not.
+class DatedDisk : public CountingEnv {
+ public:
+  using CountingEnv::CountingEnv;
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+    ++changed;
+    return CountingEnv::pwrite(fd, buffer, n, offset);
+  }
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override {
+    const int r = CountingEnv::fstatat(dir, path, out, flags);
+    out->st_mtim = {changed, 0};
+    return r;
+  }
+  uint64_t unix_time() override { return static_cast<uint64_t>(changed) + (has_gone_on ? 100 : 0); }
+  time_t changed = 1;
+  bool has_gone_on = true;
+};
+
+class RefreshedOverlay : public DeltasOfElements {
+ protected:
+  RefreshedOverlay() {
+    sim.make_folder("/m", 0755);
+    sim.add_file("/m/a", a.file());
+    sim.add_file("/m/b", b.file());
+    EXPECT_TRUE(is_ok(store::diff(sim, "/m/a", "/m/b", "/m/d", {})));
+  }
+  void open() {
+    store::OpenOptions options;
+    options.deltas = {"/m/d"};
+    auto opened = store::open_path(disk, "/m/a", options);
+    ASSERT_TRUE(is_ok(opened));
+    overlay = std::move(*opened);
+    w = view("w");
+  }
+  const char *view(std::string_view name) const {
+    const store::Place p = overlay->catalogue().find(name).value();
+    return reinterpret_cast<const char *>(p.member->view(*p.snapshot, p.index).value());
+  }
+  void update(const std::string &path, const TestTensor &t) {
+    store::OpenOptions writing;
+    writing.writable = true;
+    auto model = store::open_path(disk, path, writing);
+    ASSERT_TRUE(is_ok(model));
+    auto txn = (*model)->begin({}).value();
+    ASSERT_TRUE(is_ok(txn->update(t.name, {static_cast<uint32_t>(t.dtype), t.shape, t.bytes.data(), t.bytes.size()})));
+    ASSERT_TRUE(is_ok(txn->commit()));
+  }
+  // Of all that the refresh reads.
+  uint64_t refreshed() {
+    disk.forget();
+    EXPECT_TRUE(is_ok(overlay->refresh()));
+    EXPECT_EQ(view("w"), w);
+    EXPECT_TRUE(same_bytes({w, b.tensors.back().bytes.size()}, b.tensors.back().bytes));
+    return disk.read;
+  }
+  static constexpr uint64_t headers = uint64_t{64} << 10;
+
+  SimEnv sim;
+  DatedDisk disk{sim};
+  std::unique_ptr<store::Model> overlay;
+  const char *w = nullptr;
+};
+
+TEST_F(RefreshedOverlay, ReadsHeadersAloneWhereNothingHasChanged) {
+  open();
+  for (int i = 0; i < 2; ++i) EXPECT_LT(refreshed(), headers);
+  const TestTensor other = u8_tensor("a", 4000, 55);
+  update("/m/a", other);  // which the delta leaves alone
+  EXPECT_GT(refreshed(), a.tensors.back().bytes.size());
+  EXPECT_TRUE(same_bytes({view("a"), 4000}, other.bytes));
+  for (int i = 0; i < 2; ++i) EXPECT_LT(refreshed(), headers);
+}
+
+TEST_F(RefreshedOverlay, ReadsWhatMayHaveBeenChangedAtTheSameTime) {
+  disk.has_gone_on = false;
+  open();
+  EXPECT_GT(refreshed(), a.tensors.back().bytes.size());
+  disk.has_gone_on = true;
+  EXPECT_GT(refreshed(), a.tensors.back().bytes.size());
+  EXPECT_LT(refreshed(), headers);
+}
+
+TEST_F(RefreshedOverlay, IsRefusedIfAnElementBelowItWasPatched) {
+  for (const bool has_gone_on : {true, false}) {
+    disk.has_gone_on = has_gone_on;
+    open();
+    TestTensor wrong = a.tensors.back();
+    wrong.bytes[1500001] ^= 1;
+    update("/m/a", wrong);
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(fails_with(Status::delta_base, overlay->refresh()));
+    EXPECT_EQ(view("w"), w);
+    update("/m/a", a.tensors.back());
+    refreshed();
+  }
+}
+
+TEST_F(RefreshedOverlay, TakesTheStepsOfADeltaThatTookAnothersPlace) {
+  open();
+  Holdings c = b;
+  c.tensors.back().bytes[1500001] ^= 1;
+  sim.add_file("/m/c", c.file());
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m/a", "/m/c", "/m/d", {})));
+  ASSERT_TRUE(is_ok(overlay->refresh()));
+  EXPECT_TRUE(same_bytes({view("w"), c.tensors.back().bytes.size()}, c.tensors.back().bytes));
+}
+
 // What the steps lead to proves the old bytes, too. What comes above them needs no proof of its own; what is replaced
 // as a whole, or goes, has no other.
 TEST_F(DeltasOfElements, ReadTheirBaseOnceToProveIt) {
