@@ -26,6 +26,11 @@ Result<write::PublishPlan> plan(const Snapshot &base, const TensorList &listing,
                              {options.layout, as_stock ? 8 : options.alignment, options.reserve, block});
 }
 
+Result<std::shared_ptr<const os::File>> reach(const Snapshot &file) {
+  ST_TRY(auto here, file.here());
+  return here.held ? std::move(here.held) : std::shared_ptr<const os::File>(std::shared_ptr<void>(), &here.file);
+}
+
 using Tell = std::function<Result<void>(uint64_t more)>;
 
 // Over what they lead on from, which lies in the new file by then.
@@ -72,7 +77,8 @@ Result<void> build(os::Env &env, const ModelView &whole, std::span<const DeltaFi
     }
     const ListedTensor &t = listing.tensors[s.from];
     const Snapshot &layer = *layers[t.layer - 1].snapshot;
-    segments.push_back({s.to, s.length, &layer.file, layer.file_offset(layer.header.index.at(t.index)), nullptr});
+    const uint64_t from = layer.file_offset(layer.header.index.at(t.index));
+    segments.push_back({s.to, s.length, nullptr, from, nullptr, [&layer] { return reach(layer); }});
   }
   ST_TRY(write::build(file, planned.header, segments, block, control));
   ST_TRY(write_steps(file, planned, whole, layers, listing, tell));

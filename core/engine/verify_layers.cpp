@@ -23,13 +23,9 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
   ST_TRY(auto below, open_path(env, base, open));
   const auto whole = ModelView::of(*below);
   if (!whole) return Failure(Error(whole.error()));
-  std::vector<DeltaFile> deltas;
+  ST_TRY(const auto deltas, open_deltas(env, paths, open));
   uint64_t done = 0, total = 0;
-  for (const std::string &path : paths) {
-    ST_TRY(auto delta, open_delta(env, path, open));
-    total += delta.index().data_bytes();
-    deltas.push_back(std::move(delta));
-  }
+  for (const DeltaFile &delta : deltas) total += delta.index().data_bytes();
   ST_TRY(auto chained, chain(*whole, deltas));
   const std::vector<OldTensor> to_hash = chained.old_without_steps();
   for (const OldTensor &old : to_hash) total += whole->at(old.index).tensor().nbytes;

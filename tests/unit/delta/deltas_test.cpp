@@ -6,6 +6,7 @@
 #include "delta_scene.h"
 #include "engine/verify.h"
 #include "fault_env.h"
+#include "few_descriptors.h"
 #include "os/range_lock.h"
 #include "os/turnstile.h"
 #include "sharing_env.h"
@@ -689,6 +690,33 @@ TEST_F(DeltasOfElements, AreRefusedByABaseOfWhichAnotherElementDiffers) {
   EXPECT_TRUE(fails_with(Status::delta_base, merge({delta})));
   EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
   EXPECT_FALSE(std::filesystem::exists(reverse));
+}
+
+// Each file of a merge is locked, which takes a descriptor. No others are open but so many as of a model's shards.
+TEST_F(Deltas, OfALongChainNeedFewDescriptors) {
+  constexpr size_t n = 200;
+  SimEnv disk;
+  disk.make_folder("/m", 0755);
+  Holdings last{{u8_tensor("steps", 9000, 1)}, {}};
+  for (size_t i = 0; i < n; ++i) last.tensors.push_back(u8_tensor(text("t", i), 10, 2));
+  const std::string first = last.file();
+  std::vector<std::string> deltas;
+  for (size_t i = 0; i < n; ++i) {
+    disk.add_file("/m/a", last.file());
+    last.tensors[0].bytes[40 * i] ^= 1;
+    last.tensors[1 + i].bytes[0] ^= 1;
+    disk.add_file("/m/b", last.file());
+    deltas.push_back(text("/m/d", i));
+    ASSERT_TRUE(is_ok(store::diff(disk, "/m/a", "/m/b", deltas.back(), {})));
+  }
+  disk.add_file("/m/a", first);
+  FewDescriptors few(disk);
+  few.most = 250;
+  ASSERT_TRUE(is_ok(store::merge(few, "/m/a", deltas, "/m/merged", {})));
+  EXPECT_EQ(holdings_of(disk.contents("/m/merged")), last);
+  few.most = 50;
+  EXPECT_EQ(seen_through(few, "/m/a", deltas), last);
+  EXPECT_TRUE(is_ok(store::verify_layers(few, "/m/a", deltas, {}, {})));
 }
 
 // A disk that has changed so often as something was written to it, and whose clock has gone on since, or has not.
