@@ -426,10 +426,10 @@ Result<void> Location::check_led_to() const {
 
 void Folders::share(Location *at) {
   const auto known = std::ranges::find_if(open_, [&](const auto &folder) { return folder->is(*at->folder_); });
-  if (known != open_.end())
-    at->folder_ = *known;
-  else if (open_.size() < most_)
+  if (known == open_.end())
     open_.push_back(at->folder_);
+  else
+    at->folder_ = *known;
 }
 
 namespace {

@@ -153,7 +153,6 @@ class Folders {
   void share(Location *at);
 
  private:
-  static constexpr size_t most_ = 16;
   std::vector<std::shared_ptr<const Directory>> open_;
 };
 

@@ -719,6 +719,38 @@ TEST_F(Deltas, OfALongChainNeedFewDescriptors) {
   EXPECT_TRUE(is_ok(store::verify_layers(few, "/m/a", deltas, {}, {})));
 }
 
+// Of its files one is open at a time, and each is opened again for its part of the new file.
+TEST_F(Deltas, AreMergedOrNotIfOneCannotBeOpenedAgain) {
+  SimEnv disk;
+  disk.make_folder("/m", 0755);
+  Holdings last = a;
+  std::vector<std::string> deltas;
+  for (size_t i = 0; i < a.tensors.size(); ++i) {
+    disk.add_file("/m/a", last.file());
+    last.tensors[i] = u8_tensor(last.tensors[i].name, last.tensors[i].bytes.size(), static_cast<unsigned>(50 + i));
+    disk.add_file("/m/b", last.file());
+    deltas.push_back(text("/m/d", i));
+    ASSERT_TRUE(is_ok(store::diff(disk, "/m/a", "/m/b", deltas.back(), {})));
+  }
+  disk.add_file("/m/a", a.file());
+  FewDescriptors few(disk);
+  few.most = 15;
+  bool all_opened = false;
+  size_t failures = 0;
+  for (size_t n = 0; !all_opened; ++n) {
+    size_t opened = 0;
+    few.before = [&](Call call) { return call == Call::openat && opened++ == n ? -EIO : 0; };
+    const auto done = store::merge(few, "/m/a", deltas, "/m/merged", {});
+    all_opened = opened <= n;
+    EXPECT_EQ(done.has_value(), disk.exists("/m/merged")) << n;
+    failures += !done;
+    if (!done) continue;
+    EXPECT_EQ(holdings_of(disk.contents("/m/merged")), last);
+    disk.remove("/m/merged");
+  }
+  EXPECT_GT(failures, 3 * deltas.size());
+}
+
 // A disk that has changed so often as something was written to it, and whose clock has gone on since, or has not.
 class DatedDisk : public CountingEnv {
  public:
