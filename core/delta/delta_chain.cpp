@@ -1,6 +1,8 @@
 #include "delta/delta_chain.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "delta/delta_hash.h"
 #include "format/seeded_hash.h"
@@ -50,6 +52,16 @@ Result<DeltaChain> chain(const ModelView &base, std::span<const DeltaFile> delta
   }
   std::sort(c.old.begin(), c.old.end(), [](const OldTensor &a, const OldTensor &b) { return a.index < b.index; });
   return c;
+}
+
+std::vector<OldTensor> DeltaChain::old_without_steps() const {
+  std::set<size_t> stepped;
+  for (const ListedTensor &t : listing.tensors)
+    if (t.layer == 0 && !t.steps.empty()) stepped.insert(t.index);
+  std::vector<OldTensor> others;
+  std::copy_if(old.begin(), old.end(), std::back_inserter(others),
+               [&](const OldTensor &t) { return !stepped.contains(t.index); });
+  return others;
 }
 
 Result<void> check_old(const ModelView &base, std::span<const OldTensor> tensors, const TakeOld &take) {

@@ -12,6 +12,10 @@ namespace st::store {
 struct DeltaChain {
   TensorList listing;          // views of the base and the deltas, which must outlive it
   std::vector<OldTensor> old;  // tensors of the base that deltas replace or delete, in its order
+
+  // Of these: those that no step is taken of. The others are proven by the hash of what their steps lead to, for from
+  // there the steps lead back to one tensor alone (step_to_the_end).
+  std::vector<OldTensor> old_without_steps() const;
 };
 
 // Status delta_base: one was made for something else than what lies below it, as

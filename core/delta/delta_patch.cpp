@@ -59,6 +59,7 @@ class Patching {
   const Control control_;                    // of the whole call
   std::vector<DeltaFile::Checked> checked_;  // the tensors that the delta gives
   std::vector<bool> remade_;  // of these: those that are made of their steps under the locks, and not staged
+  StepRoom room_;
   os::Helper helper_;
   uint64_t done_ = 0, total_ = 0;
 };
@@ -124,7 +125,7 @@ Result<void> Patching::remake_later(AnyTransaction &transaction, size_t i) {
     const Place &place = whole_.at(*whole_.find(name));
     const SteppedTensor stepped{place.snapshot, place.tensor(), place.member->place(), {{&delta_, i}}};
     const uint64_t reads = remakes_all() ? 1 : 2;  // as if it was staged
-    ST_TRY(auto fresh, remake(stepped, file, at, helper_, to, [&](uint64_t n) { return tell(n * reads); }));
+    ST_TRY(auto fresh, remake(stepped, file, at, helper_, room_, to, [&](uint64_t n) { return tell(n * reads); }));
     checked_[i].head = fresh.head;
     return {};
   };
@@ -153,7 +154,7 @@ Result<void> Patching::stage_steps(AnyTransaction &transaction, size_t i) {
     return transaction.update_ranges(name, ranges, pages);
   };
   const SteppedTensor stepped{place.snapshot, t, place.member->place(), {{&delta_, i}}};
-  ST_TRY(auto fresh, step_to_the_end(stepped, stage_block));
+  ST_TRY(auto fresh, step_to_the_end(stepped, room_, stage_block));
   checked_[i].head = fresh.head;
   return {};
 }

@@ -22,17 +22,16 @@ constexpr uint64_t least_in_steps = 4096;
 // Steps of a tensor's blocks, one after the other, made beside the caller.
 class MakingSteps {
  public:
-  MakingSteps(os::Helper &helper, Dtype dtype) : helper_(helper), dtype_(dtype) {}
+  MakingSteps(os::Helper &helper, StepWriter &writer, Dtype dtype) : helper_(helper), writer_(writer), dtype_(dtype) {}
   ~MakingSteps() { helper_.wait(); }
   MakingSteps(const MakingSteps &) = delete;
   MakingSteps &operator=(const MakingSteps &) = delete;
 
   // The bytes stay until it is made.
   void begin(uint64_t number, std::span<const std::byte> old, std::span<const std::byte> fresh) {
-    if (!writer_) writer_.emplace(dtype_);
     helper_.begin([this, number, old, fresh]() noexcept {
       try {
-        steps_ = writer_->steps_of(number, old, fresh);
+        steps_ = writer_.steps_of(dtype_, number, old, fresh);
       } catch (const std::bad_alloc &) {
         has_memory_ = false;
       }
@@ -47,8 +46,8 @@ class MakingSteps {
 
  private:
   os::Helper &helper_;
+  StepWriter &writer_;
   const Dtype dtype_;
-  std::optional<StepWriter> writer_;
   std::span<const std::byte> steps_;
   bool has_memory_ = true;
 };
@@ -96,6 +95,7 @@ class Comparison {
   Windows by_turns_[2] = {{TensorWindow(false), TensorWindow(false)}, {TensorWindow(false), TensorWindow(false)}};
   std::vector<std::byte> old_block_, new_block_;
   Spilled steps_;
+  StepWriter step_writer_;
   os::Helper helper_;  // makes steps
   std::vector<Changed> changed_;
   std::vector<std::pair<std::string, OldBytes>> deleted_;
@@ -135,7 +135,7 @@ Result<Comparison::Found> Comparison::compare(const Place &before, const Place &
   const TensorView is = after.tensor();
   TensorHasher old;
   std::optional<TensorHasher> fresh;
-  MakingSteps making(helper_, is.dtype);
+  MakingSteps making(helper_, step_writer_, is.dtype);
   bool in_steps = is.nbytes >= least_in_steps;
   // While one block is looked at, the next one is read, into other windows. Short tensors are read with those behind
   // them; and where reading has a latency, large pieces are worth more.

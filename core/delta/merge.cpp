@@ -26,6 +26,11 @@ Result<write::PublishPlan> plan(const Snapshot &base, const TensorList &listing,
                              {options.layout, as_stock ? 8 : options.alignment, options.reserve, block});
 }
 
+Result<std::shared_ptr<const os::File>> reach(const Snapshot &file) {
+  ST_TRY(auto here, file.here());
+  return here.held ? std::move(here.held) : std::shared_ptr<const os::File>(std::shared_ptr<void>(), &here.file);
+}
+
 using Tell = std::function<Result<void>(uint64_t more)>;
 
 // Over what they lead on from, which lies in the new file by then.
@@ -37,6 +42,7 @@ Result<void> write_steps(const os::File &made, const write::PublishPlan &planned
   const uint64_t n = json.size();
   json.resize(n + header_padding);
   ST_TRY(const auto header, parse_header(json.data(), n, planned.size, 0));
+  StepRoom room;
   for (const ListedTensor &t : listing.tensors) {
     if (!has_steps(t)) continue;
     const uint64_t at = header.data_offset() + header.index.at(header.index.find(t.name).value()).begin;
@@ -46,7 +52,7 @@ Result<void> write_steps(const os::File &made, const write::PublishPlan &planned
         ST_TRY(made.write(block.bytes.data() + r.begin, r.length, begin + r.begin));
       return tell(block.bytes.size());
     };
-    ST_TRY(step_to_the_end(stepped_tensor(base, layers, t), write_block));
+    ST_TRY(step_to_the_end(stepped_tensor(base, layers, t), room, write_block));
   }
   return {};
 }
@@ -71,7 +77,8 @@ Result<void> build(os::Env &env, const ModelView &whole, std::span<const DeltaFi
     }
     const ListedTensor &t = listing.tensors[s.from];
     const Snapshot &layer = *layers[t.layer - 1].snapshot;
-    segments.push_back({s.to, s.length, &layer.file, layer.file_offset(layer.header.index.at(t.index)), nullptr});
+    const uint64_t from = layer.file_offset(layer.header.index.at(t.index));
+    segments.push_back({s.to, s.length, nullptr, from, nullptr, [&layer] { return reach(layer); }});
   }
   ST_TRY(write::build(file, planned.header, segments, block, control));
   ST_TRY(write_steps(file, planned, whole, layers, listing, tell));
@@ -105,7 +112,8 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
   ST_TRY(whole.must_not_be(env, to));
   uint64_t total = 0, done = 0;
   for (const ListedTensor &t : listing.tensors) total += t.nbytes * (base.file() && !t.steps.empty() ? 2 : 1);
-  for (const OldTensor &old : chained.old) total += whole.at(old.index).tensor().nbytes;
+  const std::vector<OldTensor> to_hash = chained.old_without_steps();
+  for (const OldTensor &old : to_hash) total += whole.at(old.index).tensor().nbytes;
   for (const DeltaFile &layer : layers) {
     ST_TRY(ModelView(*layer.file).must_not_be(env, to));
     total += layer.index().data_bytes();
@@ -114,12 +122,13 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
   const auto tell = [&](uint64_t more) { return control.check(done = std::min(done + more, total), total); };
   const InterruptScope waits([&] { return tell(0); });
   ST_TRY(check_heads(whole, chained.old));
-  ST_TRY(check_old(whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
+  ST_TRY(check_old(whole, to_hash, [&](auto &, auto piece) { return tell(piece.size()); }));
   for (const DeltaFile &layer : layers) ST_TRY(layer.check_bytes(tell));
 
   if (!base.file()) {
     const write::NewMetadata metadata(listing.metadata.begin(), listing.metadata.end());
     ST_TRY(auto target, write::find_destination(env, to));
+    StepRoom room;
     const auto give_stepped = [&](write::Writer &writer, size_t i) -> Result<bool> {
       const ListedTensor &t = listing.tensors[i];
       if (t.steps.empty()) return false;
@@ -127,7 +136,7 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
         ST_TRY(writer.add(t.name, block.bytes.data(), block.bytes.size()));
         return tell(block.bytes.size());
       };
-      ST_TRY(step_to_the_end(stepped_tensor(whole, layers, t), add));
+      ST_TRY(step_to_the_end(stepped_tensor(whole, layers, t), room, add));
       return true;
     };
     return copy_out(std::move(target), places_of(whole, layers, listing), metadata, options, tell, give_stepped,

@@ -1,6 +1,7 @@
 #include "delta/overlay.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include "base/url.h"
@@ -14,6 +15,31 @@ namespace {
 // tensors begin: so many are looked at, of those that the deltas replace.
 constexpr size_t samples = 8;
 
+bool tells_times(const os::Filesystem &filesystem) {
+  const bool is_near = filesystem.storage == os::Storage::local || filesystem.storage == os::Storage::memory;
+  return is_near && !os::dates_changes_late(filesystem.type);
+}
+
+// When a file was changed last. 0: a change from now on may leave it that time. This machine's clock has gone on after
+// a second or two; other hosts have clocks of their own, and some filesystems keep no times. What lies in no folder is
+// never changed.
+uint64_t time_of(const Opened &file) {
+  constexpr uint64_t gone_on = 2, second = 1000000000;
+  const os::Location &at = file.data_file->location();
+  if (!at) return UINT64_MAX;
+  struct stat s;
+  if (!tells_times(file.snapshot->filesystem) || at.stat(&s) < 0 || !os::same_inode(s, file.snapshot->identity))
+    return 0;
+  const auto seconds = static_cast<uint64_t>(s.st_mtim.tv_sec);
+  return seconds + gone_on < at.env().unix_time() ? seconds * second + static_cast<uint64_t>(s.st_mtim.tv_nsec) : 0;
+}
+
+std::vector<uint64_t> times_of(std::span<const Opened> files) {
+  std::vector<uint64_t> times(files.size());
+  std::transform(files.begin(), files.end(), times.begin(), time_of);
+  return times;
+}
+
 }  // namespace
 
 // What the layers make together. A name is looked up from the top: the first
@@ -21,9 +47,11 @@ constexpr size_t samples = 8;
 // Tensors that steps lead to are the top.
 class OverlayCatalogue final : public Merged {
  public:
-  // The listing's strings that are not the snapshots' are those of `deltas`.
+  // The listing's strings that are not the snapshots' are those of `deltas`. `times`: of the base's files and of the
+  // deltas, before their bytes were looked at.
   OverlayCatalogue(ModelView base, std::span<const std::unique_ptr<DataFile>> files, std::vector<DeltaFile> deltas,
-                   std::unique_ptr<SteppedFile> stepped, const TensorList &listing);
+                   std::shared_ptr<const SteppedFile> stepped, const TensorList &listing,
+                   const std::vector<uint64_t> &times);
 
   size_t size() const override { return tensors_.size(); }
   Result<Place> at(size_t i) const override { return place(i); }
@@ -38,6 +66,14 @@ class OverlayCatalogue final : public Merged {
   std::vector<Opened> opened() const override { return files_; }
   size_t index_bytes() const override;
 
+  // Is it of these files, and the metadata of the base?
+  bool is_of(const ModelView &base, std::span<const Opened> files) const;
+  // May this file, which has that time, have other bytes than when it was looked at?
+  bool may_have_changed(const Snapshot &file, uint64_t time) const;
+  // The files had these times, and then the bytes that they are to have.
+  void note_times(const std::vector<uint64_t> &times) const;
+  const std::shared_ptr<const SteppedFile> &stepped() const { return stepped_; }
+
  private:
   static constexpr uint32_t hidden = UINT32_MAX;
   struct Source {
@@ -51,21 +87,23 @@ class OverlayCatalogue final : public Merged {
 
   const ModelView base_;
   const std::vector<DeltaFile> deltas_;
-  const std::unique_ptr<SteppedFile> stepped_;   // the top layer, if there is one
-  std::vector<Opened> files_;                    // of the base, and the deltas
-  std::vector<std::vector<uint32_t>> shown_as_;  // of each tensor of each layer the number here, or hidden
+  const std::shared_ptr<const SteppedFile> stepped_;  // the top layer, if there is one
+  std::vector<Opened> files_;                         // of the base, and the deltas
+  mutable std::vector<std::atomic<uint64_t>> times_;  // of these
+  std::vector<std::vector<uint32_t>> shown_as_;       // of each tensor of each layer the number here, or hidden
   std::vector<Source> tensors_;
   std::vector<MetadataPair> metadata_;
   std::vector<uint32_t> by_key_;  // numbers of metadata_, sorted by key
 };
 
 OverlayCatalogue::OverlayCatalogue(ModelView base, std::span<const std::unique_ptr<DataFile>> files,
-                                   std::vector<DeltaFile> deltas, std::unique_ptr<SteppedFile> stepped,
-                                   const TensorList &listing)
+                                   std::vector<DeltaFile> deltas, std::shared_ptr<const SteppedFile> stepped,
+                                   const TensorList &listing, const std::vector<uint64_t> &times)
     : base_(std::move(base)),
       deltas_(std::move(deltas)),
       stepped_(std::move(stepped)),
       files_(base_.files().begin(), base_.files().end()),
+      times_(times.size()),
       metadata_(listing.metadata),
       by_key_(metadata_.size()) {
   shown_as_.emplace_back(base_.size(), hidden);
@@ -73,6 +111,7 @@ OverlayCatalogue::OverlayCatalogue(ModelView base, std::span<const std::unique_p
     files_.push_back({files[n].get(), deltas_[n].snapshot.get()});
     shown_as_.emplace_back(deltas_[n].index().size(), hidden);
   }
+  note_times(times);
   if (stepped_) shown_as_.emplace_back(stepped_->index().size(), hidden);
   tensors_.reserve(listing.tensors.size());
   for (const ListedTensor &t : listing.tensors) {
@@ -82,6 +121,20 @@ OverlayCatalogue::OverlayCatalogue(ModelView base, std::span<const std::unique_p
   std::iota(by_key_.begin(), by_key_.end(), 0u);
   std::sort(by_key_.begin(), by_key_.end(),
             [this](uint32_t a, uint32_t b) { return metadata_[a].first < metadata_[b].first; });
+}
+
+bool OverlayCatalogue::is_of(const ModelView &base, std::span<const Opened> files) const {
+  const auto same = [](const Opened &a, const Opened &b) { return a.snapshot == b.snapshot; };
+  return std::ranges::equal(files_, files, same) && base_.metadata() == base.metadata();
+}
+
+bool OverlayCatalogue::may_have_changed(const Snapshot &file, uint64_t time) const {
+  const auto known = std::ranges::find(files_, &file, &Opened::snapshot);
+  return time == 0 || known == files_.end() || times_[static_cast<size_t>(known - files_.begin())] != time;
+}
+
+void OverlayCatalogue::note_times(const std::vector<uint64_t> &times) const {
+  for (size_t i = 0; i < times.size(); ++i) times_[i] = times[i];
 }
 
 Place OverlayCatalogue::place(size_t i) const {
@@ -159,20 +212,43 @@ Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &pa
   return overlay;
 }
 
+// Steps are taken anew only where what they lead from, or the steps themselves, lie in other files than before. In the
+// same files the bytes may be others: those that may be are read, and compared by their hashes.
 Result<bool> Overlay::stack() {
   const Look look = begin_look();
+  const OverlayCatalogue *const shown = look.shown.get();
   ST_TRY(auto base, ModelView::of(*layers_.base));
+  std::vector<Opened> files(base.files().begin(), base.files().end());
   std::vector<DeltaFile> deltas;
   for (const auto &file : layers_.deltas) {
     ST_TRY(auto delta, DeltaFile::of(*file));
+    files.push_back({file.get(), delta.snapshot.get()});
     deltas.push_back(std::move(delta));
   }
+  const std::vector<uint64_t> times = times_of(files);
+  const auto may_have_changed = [&](const Snapshot &file) {
+    const auto at = std::ranges::find(files, &file, &Opened::snapshot);
+    return shown->may_have_changed(file, times[static_cast<size_t>(at - files.begin())]);
+  };
+  const bool is_shown = shown && shown->is_of(base, files);
+  if (is_shown && std::ranges::none_of(files, [&](const Opened &f) { return may_have_changed(*f.snapshot); }))
+    return hold().get() == shown;
   ST_TRY(auto chained, chain(base, deltas));
   ST_TRY(check_heads(base, spread(chained.old)));
   const auto above = static_cast<uint32_t>(deltas.size() + 1);
-  ST_TRY(auto stepped, SteppedFile::make(env(), base, deltas, above, &chained.listing));
+  std::shared_ptr<const SteppedFile> stepped = shown ? shown->stepped() : nullptr;
+  if (stepped && stepped->is_of(base, deltas, chained.listing)) {
+    ST_TRY(SteppedFile::check(base, deltas, chained.listing, may_have_changed));
+    stepped->put_into(&chained.listing, above);
+  } else {
+    ST_TRY(stepped, SteppedFile::make(env(), base, deltas, above, &chained.listing));
+  }
+  if (is_shown) {
+    shown->note_times(times);
+    return hold().get() == shown;
+  }
   return show_after(look, std::make_unique<OverlayCatalogue>(std::move(base), layers_.deltas, std::move(deltas),
-                                                             std::move(stepped), chained.listing));
+                                                             std::move(stepped), chained.listing, times));
 }
 
 Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as) const {

@@ -14,6 +14,7 @@ Result<void> Spilled::add(std::span<const std::byte> bytes) {
     ST_TRY(auto target, write::find_destination(env_, beside_));
     ST_TRY(made_, write::TemporaryFile::create(target.at, 0600));
   }
+  ST_TRY(made_->file().may_reach(begin_ + size_ + bytes.size()));
   ST_TRY(made_->file().write(bytes.data(), bytes.size(), begin_ + size_));
   hasher_.add(bytes.data(), bytes.size());
   size_ += bytes.size();

@@ -7,41 +7,46 @@
 namespace st::store {
 namespace {
 
-// One delta's steps, with the way to its file.
+// One delta's steps of a tensor.
 class OpenSteps {
  public:
   static Result<std::unique_ptr<OpenSteps>> open(const StepsAt &at, const TensorView &t) {
-    ST_TRY(auto reach, at.delta->snapshot->here());
-    std::unique_ptr<OpenSteps> steps(new OpenSteps(at, std::move(reach)));
     const TensorView held = at.delta->index().at(at.index);
-    uint64_t next = at.delta->snapshot->file_offset(held);
-    auto reader = StepReader::begin(t.dtype, t.nbytes, held.nbytes,
-                                    [file = &steps->reach_.file, next](void *to, uint64_t n) mutable -> Result<void> {
-                                      next += n;
-                                      return file->read(to, n, next - n);
-                                    });
-    if (!reader) return steps->failed(std::move(reader.error()));
-    steps->reader_.emplace(std::move(*reader));
+    std::unique_ptr<OpenSteps> steps(new OpenSteps(at, at.delta->snapshot->file_offset(held)));
+    ST_TRY(steps->with_file([&, all = steps.get()]() -> Result<void> {
+      const auto read = [all](void *to, uint64_t n) {
+        all->next_ += n;
+        return all->file_->read(to, n, all->next_ - n);
+      };
+      ST_TRY(auto reader, StepReader::begin(t.dtype, t.nbytes, held.nbytes, read));
+      all->reader_.emplace(std::move(reader));
+      return {};
+    }));
     return steps;
   }
 
   const StepReader &reader() const { return *reader_; }
-  Result<void> take(std::span<std::byte> block) {
-    if (auto taken = reader_->take(block); !taken) return failed(std::move(taken.error()));
-    return {};
+  Result<void> take(std::span<std::byte> block, StepRoom &room) {
+    return with_file([&] { return reader_->take(block, room); });
   }
 
  private:
-  OpenSteps(const StepsAt &at, Access reach) : at_(at), reach_(std::move(reach)) {}
-  Failure failed(Error e) const {
-    if (e.status == Status::delta)
-      e.message +=
+  OpenSteps(const StepsAt &at, uint64_t begin) : at_(at), next_(begin) {}
+  // Many deltas may have steps of one tensor, so no file is held open between two blocks.
+  template <class Work>
+  Result<void> with_file(Work work) {
+    ST_TRY(const auto reach, at_.delta->snapshot->here());
+    file_ = &reach.file;
+    Result<void> done = work();
+    if (!done && done.error().status == Status::delta)
+      done.error().message +=
           text(" (tensor ", in_quotes(at_.delta->index().at(at_.index).name), " of ", in_quotes(at_.delta->path), ")");
-    return Failure(std::move(e));
+    return done;
   }
 
   const StepsAt at_;
-  const Access reach_;
+  uint64_t next_;  // what is read next of the file
+  const os::File *file_ = nullptr;
   std::optional<StepReader> reader_;
 };
 
@@ -73,7 +78,7 @@ std::vector<ByteRange> SteppedBlock::changed_pages(uint64_t at) const {
 
 namespace {
 
-Result<OldBytes> step_through(const Snapshot &file, const TensorView &t, std::span<const StepsAt> steps,
+Result<OldBytes> step_through(const Snapshot &file, const TensorView &t, std::span<const StepsAt> steps, StepRoom &room,
                               const TakeBlock &take) {
   std::vector<std::unique_ptr<OpenSteps>> opened;
   for (const StepsAt &at : steps) {
@@ -90,7 +95,7 @@ Result<OldBytes> step_through(const Snapshot &file, const TensorView &t, std::sp
     changed_by.clear();
     for (const auto &one : opened) {
       if (!one->reader().has(begin / step_block_bytes)) continue;
-      ST_TRY(one->take(bytes));
+      ST_TRY(one->take(bytes, room));
       changed_by.push_back(&one->reader());
     }
     hasher.add(bytes);
@@ -114,13 +119,13 @@ class BlockPair {
   explicit BlockPair(uint64_t n)
       : old_(std::make_unique_for_overwrite<std::byte[]>(n)), fresh_(std::make_unique_for_overwrite<std::byte[]>(n)) {}
 
-  Result<void> make(const os::File &file, uint64_t at, uint64_t begin, uint64_t n, OpenSteps &steps) {
+  Result<void> make(const os::File &file, uint64_t at, uint64_t begin, uint64_t n, OpenSteps &steps, StepRoom &room) {
     const std::span old(old_.get(), n), fresh(fresh_.get(), n);
     ST_TRY(file.read(old_.get(), n, at + begin));
     block_ = {begin, old, old, {}, steps.reader().width()};
     if (!steps.reader().has(begin / step_block_bytes)) return {};
     std::memcpy(fresh_.get(), old_.get(), n);
-    ST_TRY(steps.take(fresh));
+    ST_TRY(steps.take(fresh, room));
     block_.fresh = fresh;
     block_.places = steps.reader().places();
     return {};
@@ -134,8 +139,8 @@ class BlockPair {
 
 }  // namespace
 
-Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t at, os::Helper &helper, TakesRemade &to,
-                        const std::function<Result<void>(uint64_t n)> &tell) {
+Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t at, os::Helper &helper, StepRoom &room,
+                        TakesRemade &to, const std::function<Result<void>(uint64_t n)> &tell) {
   static_assert(step_block_bytes <= longest_remade);
   const StepsAt &steps = t.steps.front();
   const DeltaTensor &wanted = steps.delta->notes.tensors[steps.index];
@@ -152,7 +157,7 @@ Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t a
   for (uint64_t begin = 0; begin < t.tensor.nbytes; begin += step_block_bytes) {
     BlockPair &pair = pairs[begin / step_block_bytes % 2];
     const uint64_t n = std::min(step_block_bytes, t.tensor.nbytes - begin);
-    ST_TRY(pair.make(file, at, begin, n, *opened));
+    ST_TRY(pair.make(file, at, begin, n, *opened, room));
     ST_TRY(keep());
     const RemadeBlock &block = pair.block();
     const bool changes = !block.places.empty();
@@ -185,9 +190,9 @@ SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> d
   return out;
 }
 
-Result<OldBytes> step_to_the_end(const SteppedTensor &t, const TakeBlock &take) {
+Result<OldBytes> step_to_the_end(const SteppedTensor &t, StepRoom &room, const TakeBlock &take) {
   const StepsAt &last = t.steps.back();
-  auto hashes = step_through(*t.file, t.tensor, t.steps, take);
+  auto hashes = step_through(*t.file, t.tensor, t.steps, room, take);
   if (!hashes) return Failure(std::move(hashes.error()).about_tensor_at_least(t.tensor.name));
   return hashes->all == last.delta->notes.tensors[last.index].bytes ? hashes : astray(t);
 }

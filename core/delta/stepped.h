@@ -52,10 +52,10 @@ struct SteppedTensor {
 SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> deltas, const ListedTensor &t);
 // Answers the hash of what the steps lead to, which is that which the last delta names. Else the status is delta_base
 // if the file has not what the first delta names, or delta. Others: those of reading. An error is about that tensor.
-Result<OldBytes> step_to_the_end(const SteppedTensor &t, const TakeBlock &take);
+Result<OldBytes> step_to_the_end(const SteppedTensor &t, StepRoom &room, const TakeBlock &take);
 // The same of one delta's steps, for a tensor whose bytes lie in `file` at `at`: `to` notes the blocks that change, in
 // the helper's thread, in which both hashes are made, too. `tell` is asked after so many bytes.
-Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t at, os::Helper &helper, TakesRemade &to,
-                        const std::function<Result<void>(uint64_t n)> &tell);
+Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t at, os::Helper &helper, StepRoom &room,
+                        TakesRemade &to, const std::function<Result<void>(uint64_t n)> &tell);
 
 }  // namespace st::store

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 #include "base/little_endian.h"
 
@@ -60,11 +61,10 @@ uint32_t find_differing(const std::byte *old, const std::byte *fresh, uint64_t n
   return static_cast<uint32_t>(to - places);
 }
 
-// A row for each element that differs. Answers how many.
+// A row for each of the elements that differ.
 template <class Word>
-uint32_t fill(const StepColumns &columns, const std::byte *old, const std::byte *fresh, uint64_t n, uint32_t *places) {
-  const uint32_t count = find_differing<Word>(old, fresh, n, places);
-  if (count == 0) return 0;
+void fill(const StepColumns &columns, const std::byte *old, const std::byte *fresh, const uint32_t *places,
+          uint32_t count) {
   std::byte *gaps = columns.column(0);
   gaps[0] = static_cast<std::byte>(places[0]);
   uint32_t all = places[0];  // bits that a gap has
@@ -94,7 +94,6 @@ uint32_t fill(const StepColumns &columns, const std::byte *old, const std::byte 
     std::memcpy(by, &a, sizeof a);
     for (uint32_t c = 0; c < sizeof(Word); ++c) to[c][i] = by[c];
   }
-  return count;
 }
 
 // False: the rows lead out of the block.
@@ -137,6 +136,10 @@ uint32_t load_u32le(const std::byte *from) {
   return value;
 }
 
+uint64_t head_bytes(uint32_t width) {
+  return 12 + sizeof(uint32_t) * uint64_t{StepColumns::count_of(width)};
+}
+
 Failure damaged(std::string_view what) {
   return fail(Status::delta, "the steps are damaged: ", what, "; make the delta anew");
 }
@@ -147,42 +150,30 @@ uint32_t step_width(Dtype dtype) {
   return std::max(dtype_bits(dtype), 8u) / 8;
 }
 
-StepColumns::StepColumns(uint32_t width)
-    : width_(width),
-      room_(step_block_bytes / width),
-      bytes_(std::make_unique_for_overwrite<std::byte[]>(room_ * columns())) {}
-
-StepWriter::StepWriter(Dtype dtype)
-    : columns_(step_width(dtype)),
-      places_(std::make_unique_for_overwrite<uint32_t[]>(step_block_bytes / columns_.width() + at_once)),
-      out_(std::make_unique_for_overwrite<std::byte[]>(
-          columns_.head_bytes() + columns_.columns() * Compressor::bound(step_block_bytes / columns_.width()))) {}
-
-std::span<const std::byte> StepWriter::steps_of(uint64_t number, std::span<const std::byte> old,
+std::span<const std::byte> StepWriter::steps_of(Dtype dtype, uint64_t number, std::span<const std::byte> old,
                                                 std::span<const std::byte> fresh) {
-  const uint32_t count = as_wide_as(columns_.width(), [&](auto word) {
-    return fill<decltype(word)>(columns_, old.data(), fresh.data(), old.size() / sizeof word, places_.get());
-  });
+  const uint32_t width = step_width(dtype), columns = StepColumns::count_of(width);
+  const uint64_t elements = old.size() / width;
+  uint32_t *const places = places_.take(elements + at_once);
+  const uint32_t count = as_wide_as(
+      width, [&](auto word) { return find_differing<decltype(word)>(old.data(), fresh.data(), elements, places); });
   if (count == 0) return {};
-  store_u64le(out_.get(), number);
-  store_u32le(out_.get() + 8, count);
-  uint64_t n = columns_.head_bytes();
-  for (uint32_t c = 0; c < columns_.columns(); ++c) {
-    const uint64_t size = compressor_.compress(out_.get() + n, columns_.column(c), count);
-    store_u32le(out_.get() + 12 + sizeof(uint32_t) * c, static_cast<uint32_t>(size));
+  columns_.begin(width, count);
+  as_wide_as(width, [&](auto word) { fill<decltype(word)>(columns_, old.data(), fresh.data(), places, count); });
+  std::byte *const out = out_.take(head_bytes(width) + columns * Compressor::bound(count));
+  store_u64le(out, number);
+  store_u32le(out + 8, count);
+  uint64_t n = head_bytes(width);
+  for (uint32_t c = 0; c < columns; ++c) {
+    const uint64_t size = compressor_.compress(out + n, columns_.column(c), count);
+    store_u32le(out + 12 + sizeof(uint32_t) * c, static_cast<uint32_t>(size));
     n += size;
   }
-  return {out_.get(), static_cast<size_t>(n)};
+  return {out, static_cast<size_t>(n)};
 }
 
 StepReader::StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read)
-    : columns_(step_width(dtype)),
-      tensor_bytes_(tensor_bytes),
-      left_(step_bytes),
-      read_(std::move(read)),
-      squeezed_(std::make_unique_for_overwrite<std::byte[]>(Compressor::bound(step_block_bytes / columns_.width()))) {
-  for (auto &places : places_) places = std::make_unique_for_overwrite<uint32_t[]>(step_block_bytes / columns_.width());
-}
+    : width_(step_width(dtype)), tensor_bytes_(tensor_bytes), left_(step_bytes), read_(std::move(read)) {}
 
 Result<StepReader> StepReader::begin(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read) {
   StepReader reader(dtype, tensor_bytes, step_bytes, std::move(read));
@@ -194,20 +185,21 @@ Result<void> StepReader::read_head() {
   count_ = 0;
   if (left_ == 0) return {};
   std::byte head[12 + 4 * std::size(decltype(sizes_){})];
-  if (left_ < columns_.head_bytes()) return damaged("a block is cut off");
-  ST_TRY(read_(head, columns_.head_bytes()));
-  left_ -= columns_.head_bytes();
+  if (left_ < head_bytes(width_)) return damaged("a block is cut off");
+  ST_TRY(read_(head, head_bytes(width_)));
+  left_ -= head_bytes(width_);
   number_ = load_u64le(head);
   if (number_ < after_) return damaged("the blocks do not ascend");
   if (number_ >= tensor_bytes_ / step_block_bytes + 1 || number_ * step_block_bytes >= tensor_bytes_)
     return damaged("a block lies behind the tensor");
-  const uint64_t elements = std::min(step_block_bytes, tensor_bytes_ - number_ * step_block_bytes) / columns_.width();
+  const uint64_t elements = std::min(step_block_bytes, tensor_bytes_ - number_ * step_block_bytes) / width_;
   const uint32_t count = load_u32le(head + 8);
   if (count == 0 || count > elements) return damaged("a block has no steps, or more than elements");
   uint64_t total = 0;
-  for (uint32_t c = 0; c < columns_.columns(); ++c) {
+  for (uint32_t c = 0; c < columns(); ++c) {
     sizes_[c] = load_u32le(head + 12 + sizeof(uint32_t) * c);
-    if (sizes_[c] > Compressor::bound(count)) return damaged("a column is longer than it can be");
+    if (sizes_[c] == 0 || sizes_[c] > Compressor::bound(count))
+      return damaged("a column is empty, or longer than it can be");
     total += sizes_[c];
   }
   if (total > left_) return damaged("a block is cut off");
@@ -216,21 +208,26 @@ Result<void> StepReader::read_head() {
   return {};
 }
 
-Result<void> StepReader::read_columns() {
-  for (uint32_t c = 0; c < columns_.columns(); ++c) {
-    ST_TRY(read_(squeezed_.get(), sizes_[c]));
-    left_ -= sizes_[c];
-    if (!compressor_.expand(columns_.column(c), count_, squeezed_.get(), sizes_[c]))
+Result<void> StepReader::read_columns(StepRoom &room) {
+  const uint64_t size = std::accumulate(sizes_, sizes_ + columns(), uint64_t{0});
+  std::byte *packed = room.packed.take(size);
+  ST_TRY(read_(packed, size));
+  left_ -= size;
+  room.columns.begin(width_, count_);
+  for (uint32_t c = 0; c < columns(); ++c) {
+    if (!room.compressor.expand(room.columns.column(c), count_, packed, sizes_[c]))
       return damaged("a column does not hold what its block says");
+    packed += sizes_[c];
   }
   return {};
 }
 
-Result<void> StepReader::take(std::span<std::byte> block) {
-  ST_TRY(read_columns());
+Result<void> StepReader::take(std::span<std::byte> block, StepRoom &room) {
+  ST_TRY(read_columns(room));
   turn_ ^= 1;
-  const bool inside = as_wide_as(columns_.width(), [&](auto word) {
-    return step<decltype(word)>(columns_, count_, block.data(), block.size() / sizeof word, places_[turn_].get());
+  uint32_t *const places = places_[turn_].take(count_);
+  const bool inside = as_wide_as(width_, [&](auto word) {
+    return step<decltype(word)>(room.columns, count_, block.data(), block.size() / sizeof word, places);
   });
   if (!inside) return damaged("a step lies behind its block");
   taken_ = count_;

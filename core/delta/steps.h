@@ -2,6 +2,7 @@
 // the xor of the old element and the new one, so the same steps lead forth and back.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <span>
@@ -18,37 +19,65 @@ inline constexpr uint64_t step_block_bytes = uint64_t{1} << 20;
 // Bytes of what changes as one: an element, or a byte of smaller ones.
 uint32_t step_width(Dtype dtype);
 
+// Uninitialised memory that grows as it is needed, and is used again: small tensors want little, and many want it.
+template <class T>
+class Reused {
+ public:
+  // Room for n of them. What was in it is gone.
+  T *take(uint64_t n) {
+    if (n > size_) {
+      items_.reset();
+      items_ = std::make_unique_for_overwrite<T[]>(std::max(n, 2 * size_));
+      size_ = std::max(n, 2 * size_);
+    }
+    return items_.get();
+  }
+  const T *get() const { return items_.get(); }
+
+ private:
+  uint64_t size_ = 0;
+  std::unique_ptr<T[]> items_;
+};
+
 // The columns of a block: a row for each changed element, of bytes that are compressed column by column.
 class StepColumns {
  public:
   static constexpr uint32_t gap_columns = 3;
+  static constexpr uint32_t count_of(uint32_t width) { return gap_columns + width; }
 
-  explicit StepColumns(uint32_t width);
-  uint32_t width() const { return width_; }
-  uint32_t columns() const { return gap_columns + width_; }
-  std::byte *column(uint32_t c) const { return bytes_.get() + c * room_; }
-  uint64_t head_bytes() const { return 12 + 4 * uint64_t{columns()}; }
+  // For so many rows of elements of that width. What was in them is gone.
+  void begin(uint32_t width, uint64_t rows) {
+    rows_ = rows;
+    bytes_ = memory_.take(rows * count_of(width));
+  }
+  std::byte *column(uint32_t c) const { return bytes_ + c * rows_; }
 
  private:
-  uint32_t width_;
-  uint64_t room_;  // of a column
-  std::unique_ptr<std::byte[]> bytes_;
+  uint64_t rows_ = 0;
+  std::byte *bytes_ = nullptr;
+  Reused<std::byte> memory_;
 };
 
-// Makes steps. One thread.
+// Makes steps, of blocks of any tensors. One thread.
 class StepWriter {
  public:
-  explicit StepWriter(Dtype dtype);
   // The steps from `old` to `fresh`, the bytes of block `number`: nothing if they are the same. What was answered
   // before is gone.
-  std::span<const std::byte> steps_of(uint64_t number, std::span<const std::byte> old,
+  std::span<const std::byte> steps_of(Dtype dtype, uint64_t number, std::span<const std::byte> old,
                                       std::span<const std::byte> fresh);
 
  private:
   StepColumns columns_;
   Compressor compressor_;
-  const std::unique_ptr<uint32_t[]> places_;  // of the elements that differ
-  const std::unique_ptr<std::byte[]> out_;
+  Reused<uint32_t> places_;  // of the elements that differ
+  Reused<std::byte> out_;
+};
+
+// What readers take steps with, one block after the other: they share it, whatever tensor and delta each is of.
+struct StepRoom {
+  StepColumns columns;
+  Compressor compressor;
+  Reused<std::byte> packed;  // all columns of a block
 };
 
 // Takes steps, block by block. Whatever they are, it neither reads nor writes outside of the block. One thread.
@@ -61,23 +90,22 @@ class StepReader {
 
   // Changes block `number` of the tensor, these bytes, if there are steps of it. Blocks are given in their order.
   bool has(uint64_t number) const { return count_ > 0 && number_ == number; }
-  Result<void> take(std::span<std::byte> block);
+  Result<void> take(std::span<std::byte> block, StepRoom &room);
   // Which elements of that block were changed, ascending. They stay while the next block is taken.
-  uint32_t width() const { return columns_.width(); }
+  uint32_t width() const { return width_; }
   std::span<const uint32_t> places() const { return {places_[turn_].get(), taken_}; }
 
  private:
   StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read);
   Result<void> read_head();
-  Result<void> read_columns();
+  Result<void> read_columns(StepRoom &room);
+  uint32_t columns() const { return StepColumns::count_of(width_); }
 
-  StepColumns columns_;
-  Compressor compressor_;
+  uint32_t width_;
   uint64_t tensor_bytes_;
   uint64_t left_;  // bytes of the steps
   Read read_;
-  std::unique_ptr<std::byte[]> squeezed_;  // a column
-  std::unique_ptr<uint32_t[]> places_[2];
+  Reused<uint32_t> places_[2];
   size_t turn_ = 0;
   uint32_t taken_ = 0;
   uint32_t sizes_[StepColumns::gap_columns + 8] = {};

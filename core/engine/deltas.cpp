@@ -54,6 +54,18 @@ Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions 
   return DeltaFile::of(std::move(file));
 }
 
+Result<std::vector<DeltaFile>> open_deltas(os::Env &env, const std::vector<std::string> &paths, OpenOptions options) {
+  options.descriptors = std::make_shared<os::Descriptors>(env);
+  os::Folders folders;
+  std::vector<DeltaFile> deltas;
+  for (const std::string &path : paths) {
+    ST_TRY(auto file, open_file(env, path, options, &folders));
+    ST_TRY(auto delta, DeltaFile::of(std::move(file)));
+    deltas.push_back(std::move(delta));
+  }
+  return deltas;
+}
+
 Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
                   const DiffOptions &options) {
   ST_TRY(must_not_be_an_index(delta, delta_is_one_file));
@@ -105,12 +117,9 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
   HeldStill still;
   ST_TRY(still.repeat(base, [&]() -> Result<bool> {
     layers.clear();
+    ST_TRY(layers, open_deltas(env, deltas, reading));
     std::vector<ModelView> views;
-    for (const std::string &path : deltas) {
-      ST_TRY(auto delta, open_delta(env, path, reading));
-      layers.push_back(std::move(delta));
-      views.emplace_back(*layers.back().file);
-    }
+    for (const DeltaFile &layer : layers) views.emplace_back(*layer.file);
     std::vector<const ModelView *> all(views.size());
     std::transform(views.begin(), views.end(), all.begin(), [](const ModelView &view) { return &view; });
     ST_TRY(auto deltas_held, still.hold(env, all, wait));

@@ -10,8 +10,9 @@
 
 namespace st::store {
 
-// Status delta if it is none; those of opening.
+// Statuses: delta if one is none; those of opening. Of many deltas few files are open at once, as of many shards.
 Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions options);
+Result<std::vector<DeltaFile>> open_deltas(os::Env &env, const std::vector<std::string> &paths, OpenOptions options);
 
 // Those of delta/ of the same names. Statuses: also those of opening each.
 Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,

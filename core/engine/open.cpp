@@ -19,8 +19,9 @@ Result<Layers> open_layers(os::Env &env, const std::string &path, const OpenOpti
   below.deltas.clear();
   ST_TRY(auto base, open_path(env, path, std::move(below)));
   Layers layers{std::move(base), {}};
+  os::Folders folders;
   for (const std::string &each : options.deltas) {
-    ST_TRY(auto opened, open_file(env, each, options));
+    ST_TRY(auto opened, open_file(env, each, options, &folders));
     layers.deltas.push_back(std::move(opened));
   }
   return layers;
@@ -110,8 +111,9 @@ Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, 
   return open_located(env, located, std::move(options));
 }
 
-Result<std::unique_ptr<DataFile>> open_file(os::Env &env, const std::string &path, OpenOptions options) {
-  if (!os::is_url(path)) return DataFile::open(env, path, std::move(options));
+Result<std::unique_ptr<DataFile>> open_file(os::Env &env, const std::string &path, OpenOptions options,
+                                            os::Folders *folders) {
+  if (!os::is_url(path)) return DataFile::open(env, path, std::move(options), folders);
   const auto waits = interrupts_of(options);
   ST_TRY(const auto source, source_of(path));
   return DataFile::open_source(source, std::move(options));

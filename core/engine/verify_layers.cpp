@@ -65,15 +65,12 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
     whole.emplace(std::move(now));
     return true;
   }));
-  std::vector<DeltaFile> deltas;
+  ST_TRY(const auto deltas, open_deltas(env, paths, open));
   uint64_t done = 0, total = 0;
-  for (const std::string &path : paths) {
-    ST_TRY(auto delta, open_delta(env, path, open));
-    total += delta.index().data_bytes();
-    deltas.push_back(std::move(delta));
-  }
+  for (const DeltaFile &delta : deltas) total += delta.index().data_bytes();
   ST_TRY(auto chained, chain(*whole, deltas));
-  for (const OldTensor &old : chained.old) total += whole->at(old.index).tensor().nbytes;
+  const std::vector<OldTensor> to_hash = chained.old_without_steps();
+  for (const OldTensor &old : to_hash) total += whole->at(old.index).tensor().nbytes;
   for (const ListedTensor &t : chained.listing.tensors) total += t.steps.empty() ? 0 : t.nbytes;
   const auto tell = [&](uint64_t more) {
     done += more;
@@ -82,10 +79,11 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
     return control.check(static_cast<uint64_t>(share * static_cast<double>(bytes)), bytes);
   };
   for (const DeltaFile &delta : deltas) ST_TRY(delta.check_bytes(tell));
-  ST_TRY(check_old(*whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
+  ST_TRY(check_old(*whole, to_hash, [&](auto &, auto piece) { return tell(piece.size()); }));
+  StepRoom room;
+  const auto take = [&](const SteppedBlock &block) { return tell(block.bytes.size()); };
   for (const ListedTensor &t : chained.listing.tensors)
-    if (!t.steps.empty())
-      ST_TRY(step_to_the_end(stepped_tensor(*whole, deltas, t), [&](auto &block) { return tell(block.bytes.size()); }));
+    if (!t.steps.empty()) ST_TRY(step_to_the_end(stepped_tensor(*whole, deltas, t), room, take));
   return {};
 }
 

@@ -8,14 +8,19 @@
 
 namespace st::store {
 
-Result<std::unique_ptr<DataFile>> DataFile::open(os::Env &env, const std::string &path, OpenOptions options) {
+Result<std::unique_ptr<DataFile>> DataFile::open(os::Env &env, const std::string &path, OpenOptions options,
+                                                 os::Folders *folders) {
+  const auto open_at = [&](os::Location at) {
+    if (folders) folders->share(&at);
+    return open(std::move(at), options);
+  };
   // Usually no link is in the way.
   if (auto unlinked = os::Location::find_unlinked(env, path)) {
-    auto opened = open(std::move(*unlinked), options);
+    auto opened = open_at(std::move(*unlinked));
     if (opened || opened.error().os_errno != ELOOP) return opened;
   }
   ST_TRY(auto at, os::Location::find(env, path));
-  return open(std::move(at), std::move(options));
+  return open_at(std::move(at));
 }
 
 Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions options) {

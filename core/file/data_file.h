@@ -100,7 +100,9 @@ void warn_that_not_shown(const Log &log) noexcept;
 
 class DataFile {
  public:
-  static Result<std::unique_ptr<DataFile>> open(os::Env &env, const std::string &path, OpenOptions options);
+  // `folders`: those of files that are opened with it, which share them.
+  static Result<std::unique_ptr<DataFile>> open(os::Env &env, const std::string &path, OpenOptions options,
+                                                os::Folders *folders = nullptr);
   static Result<std::unique_ptr<DataFile>> open(os::Location at, OpenOptions options);
   // For reading only. Status: unsupported if it is to be changed; the format's; what the source answers.
   static Result<std::unique_ptr<DataFile>> open_source(const std::shared_ptr<os::SourceEnv> &source,

@@ -55,13 +55,14 @@ class ChangedRuns {
 
 class ToJournal final : public TakesRemade {
  public:
-  ToJournal(Staged &staged, uint64_t at)
+  explicit ToJournal(Staged &staged)
       : staged_(staged),
-        at_(at),
         packed_(std::make_unique_for_overwrite<std::byte[]>(2 * longest_remade + write::changes_head * most_ranges)),
         tables_(std::make_unique_for_overwrite<uint32_t[]>(2 * most_sectors)),
         ranges_(std::make_unique<write::RangeRecord[]>(most_ranges)) {}
 
+  // What comes next is of a tensor that lies there.
+  void begin(uint64_t at) { at_ = at; }
   void note(const RemadeBlock &block) noexcept override {
     count_ = 0;
     std::byte *packed = packed_.get();
@@ -111,7 +112,7 @@ class ToJournal final : public TakesRemade {
   }
 
   Staged &staged_;
-  const uint64_t at_;
+  uint64_t at_ = 0;
   const std::unique_ptr<std::byte[]> packed_;
   const std::unique_ptr<uint32_t[]> tables_;
   const std::unique_ptr<write::RangeRecord[]> ranges_;
@@ -133,9 +134,10 @@ Result<void> stage_remake(Staged &staged, std::string_view name, const Remake &m
 
 Result<void> assemble_remakes(Staged &staged, const os::File &data) {
   if (!staged.remade.empty() || staged.remakes.empty()) return {};
+  ToJournal to(staged);
   for (const StagedRemake &r : staged.remakes) {
     const uint64_t at = staged.place_of(r.index).begin;
-    ToJournal to(staged, at);
+    to.begin(at);
     if (auto made = r.make(data, at, to); !made) return Failure(std::move(made.error()).about_tensor_at_least(r.name));
   }
   return staged.journal.journal->flush();

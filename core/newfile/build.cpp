@@ -23,7 +23,7 @@ Result<Built> build(const os::File &to, std::string_view header, std::span<const
     ST_ASSERT(s.to == end);
     end += s.length;
     if (s.length == 0) continue;
-    if (!s.file) {
+    if (!s.file && !s.reach) {
       if (!stream) stream.emplace(to, s.to, tell);
       ST_TRY(stream->write(s.bytes, s.length));
       built.written += s.length;
@@ -31,7 +31,11 @@ Result<Built> build(const os::File &to, std::string_view header, std::span<const
     }
     if (stream) ST_TRY(stream->flush());
     stream.reset();
-    ST_TRY(auto moved, transfer(*s.file, to, {s.from, s.to, s.length}, block, tell));
+    std::shared_ptr<const os::File> reached;
+    if (s.reach) {
+      ST_TRY(reached, s.reach());
+    }
+    ST_TRY(auto moved, transfer(reached ? *reached : *s.file, to, {s.from, s.to, s.length}, block, tell));
     built.shared += moved.shared;
     built.copied += moved.copied;
   }

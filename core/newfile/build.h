@@ -2,6 +2,8 @@
 // other files, which are shared or copied without passing through the process.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -10,12 +12,16 @@
 
 namespace st::write {
 
+// To a file that is opened when it is wanted, and may be closed when that is let go.
+using Reach = std::function<Result<std::shared_ptr<const os::File>>()>;
+
 struct Segment {
   uint64_t to = 0;  // in the new file
   uint64_t length = 0;
   const os::File *file = nullptr;  // with file: bytes from `from` on
   uint64_t from = 0;
   const void *bytes = nullptr;  // else: these
+  Reach reach = {};             // instead of `file`
 };
 
 struct Built {

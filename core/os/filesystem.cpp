@@ -166,6 +166,10 @@ bool keeps_what_was_read(std::string_view type) {
   return (type == "fuse" || type.starts_with("fuse.")) && !keeps_stale_pages(type);
 }
 
+bool dates_changes_late(std::string_view type) {
+  return type == "ntfs" || type == "refs" || type == "exfat" || type == "vfat";
+}
+
 Storage storage_of_type(std::string_view type) {
   const auto *found =
       std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return c.type == type; });

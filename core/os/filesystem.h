@@ -47,6 +47,9 @@ bool maps_what_was_opened(std::string_view type);
 // minute what was read through a descriptor, and hears of other hosts' changes a little late. Pure.
 bool keeps_what_was_read(std::string_view type);
 
+// May a file be written there, and get another time only when the writer closes it? So Windows does. Pure.
+bool dates_changes_late(std::string_view type);
+
 // The class of a filesystem type as in the mount table. Pure.
 Storage storage_of_type(std::string_view type);
 

@@ -1,5 +1,6 @@
 #include "os/location.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/url.h"
@@ -421,6 +422,14 @@ Result<void> Location::check_led_to() const {
   if (led) return {};
   return fail(Status::file_changed, in_quotes(given_), " no longer leads to the file that was opened, which was ",
               in_quotes(path_), ": its folder was moved, or a link was changed; open it anew by its path");
+}
+
+void Folders::share(Location *at) {
+  const auto known = std::ranges::find_if(open_, [&](const auto &folder) { return folder->is(*at->folder_); });
+  if (known == open_.end())
+    open_.push_back(at->folder_);
+  else
+    at->folder_ = *known;
 }
 
 namespace {

@@ -124,6 +124,7 @@ class Location {
   void renew() const;
 
  private:
+  friend class Folders;
   Location(std::shared_ptr<const Directory> folder, std::string name, const std::string &given);
   Location(const Walk &walk, std::shared_ptr<const Directory> folder, std::string name);
   static Location entry_at(const Walk &walk);
@@ -143,6 +144,16 @@ class Location {
   std::shared_ptr<const Directory> here_;
   std::string from_here_;
   bool nameless_ = false;
+};
+
+// Folders that are open: files that are found one by one share them.
+class Folders {
+ public:
+  // If the location lies in one of them it is shared from now on, else it is one of them.
+  void share(Location *at);
+
+ private:
+  std::vector<std::shared_ptr<const Directory>> open_;
 };
 
 // A plain file, opened without blocking on pipes and devices; and what its stat() said. Another program may have a

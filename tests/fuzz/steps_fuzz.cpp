@@ -31,7 +31,8 @@ Result<std::string> stepped(Dtype dtype, const std::string &bytes, const std::st
   ST_TRY(auto reader, StepReader::begin(dtype, bytes.size(), steps.size(), read));
   const std::unique_ptr<char[]> block(new char[bytes.size()]);
   std::copy(bytes.begin(), bytes.end(), block.get());
-  if (reader.has(0)) ST_TRY(reader.take(std::as_writable_bytes(std::span(block.get(), bytes.size()))));
+  store::StepRoom room;
+  if (reader.has(0)) ST_TRY(reader.take(std::as_writable_bytes(std::span(block.get(), bytes.size())), room));
   return std::string(block.get(), bytes.size());
 }
 
@@ -43,8 +44,8 @@ void run(const uint8_t *data, size_t size) {
   std::string fresh = old;
   for (uint64_t left = in.ConsumeIntegralInRange(0, 40); left > 0; --left)
     fresh[in.ConsumeIntegralInRange<uint64_t>(0, fresh.size() - 1)] = in.ConsumeIntegral<char>();
-  store::StepWriter writer(dtype);
-  const auto made = writer.steps_of(0, bytes_in(old), bytes_in(fresh));
+  store::StepWriter writer;
+  const auto made = writer.steps_of(dtype, 0, bytes_in(old), bytes_in(fresh));
   std::string steps(reinterpret_cast<const char *>(made.data()), made.size());
   const auto forth = stepped(dtype, old, steps), back = stepped(dtype, fresh, steps);
   REQUIRE(forth && *forth == fresh, said(forth));

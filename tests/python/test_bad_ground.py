@@ -176,6 +176,29 @@ def test_where_no_new_file_may_be_so_long(tmp_path):
     assert python("-c", NO_NEW_FILE, cwd=tmp_path) == "IO f.safetensors\n" * 6
 
 
+NO_STEPS = """
+import errno, os, resource, signal
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # ends the process
+import libst
+try:
+    libst.diff("f.safetensors", "g.safetensors", "d")
+except libst.Error as e:
+    assert e.os_errno == errno.EFBIG and "RLIMIT_FSIZE" in str(e), e
+    print(e.status.name, *sorted(os.listdir()))
+"""
+
+
+def test_where_the_steps_of_a_delta_may_not_be_so_long(tmp_path):
+    """They lie in a file of their own before the delta is begun."""
+    r = np.random.default_rng(1)
+    weights = r.integers(0, 1 << 16, 2_000_000, np.uint16)
+    libst.save(tmp_path / "f.safetensors", {"w": weights})
+    weights[::10] ^= r.integers(1, 1 << 16, 200_000, np.uint16)
+    libst.save(tmp_path / "g.safetensors", {"w": weights})
+    assert python("-c", NO_STEPS, cwd=tmp_path) == "IO f.safetensors g.safetensors\n"
+
+
 BOTH = """
 import sys
 import libst, numpy

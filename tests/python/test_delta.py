@@ -1,6 +1,7 @@
 """libst.diff, patch, merge, delta_info and open(deltas=…), judged by the stock package."""
 
 import json
+import os
 import pickle
 import random
 import struct
@@ -170,6 +171,31 @@ def test_an_overlay_follows_its_layers_when_refreshed(files, tmp_path):
         with refused("DELTA_BASE"):
             f.refresh()
         assert f["x"].tolist() == [9] * 5 and f["w"][0] == 1
+
+
+def test_an_overlay_of_elements_is_made_once(tmp_path):
+    base, other, delta = (tmp_path / name for name in ("a.safetensors", "b.safetensors", "d"))
+    w = np.arange(1 << 20, dtype=np.int32)
+    save_file({"w": w, "x": np.ones(5)}, base)
+    w[::1000] ^= 1
+    save_file({"w": w, "x": np.ones(5)}, other)
+    libst.diff(base, other, delta)
+    for path in (base, delta):
+        os.utime(path, (1, 1))  # long ago
+    with libst.open(base, deltas=[delta]) as f, libst.open(base, "r+") as g:
+        view = f["w"]
+        for _ in range(3):
+            f.refresh()
+            assert f["w"].ctypes.data == view.ctypes.data
+        g.update("x", np.full(5, 9.0))
+        f.refresh()
+        assert f["x"][0] == 9 and f["w"].ctypes.data == view.ctypes.data
+        g.update("w", np.full(1, 7, np.int32), at=slice(500_001, 500_002))
+        with refused("DELTA_BASE"):
+            f.refresh()
+        g.update("w", np.full(1, 500_001, np.int32), at=slice(500_001, 500_002))
+        f.refresh()
+        assert np.array_equal(f["w"], w) and f["w"].ctypes.data == view.ctypes.data
 
 
 def test_an_overlay_of_fine_tunes_of_one_form_is_told_from_another(tmp_path):

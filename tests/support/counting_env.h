@@ -1,4 +1,4 @@
-// An Env that counts what libst writes, shares and has copied.
+// An Env that counts what libst reads, writes, shares and has copied.
 #pragma once
 
 #include <cerrno>
@@ -12,6 +12,12 @@ namespace st::testing {
 class CountingEnv : public FaultEnv {
  public:
   using FaultEnv::FaultEnv;
+  ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
+    return count(&read, FaultEnv::pread(fd, buffer, n, offset));
+  }
+  ssize_t preadv(int fd, const struct iovec *parts, int n, uint64_t offset) override {
+    return count(&read, FaultEnv::preadv(fd, parts, n, offset));
+  }
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
     return count(&written, FaultEnv::pwrite(fd, buffer, n, offset));
   }
@@ -23,9 +29,9 @@ class CountingEnv : public FaultEnv {
   ssize_t copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
     return count(&copied, FaultEnv::copy_range(to_fd, from_fd, from, n, to));
   }
-  void forget() { written = shared = copied = 0; }
+  void forget() { read = written = shared = copied = 0; }
 
-  uint64_t written = 0, shared = 0, copied = 0;  // bytes
+  uint64_t read = 0, written = 0, shared = 0, copied = 0;  // bytes
 
  private:
   static ssize_t count(uint64_t *sum, ssize_t r) {

@@ -125,6 +125,42 @@ TEST(Memory, TheScannersIndexIsGoneBeforeTheFullParserMakesItsOwn) {
   EXPECT_LT(all, index + document);
 }
 
+// As much as the tensor is long, however long a block may be.
+TEST(Memory, StepsOfASmallTensorTakeLittle) {
+  const TempDir dir;
+  const std::string base = dir / "a", delta = dir / "d", merged = dir / "m";
+  std::string bytes = pattern(20000, 1);
+  std::vector<std::string> paths;
+  std::vector<const char *> deltas;
+  put_bytes(base, file_of({{"w", Dtype::U8, {bytes.size()}, bytes}}));
+  const auto add = [&](size_t number) {
+    const std::string before = file_of({{"w", Dtype::U8, {bytes.size()}, bytes}});
+    bytes[number * 1000] ^= 1;
+    put_bytes(dir / "b", before);
+    put_bytes(dir / "c", file_of({{"w", Dtype::U8, {bytes.size()}, bytes}}));
+    paths.push_back(text(delta, number));
+    EXPECT_ST(ST_OK, st_delta_create((dir / "b").c_str(), (dir / "c").c_str(), paths.back().c_str(), nullptr));
+  };
+  for (size_t i = 0; i < 4; ++i) add(i);
+  for (const std::string &path : paths) deltas.push_back(path.c_str());
+  auto options = sized<st_open_options>();
+  options.deltas = deltas.data();
+  options.delta_count = deltas.size();
+  st_file *file = nullptr;
+  const auto peak_of = [](auto call) {
+    const long before = most_in_use = in_use;
+    EXPECT_ST(ST_OK, call());
+    return most_in_use - before;
+  };
+  EXPECT_LT(peak_of([&] { return st_open(base.c_str(), &options, &file); }), 1 << 20);
+  st_close(file);
+  const auto merge = [&] {
+    return st_delta_merge(base.c_str(), deltas.data(), deltas.size(), merged.c_str(), nullptr);
+  };
+  EXPECT_LT(peak_of(merge), 5 << 20);  // the blocks in which whole files are hashed
+  EXPECT_TRUE(same_bytes(bytes_of(merged).substr(bytes_of(merged).size() - bytes.size()), bytes));
+}
+
 class OutOfMemory : public testing::CapiScene {
  protected:
   // One call under a failing allocation. While it runs, nobody else allocates.

@@ -194,11 +194,17 @@ TEST_F(ShardedDeltas, OverShardsFollowThemWhenRefreshed) {
     ASSERT_TRUE(is_ok(transaction->put(t.name, value)));
     ASSERT_TRUE(is_ok(transaction->commit()));
   };
+  const auto stepped = [&] {
+    const store::Place p = (*overlay)->catalogue().find("c").value();
+    return p.member->view(*p.snapshot, p.index).value();
+  };
+  const std::byte *const before = stepped();
   put(u8_tensor("b", 9000, 50));  // which the delta leaves alone
   EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 2));
   EXPECT_TRUE(fails_with(Status::file_changed, (*overlay)->reopen((*overlay)->catalogue(), store::Again::the_same)));
   ASSERT_TRUE(is_ok((*overlay)->refresh()));
   EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 50));
+  EXPECT_EQ(stepped(), before);  // of the other shard
   auto again = (*overlay)->reopen((*overlay)->catalogue(), store::Again::the_same);
   ASSERT_TRUE(is_ok(again));
   EXPECT_EQ(seen(**again, "a"), pattern(4000, 21));

@@ -2,9 +2,11 @@
 #include <sys/stat.h>
 
 #include "base/little_endian.h"
+#include "counting_env.h"
 #include "delta_scene.h"
 #include "engine/verify.h"
 #include "fault_env.h"
+#include "few_descriptors.h"
 #include "os/range_lock.h"
 #include "os/turnstile.h"
 #include "sharing_env.h"
@@ -688,6 +690,203 @@ TEST_F(DeltasOfElements, AreRefusedByABaseOfWhichAnotherElementDiffers) {
   EXPECT_TRUE(fails_with(Status::delta_base, merge({delta})));
   EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
   EXPECT_FALSE(std::filesystem::exists(reverse));
+}
+
+// Each file of a merge is locked, which takes a descriptor. No others are open but so many as of a model's shards.
+TEST_F(Deltas, OfALongChainNeedFewDescriptors) {
+  constexpr size_t n = 200;
+  SimEnv disk;
+  disk.make_folder("/m", 0755);
+  Holdings last{{u8_tensor("steps", 9000, 1)}, {}};
+  for (size_t i = 0; i < n; ++i) last.tensors.push_back(u8_tensor(text("t", i), 10, 2));
+  const std::string first = last.file();
+  std::vector<std::string> deltas;
+  for (size_t i = 0; i < n; ++i) {
+    disk.add_file("/m/a", last.file());
+    last.tensors[0].bytes[40 * i] ^= 1;
+    last.tensors[1 + i].bytes[0] ^= 1;
+    disk.add_file("/m/b", last.file());
+    deltas.push_back(text("/m/d", i));
+    ASSERT_TRUE(is_ok(store::diff(disk, "/m/a", "/m/b", deltas.back(), {})));
+  }
+  disk.add_file("/m/a", first);
+  FewDescriptors few(disk);
+  few.most = 250;
+  ASSERT_TRUE(is_ok(store::merge(few, "/m/a", deltas, "/m/merged", {})));
+  EXPECT_EQ(holdings_of(disk.contents("/m/merged")), last);
+  few.most = 50;
+  EXPECT_EQ(seen_through(few, "/m/a", deltas), last);
+  EXPECT_TRUE(is_ok(store::verify_layers(few, "/m/a", deltas, {}, {})));
+}
+
+// Of its files one is open at a time, and each is opened again for its part of the new file.
+TEST_F(Deltas, AreMergedOrNotIfOneCannotBeOpenedAgain) {
+  SimEnv disk;
+  disk.make_folder("/m", 0755);
+  Holdings last = a;
+  std::vector<std::string> deltas;
+  for (size_t i = 0; i < a.tensors.size(); ++i) {
+    disk.add_file("/m/a", last.file());
+    last.tensors[i] = u8_tensor(last.tensors[i].name, last.tensors[i].bytes.size(), static_cast<unsigned>(50 + i));
+    disk.add_file("/m/b", last.file());
+    deltas.push_back(text("/m/d", i));
+    ASSERT_TRUE(is_ok(store::diff(disk, "/m/a", "/m/b", deltas.back(), {})));
+  }
+  disk.add_file("/m/a", a.file());
+  FewDescriptors few(disk);
+  few.most = 15;
+  bool all_opened = false;
+  size_t failures = 0;
+  for (size_t n = 0; !all_opened; ++n) {
+    size_t opened = 0;
+    few.before = [&](Call call) { return call == Call::openat && opened++ == n ? -EIO : 0; };
+    const auto done = store::merge(few, "/m/a", deltas, "/m/merged", {});
+    all_opened = opened <= n;
+    EXPECT_EQ(done.has_value(), disk.exists("/m/merged")) << n;
+    failures += !done;
+    if (!done) continue;
+    EXPECT_EQ(holdings_of(disk.contents("/m/merged")), last);
+    disk.remove("/m/merged");
+  }
+  EXPECT_GT(failures, 3 * deltas.size());
+}
+
+// A disk that has changed so often as something was written to it, and whose clock has gone on since, or has not.
+class DatedDisk : public CountingEnv {
+ public:
+  using CountingEnv::CountingEnv;
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+    ++changed;
+    return CountingEnv::pwrite(fd, buffer, n, offset);
+  }
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override {
+    const int r = CountingEnv::fstatat(dir, path, out, flags);
+    out->st_mtim = {changed, 0};
+    return r;
+  }
+  uint64_t unix_time() override { return static_cast<uint64_t>(changed) + (has_gone_on ? 100 : 0); }
+  time_t changed = 1;
+  bool has_gone_on = true;
+};
+
+class RefreshedOverlay : public DeltasOfElements {
+ protected:
+  RefreshedOverlay() {
+    sim.make_folder("/m", 0755);
+    sim.add_file("/m/a", a.file());
+    sim.add_file("/m/b", b.file());
+    EXPECT_TRUE(is_ok(store::diff(sim, "/m/a", "/m/b", "/m/d", {})));
+  }
+  void open() {
+    store::OpenOptions options;
+    options.deltas = {"/m/d"};
+    auto opened = store::open_path(disk, "/m/a", options);
+    ASSERT_TRUE(is_ok(opened));
+    overlay = std::move(*opened);
+    w = view("w");
+  }
+  const char *view(std::string_view name) const {
+    const store::Place p = overlay->catalogue().find(name).value();
+    return reinterpret_cast<const char *>(p.member->view(*p.snapshot, p.index).value());
+  }
+  void update(const std::string &path, const TestTensor &t) {
+    store::OpenOptions writing;
+    writing.writable = true;
+    auto model = store::open_path(disk, path, writing);
+    ASSERT_TRUE(is_ok(model));
+    auto txn = (*model)->begin({}).value();
+    ASSERT_TRUE(is_ok(txn->update(t.name, {static_cast<uint32_t>(t.dtype), t.shape, t.bytes.data(), t.bytes.size()})));
+    ASSERT_TRUE(is_ok(txn->commit()));
+  }
+  // Of all that the refresh reads.
+  uint64_t refreshed() {
+    disk.forget();
+    EXPECT_TRUE(is_ok(overlay->refresh()));
+    EXPECT_EQ(view("w"), w);
+    EXPECT_TRUE(same_bytes({w, b.tensors.back().bytes.size()}, b.tensors.back().bytes));
+    return disk.read;
+  }
+  static constexpr uint64_t headers = uint64_t{64} << 10;
+
+  SimEnv sim;
+  DatedDisk disk{sim};
+  std::unique_ptr<store::Model> overlay;
+  const char *w = nullptr;
+};
+
+TEST_F(RefreshedOverlay, ReadsHeadersAloneWhereNothingHasChanged) {
+  open();
+  for (int i = 0; i < 2; ++i) EXPECT_LT(refreshed(), headers);
+  const TestTensor other = u8_tensor("a", 4000, 55);
+  update("/m/a", other);  // which the delta leaves alone
+  EXPECT_GT(refreshed(), a.tensors.back().bytes.size());
+  EXPECT_TRUE(same_bytes({view("a"), 4000}, other.bytes));
+  for (int i = 0; i < 2; ++i) EXPECT_LT(refreshed(), headers);
+}
+
+TEST_F(RefreshedOverlay, ReadsWhatMayHaveBeenChangedAtTheSameTime) {
+  disk.has_gone_on = false;
+  open();
+  EXPECT_GT(refreshed(), a.tensors.back().bytes.size());
+  disk.has_gone_on = true;
+  EXPECT_GT(refreshed(), a.tensors.back().bytes.size());
+  EXPECT_LT(refreshed(), headers);
+}
+
+TEST_F(RefreshedOverlay, IsRefusedIfAnElementBelowItWasPatched) {
+  for (const bool has_gone_on : {true, false}) {
+    disk.has_gone_on = has_gone_on;
+    open();
+    TestTensor wrong = a.tensors.back();
+    wrong.bytes[1500001] ^= 1;
+    update("/m/a", wrong);
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(fails_with(Status::delta_base, overlay->refresh()));
+    EXPECT_EQ(view("w"), w);
+    update("/m/a", a.tensors.back());
+    refreshed();
+  }
+}
+
+TEST_F(RefreshedOverlay, TakesTheStepsOfADeltaThatTookAnothersPlace) {
+  open();
+  Holdings c = b;
+  c.tensors.back().bytes[1500001] ^= 1;
+  sim.add_file("/m/c", c.file());
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m/a", "/m/c", "/m/d", {})));
+  ASSERT_TRUE(is_ok(overlay->refresh()));
+  EXPECT_TRUE(same_bytes({view("w"), c.tensors.back().bytes.size()}, c.tensors.back().bytes));
+}
+
+// What the steps lead to proves the old bytes, too. What comes above them needs no proof of its own; what is replaced
+// as a whole, or goes, has no other.
+TEST_F(DeltasOfElements, ReadTheirBaseOnceToProveIt) {
+  b.tensors[1] = u8_tensor("b", 10007, 22);
+  b.tensors.erase(b.tensors.begin());
+  SimEnv disk;
+  disk.make_folder("/m", 0755);
+  disk.add_file("/m/a", a.file());
+  disk.add_file("/m/b", b.file());
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m/a", "/m/b", "/m/d", {})));
+  CountingEnv counting(disk);
+  const auto merged_into = [&](const char *to) { return store::merge(counting, "/m/a", {"/m/d"}, to, {}); };
+  const auto verified = [&] { return store::verify_layers(counting, "/m/a", {"/m/d"}, {}, {}); };
+  const uint64_t w = a.tensors.back().bytes.size();
+  ASSERT_TRUE(is_ok(merged_into("/m/c")));
+  EXPECT_EQ(holdings_of(disk.contents("/m/c")), b);
+  EXPECT_GT(counting.read, w);
+  EXPECT_LT(counting.read, w + w / 2);
+  counting.forget();
+  ASSERT_TRUE(is_ok(verified()));
+  EXPECT_LT(counting.read, 2 * w + w / 2);  // all of the base was looked at before
+
+  for (const size_t tensor : {size_t{0}, size_t{1}, size_t{3}}) {  // deleted; replaced; with steps
+    Holdings wrong = a;
+    wrong.tensors[tensor].bytes[wrong.tensors[tensor].bytes.size() > 4096 ? 5000 : 3000] ^= 1;
+    disk.add_file("/m/a", wrong.file());
+    EXPECT_TRUE(fails_with(Status::delta_base, merged_into("/m/e"))) << tensor;
+    EXPECT_TRUE(fails_with(Status::delta_base, verified())) << tensor;
+    EXPECT_FALSE(disk.exists("/m/e"));
+  }
 }
 
 TEST_F(DeltasOfElements, WithOtherStepsAreRefused) {

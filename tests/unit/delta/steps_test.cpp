@@ -24,12 +24,12 @@ std::span<const std::byte> bytes_in(const std::string &s) {
 
 // What a delta holds of a tensor.
 std::string steps_between(Dtype dtype, const std::string &old, const std::string &fresh) {
-  StepWriter writer(dtype);
+  StepWriter writer;
   std::string steps;
   for (uint64_t begin = 0; begin < old.size(); begin += step_block_bytes) {
     const uint64_t n = std::min<uint64_t>(step_block_bytes, old.size() - begin);
-    const auto made =
-        writer.steps_of(begin / step_block_bytes, bytes_in(old).subspan(begin, n), bytes_in(fresh).subspan(begin, n));
+    const auto made = writer.steps_of(dtype, begin / step_block_bytes, bytes_in(old).subspan(begin, n),
+                                      bytes_in(fresh).subspan(begin, n));
     steps.append(reinterpret_cast<const char *>(made.data()), made.size());
   }
   return steps;
@@ -44,10 +44,11 @@ Result<std::string> stepped(Dtype dtype, std::string bytes, const std::string &s
     return {};
   };
   ST_TRY(auto reader, StepReader::begin(dtype, bytes.size(), steps.size(), read));
+  store::StepRoom room;
   for (uint64_t begin = 0; begin < bytes.size(); begin += step_block_bytes)
     if (reader.has(begin / step_block_bytes)) {
       const auto block = std::as_writable_bytes(std::span(bytes)).subspan(begin);
-      ST_TRY(reader.take(block.first(std::min<uint64_t>(step_block_bytes, block.size()))));
+      ST_TRY(reader.take(block.first(std::min<uint64_t>(step_block_bytes, block.size())), room));
     }
   return bytes;
 }
@@ -111,8 +112,8 @@ TEST(Steps, SpanAWholeBlock) {
 // In the middle of a tensor of 2^62 bytes the blocks have numbers of more than 32 bits.
 TEST(Steps, ReachBeyondEveryFile) {
   const std::string old(4096, 'x'), fresh(4096, 'y');
-  StepWriter writer(Dtype::U8);
-  const auto made = writer.steps_of(uint64_t{1} << 41, bytes_in(old), bytes_in(fresh));
+  StepWriter writer;
+  const auto made = writer.steps_of(Dtype::U8, uint64_t{1} << 41, bytes_in(old), bytes_in(fresh));
   uint64_t next = 0;
   const auto read = [&](void *to, uint64_t n) -> Result<void> {
     std::memcpy(to, made.data() + next, n);
@@ -123,7 +124,8 @@ TEST(Steps, ReachBeyondEveryFile) {
   ASSERT_TRUE(is_ok(reader));
   EXPECT_TRUE(reader->has(uint64_t{1} << 41));
   std::string block(step_block_bytes, 'x');
-  ASSERT_TRUE(is_ok(reader->take(std::as_writable_bytes(std::span(block)))));
+  store::StepRoom room;
+  ASSERT_TRUE(is_ok(reader->take(std::as_writable_bytes(std::span(block)), room)));
   EXPECT_EQ(block.substr(0, 4096), fresh);
   EXPECT_EQ(block.substr(4096), std::string(step_block_bytes - 4096, 'x'));
 }
@@ -137,8 +139,8 @@ TEST(Steps, AreSmallWhereFewElementsChange) {
     fresh = old;
     for (uint16_t &w : fresh)
       if (random() % 1000 < percent * 10) w = static_cast<uint16_t>(w + (random() % 2 ? 1 : -1));
-    StepWriter writer(Dtype::BF16);
-    const auto steps = writer.steps_of(0, std::as_bytes(std::span(old)), std::as_bytes(std::span(fresh)));
+    StepWriter writer;
+    const auto steps = writer.steps_of(Dtype::BF16, 0, std::as_bytes(std::span(old)), std::as_bytes(std::span(fresh)));
     EXPECT_LT(static_cast<double>(steps.size()) * times, static_cast<double>(step_block_bytes)) << percent;
   }
 }

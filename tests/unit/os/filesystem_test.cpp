@@ -41,6 +41,11 @@ TEST(Filesystem, ClientsWithACacheThatODirectDoesNotPass) {
     EXPECT_FALSE(keeps_what_was_read(type)) << type;
 }
 
+TEST(Filesystem, TimesThatChangeWhenAWriterCloses) {
+  for (const char *type : {"ntfs", "refs", "exfat", "vfat"}) EXPECT_TRUE(dates_changes_late(type)) << type;
+  for (const char *type : {"ext4", "tmpfs", "apfs", ""}) EXPECT_FALSE(dates_changes_late(type)) << type;
+}
+
 // How it is read says little about its writers: some object stores have locks that hosts share.
 TEST(Filesystem, OtherHostsWriteWhereLocksAreShared) {
   for (const char *type :

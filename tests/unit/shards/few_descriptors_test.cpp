@@ -1,10 +1,9 @@
 // Where a process may open few files: shards are read with those that can be had, and a change of many shards that
 // needs more is refused before anything has changed.
-#include <cerrno>
 #include <filesystem>
 
 #include "bound.h"
-#include "fault_env.h"
+#include "few_descriptors.h"
 #include "format/shard_index.h"
 #include "shards/shards.h"
 #include "test_files.h"
@@ -13,33 +12,6 @@ namespace st::store {
 namespace {
 
 using namespace testing;
-
-// No more than so many are open at once. (To list a folder takes one, too.)
-class FewDescriptors : public FaultEnv {
- public:
-  FewDescriptors() : FaultEnv(os::Env::posix()) {}
-  int openat(int dir, const char *path, int flags, mode_t mode) override {
-    return opened(open_ < most ? FaultEnv::openat(dir, path, flags, mode) : -error);
-  }
-  int openat_without_links(int dir, const char *path, int flags) override {
-    return opened(open_ < most ? FaultEnv::openat_without_links(dir, path, flags) : -error);
-  }
-  int close(int fd) override {
-    --open_;
-    return FaultEnv::close(fd);
-  }
-  int list(int dir, std::vector<std::string> *out) override { return open_ < most ? FaultEnv::list(dir, out) : -error; }
-  size_t open_now() const { return open_; }
-  size_t most = SIZE_MAX;
-  int error = EMFILE;
-
- private:
-  int opened(int fd) {
-    open_ += fd >= 0;
-    return fd;
-  }
-  size_t open_ = 0;
-};
 
 class FewDescriptorsTest : public ::testing::Test {
  protected:
@@ -85,7 +57,7 @@ class FewDescriptorsTest : public ::testing::Test {
 
   TempDir dir;
   const std::string path = dir / "m.safetensors.index.json";
-  FewDescriptors env;
+  FewDescriptors env{os::Env::posix()};
 };
 
 TEST_F(FewDescriptorsTest, AreEnoughToReadAllShards) {
