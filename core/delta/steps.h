@@ -26,9 +26,11 @@ class Reused {
   // Room for n of them. What was in it is gone.
   T *take(uint64_t n) {
     if (n > size_) {
+      const uint64_t more = std::max(n, 2 * size_);
+      size_ = 0;
       items_.reset();
-      items_ = std::make_unique_for_overwrite<T[]>(std::max(n, 2 * size_));
-      size_ = std::max(n, 2 * size_);
+      items_ = std::make_unique_for_overwrite<T[]>(more);
+      size_ = more;
     }
     return items_.get();
   }
