@@ -146,7 +146,7 @@ def test_an_interrupted_stctl_leaves_no_program_behind(aws, tmp_path):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert process.communicate()[1] == "stctl: interrupted\n"
-    assert process.returncode == 130
+    assert process.returncode == -signal.SIGINT
     with pytest.raises(ProcessLookupError):
         os.kill(int(begun.read_text()), 0)
 

@@ -33,10 +33,10 @@ def test_the_difference_of_two_urls(base, folder, tmp_path):
     assert libst.delta_info(tmp_path / "delta") == libst.delta_info(f"{base}/delta.safetensors")
 
 
-@pytest.mark.parametrize(("kind", "at"), [("whole", 2), ("whole", 3), ("steps", 2), ("steps", 3), ("steps", 4)])
+@pytest.mark.parametrize(("kind", "at"), [("whole", 2), ("whole", 3), ("steps", 2), ("steps", 3), ("steps", 5)])
 def test_an_apply_that_waits_for_a_server_can_be_stopped(tmp_path, kind, at):
     """At each of its requests: of what is checked, of what is staged, and of what is remade under the locks."""
-    n = 1_000_000
+    n = 2_000_000  # two blocks of steps
     random = np.random.default_rng(7)
     before = {"a": random.integers(0, 256, n, dtype=np.uint8).view("<u4")}
     after = {"a": before["a"] + 1}

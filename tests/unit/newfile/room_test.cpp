@@ -296,9 +296,9 @@ TEST_F(RoomTest, BytesAreReadByAsManyAsMakeTheMostOfARead) {
   constexpr uint64_t MiB = uint64_t{1} << 20;
   const std::string bytes = pattern(9 * MiB, 5);
   put_bytes(dir / "from", bytes);
+  uint64_t reads = 0, told = 0, most = 0;
   const os::File from = open(dir / "from"), to = open(dir / "to");
   env.reads_of = 4 * MiB, env.copies = -EXDEV;
-  uint64_t reads = 0, told = 0, most = 0;
   env.before = [&](Call call) { return reads += call == Call::pread, 0; };
   ASSERT_TRUE(is_ok(transfer(from, to, {0, 0, bytes.size()}, 0,
                              [&](uint64_t n) { return told += n, most = std::max(most, n), Result<void>(); })));
