@@ -14,6 +14,7 @@ class ShardsScene : public ::testing::Test {
     put_bytes(folder + "/m-2.safetensors", file_of(std::vector{u8_tensor("c", 5000, 3)}));
   }
   // Good until the next.
+  static store::NewBytes u8(std::string &&bytes) = delete;  // they are read at the commit
   static store::NewBytes u8(const std::string &bytes) {
     static thread_local uint64_t shape;
     shape = bytes.size();

@@ -174,7 +174,7 @@ class VerifyShards : public testing::ShardsScene {
     ASSERT_TRUE(is_ok((*t)->commit()));
   }
   void put_step(const TransactionOptions &options) const {
-    commit(index, options, [](AnyTransaction &t) { return t.put("step", u8("4 by")); });
+    commit(index, options, [this](AnyTransaction &t) { return t.put("step", u8(four_bytes)); });
   }
   static TransactionOptions new_names() {
     TransactionOptions options;
@@ -184,7 +184,7 @@ class VerifyShards : public testing::ShardsScene {
   }
 
   const testing::TempDir dir;
-  const std::string index = dir / "m.safetensors.index.json";
+  const std::string index = dir / "m.safetensors.index.json", four_bytes = "4 by";
   std::string found;
 };
 
@@ -239,7 +239,7 @@ TEST_F(VerifyShards, WhatIsReplacedAllTheTimeIsNotJudged) {
   int steps = 0;
   env.before = [&](Call call) {
     if (call != Call::pread) return 0;
-    commit(index, {}, [&](AnyTransaction &t) { return t.put("step " + std::to_string(++steps), u8("4 by")); });
+    commit(index, {}, [&](AnyTransaction &t) { return t.put("step " + std::to_string(++steps), u8(four_bytes)); });
     return 0;
   };
   const auto checked = check(env);

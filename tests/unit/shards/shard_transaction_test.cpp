@@ -105,7 +105,8 @@ TEST_F(ShardTransactionTest, PartsOfTensorsInSeveralShardsChangeTogether) {
   auto t = begin(*c);
   const Range first[] = {{0, 10, 1}};
   const int64_t rows[] = {4999, 0, 70, 0, 100, 130, 160, 190, 220, 250};
-  ASSERT_TRUE(is_ok(t->update("b", u8(pattern(100, 5)))));
+  const std::string new_b = pattern(100, 5);
+  ASSERT_TRUE(is_ok(t->update("b", u8(new_b))));
   ASSERT_TRUE(is_ok(t->update_slice("a", {first}, u8(ten))));
   ASSERT_TRUE(is_ok(t->update_slice("c", {{}, rows}, u8(ten))));
   EXPECT_TRUE(fails_with(Status::not_found, t->update_slice("z", {first}, u8(ten))));
@@ -406,7 +407,8 @@ TEST_F(ShardTransactionTest, WhatIsMountedByItselfIsAskedWithTheRoomThatTheHandl
     EXPECT_FALSE(bytes(*c, "a").empty());
     auto t = begin(*c);
     ASSERT_TRUE(is_ok(t->remove("b")));
-    ASSERT_TRUE(is_ok(t->put("c", u8(pattern(60, 83)))));
+    const std::string new_c = pattern(60, 83);
+    ASSERT_TRUE(is_ok(t->put("c", u8(new_c))));
     env.scarce = has_room ? 1 : SIZE_MAX;
     const auto refused = t->commit();
     ASSERT_TRUE(fails_with(has_room ? Status::unsupported : Status::io, refused));
