@@ -350,15 +350,23 @@ def test_ctrl_c_stops_touching(stctl, tmp_path):
         assert process.wait(60) == -signal.SIGINT
 
 
-def test_touching_a_file_that_is_cut_meanwhile_is_a_sentence(stctl, tmp_path):
-    path = sparse(tmp_path / "m.safetensors", "w", 1 << 38)
-    with stctl.popen("stats", "--touch", path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+@pytest.mark.parametrize("path_then", ["stays", "names another", "is gone"])
+def test_touching_a_file_that_is_cut_meanwhile_is_a_sentence(stctl, tmp_path, path_then):
+    path, other = (sparse(tmp_path / f"{name}.safetensors", "w", 1 << 38) for name in "mo")
+    with (
+        open(path, "r+b") as opened,
+        stctl.popen("stats", "--touch", path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+    ):
         status = pathlib.Path(f"/proc/{process.pid}/status")
         wait_until(lambda: int(status.read_text().split("VmRSS:")[1].split()[0]) > 64 << 10, process)
-        os.truncate(path, 4096)
+        if path_then == "names another":
+            other.replace(path)
+        elif path_then == "is gone":
+            path.unlink()
+        opened.truncate(4096)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, b"")
-    assert err.decode() == f"stctl: cannot read '{path}': it was truncated meanwhile (ST_E_FILE_CHANGED)\n"
+    assert err.decode() == f"stctl: cannot read '{path}': it was truncated or replaced meanwhile (ST_E_FILE_CHANGED)\n"
 
 
 @pytest.mark.parametrize("json", [False, True])
