@@ -253,6 +253,12 @@ def sleeps(pid):
     return ") S " in pathlib.Path(f"/proc/{pid}/stat").read_text()
 
 
+def catches(pid, number):
+    """Has it a handler for the signal? While it is being loaded it has none, and may sleep, too."""
+    caught = pathlib.Path(f"/proc/{pid}/status").read_text().split("SigCgt:")[1].split()[0]
+    return int(caught, 16) >> (number - 1) & 1 == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     "args",
@@ -265,7 +271,8 @@ def test_a_signal_while_nobody_writes_to_a_named_pipe(stctl, model, tmp_path, ar
     command, *options = args
     process = stctl.popen(command, model, "scalar", *options, tmp_path / "pipe", stderr=subprocess.PIPE)
     try:
-        wait_until(lambda: (command == "put" or has_open(process.pid, model)) and sleeps(process.pid), process)
+        at_work = (lambda: catches(process.pid, number)) if command == "put" else lambda: has_open(process.pid, model)
+        wait_until(lambda: at_work() and sleeps(process.pid), process)
         process.send_signal(number)
         assert process.communicate(timeout=60)[1] == b"stctl: interrupted\n"
         assert process.returncode == -number
