@@ -126,6 +126,18 @@ func (t *table) find(name string) *Info {
 	return nil
 }
 
+// describe answers a description with a Shape of its own, so that a write to it changes nothing here. False if there is
+// no tensor of that name.
+func (t *table) describe(h *handle, name string, info *Info) bool {
+	found := t.find(name)
+	if found == nil {
+		return false
+	}
+	*info = *found
+	info.Shape = h.shapes.clone(found.Shape)
+	return true
+}
+
 // findMapping asks a pin of the state, so that the handle need not keep the state.
 func (t *table) findMapping() {
 	c := C.st_io_info{struct_size: C.uint32_t(C.sizeof_st_io_info)}

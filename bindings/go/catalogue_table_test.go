@@ -119,7 +119,7 @@ func TestNamesThatAreKnownEndWithTheState(t *testing.T) {
 	}
 }
 
-// A copy is the caller's own. A description is not, but may be appended to, and stays when the file is closed.
+// A description is the caller's own, before and after the table is there, and so is a copy. Both stay when the file is closed.
 func TestWhatIsKnownIsNotTheCallers(t *testing.T) {
 	f, _, _ := pages(t)
 	first, err := f.Info("t1")
@@ -132,7 +132,7 @@ func TestWhatIsKnownIsNotTheCallers(t *testing.T) {
 		if !slices.Equal(info.Shape, []uint64{50, 100}) || !slices.Equal(got.Shape, info.Shape) {
 			t.Fatalf("the shape is %v, or %v", info.Shape, got.Shape)
 		}
-		got.Shape[1] = 2
+		info.Shape[0], got.Shape[1] = 1, 2
 		_ = append(info.Shape, 3)
 		_ = append(got.Shape, 3)
 	}
@@ -141,11 +141,6 @@ func TestWhatIsKnownIsNotTheCallers(t *testing.T) {
 	must(t, err)
 	if !slices.Equal(info.Shape, []uint64{50, 100}) {
 		t.Errorf("the shape of the next tensor is %v", info.Shape)
-	}
-	again, err := f.Info("t2")
-	must(t, err)
-	if unsafe.SliceData(again.Shape) != unsafe.SliceData(info.Shape) {
-		t.Error("a shape that is known is copied")
 	}
 	must(t, f.Close())
 	for range 3 {
