@@ -194,6 +194,46 @@ func TestWhatIsKnownIsForFilesWithCallbacksAndContextsToo(t *testing.T) {
 	}
 }
 
+// lookedAt is a context that ends once it was asked for its error so often since `asked` was 0.
+type lookedAt struct {
+	context.Context
+	end   context.CancelFunc
+	often int
+	asked int
+}
+
+func (c *lookedAt) Err() error {
+	if c.asked++; c.asked == c.often {
+		c.end()
+	}
+	return c.Context.Err()
+}
+
+// To make the table takes long for many tensors. So it is a call of the file's, which its context ends.
+func TestAContextEndsWhatMakesTheTable(t *testing.T) {
+	var tensors []named
+	for i := range 2000 {
+		tensors = append(tensors, named{fmt.Sprintf("t%d", i), st.TensorOf([]uint8{1})})
+	}
+	f := open(t, newFile(t, tensors, nil))
+	inner, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ctx := &lookedAt{Context: inner, end: cancel, often: 5} // a look-up alone asks it twice
+	under := f.WithContext(ctx)
+	var err error
+	for i := 0; err == nil && i < 2*len(tensors); i++ {
+		ctx.asked = 0
+		_, err = under.Info("t0")
+	}
+	refused(t, err, st.ErrCancelled)
+	for range 2 * len(tensors) {
+		has(t, f, "t0")
+	}
+	if n := testing.AllocsPerRun(100, func() { has(t, f, "t0") }); n != 0 {
+		t.Errorf("no table is made later: Has allocates %v times", n)
+	}
+}
+
 // Nobody finds a tensor that is not there, and the error is the library's, also once the catalogue is known.
 func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	f, path, _ := pages(t)
