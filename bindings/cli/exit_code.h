@@ -14,7 +14,10 @@ enum ExitCode : int {
   exit_needs_recovery = 4,  // a committed journal waits
   exit_bad_file = 5,        // verify found an error in the file
   exit_output = 6,          // standard output could not be written; what it should have told may be done
-  exit_signal = 128,        // plus the signal's number: 130 for Ctrl-C
+
+  // Plus the signal's number: 130 for Ctrl-C. The process ends by the signal itself, and a shell makes this number of
+  // it. On Windows, and as the first process of a container, the process exits with the number.
+  exit_signal = 128,
 };
 
 inline ExitCode exit_code_of(st_status status) {

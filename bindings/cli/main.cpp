@@ -34,8 +34,8 @@ const char *const footer =
     "would not show, and \\\\ for a backslash; they can be given in the same form.\n"
     "With --json, standard output is one JSON object; if the command fails it has\n"
     "\"error\": {\"status\", \"message\", \"exit_code\", …}, status being null where the\n"
-    "failure is not libst's. A failure after output has begun leaves the start of an\n"
-    "object: look at the exit code first. A path that is not UTF-8 has U+FFFD there.\n"
+    "failure is not libst's. A failure amid the output leaves the start of an object:\n"
+    "look at the exit code first. A path that is not UTF-8 has U+FFFD there.\n"
     "\n";
 
 // The failure, where scripts and people look for it. Returns the exit code.

@@ -24,7 +24,7 @@ import (
 type Info struct {
 	Name   string
 	DType  DType
-	Shape  []uint64 // slowest dimension first; empty for a scalar; what Info answers is not to be written to
+	Shape  []uint64 // slowest dimension first; empty for a scalar
 	Size   uint64   // in bytes
 	Offset uint64   // of its first byte, from the start of the file
 	Shard  uint32   // number of the file in a sharded checkpoint; else 0
@@ -230,11 +230,11 @@ func (f *File) batches(op string, pin *C.st_file, use func([]Info) error) error 
 	return nil
 }
 
-// Info describes the tensor of that name. The Shape is not to be written to: all callers may share one.
+// Info describes the tensor of that name.
 func (f *File) Info(name string) (info Info, err error) {
 	if known := f.known(); known != nil {
-		if found := known.find(name); found != nil {
-			return *found, nil
+		if known.describe(f.h, name, &info) {
+			return info, nil
 		}
 	} else if f.plain && f.infoPlain(name, &info) {
 		return info, nil

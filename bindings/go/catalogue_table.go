@@ -6,6 +6,7 @@ package st
 import "C"
 
 import (
+	"context"
 	"hash/maphash"
 	"math/bits"
 	"sync/atomic"
@@ -30,22 +31,17 @@ type table struct {
 	lent    atomic.Bool
 }
 
-// known is the table of what the handle shows; nil if there is none, or not yet.
-func (h *handle) known() *table {
-	if t := h.table.Load(); t != nil || !h.steady || h.patience.Add(-1) != 0 {
-		return t
-	}
-	h.learn()
-	return h.table.Load()
-}
-
-// known is the handle's, but nil if the context has ended. A look-up there makes no call of C, so the file's callbacks make
-// no difference to it.
+// known is the table of what the handle shows; nil if there is none, or not yet, or if the context has ended. A look-up
+// there makes no call of C, so the file's callbacks make no difference to it.
 func (f *File) known() *table {
-	if f.ctx.Err() != nil {
+	if !f.plain && f.ctx.Err() != nil {
 		return nil
 	}
-	return f.h.known()
+	if t := f.h.table.Load(); t != nil || !f.h.steady || f.h.patience.Add(-1) != 0 {
+		return t
+	}
+	f.learn()
+	return f.h.table.Load()
 }
 
 // wait puts a table off until as many look-ups went without one as there are tensors: to make it takes about as long as
@@ -56,15 +52,25 @@ func (h *handle) wait() {
 	}
 }
 
-func (h *handle) learn() {
+// learn makes the table by calls of C, which are the file's as others are: its callbacks hear of them, and its context
+// ends them. The look-up that learns goes without a table where this fails, and later look-ups try again.
+func (f *File) learn() {
+	err := f.run("info", func() C.st_status { return f.h.learn(f.ctx) })
+	if err != nil && f.h.acquire() {
+		f.h.wait()
+		f.release()
+	}
+}
+
+func (h *handle) learn(ctx context.Context) C.st_status {
 	state := h.shown()
 	if state == nil {
-		return
+		return C.ST_OK
 	}
 	defer state.release()
-	t := tableOf(state)
+	t, status := tableOf(ctx, state)
 	if t == nil {
-		return
+		return status
 	}
 	if !h.ofBytes() {
 		t.findMapping()
@@ -77,11 +83,13 @@ func (h *handle) learn() {
 	if h.state.Load() == state { // not superseded meanwhile
 		h.table.Store(t)
 	}
+	return C.ST_OK
 }
 
-func tableOf(state *handle) *table {
+// tableOf is nil on an error, and of shards.
+func tableOf(ctx context.Context, state *handle) (*table, C.st_status) {
 	if C.st_shard_count(state.c) != 1 {
-		return nil
+		return nil, C.ST_OK
 	}
 	count := int(C.st_count(state.c))
 	t := &table{
@@ -92,9 +100,12 @@ func tableOf(state *handle) *table {
 	}
 	found := make([]C.st_tensor, min(count, batch))
 	for len(t.all) < count {
+		if ctx.Err() != nil { // the calls below are too short to find out
+			return nil, C.ST_E_CANCELLED
+		}
 		n := min(count-len(t.all), len(found))
-		if C.st_at(state.c, C.size_t(len(t.all)), C.size_t(n), &found[0]) != C.ST_OK {
-			return nil
+		if status := C.st_at(state.c, C.size_t(len(t.all)), C.size_t(n), &found[0]); status != C.ST_OK {
+			return nil, status
 		}
 		t.all = appendInfos(t.all, found[:n])
 	}
@@ -106,7 +117,7 @@ func tableOf(state *handle) *table {
 		}
 		t.slots[at] = hash>>32<<32 | uint64(i+1)
 	}
-	return t
+	return t, C.ST_OK
 }
 
 func (t *table) first(hash uint64) uint64 { return hash & uint64(len(t.slots)-1) }
@@ -124,6 +135,18 @@ func (t *table) find(name string) *Info {
 		}
 	}
 	return nil
+}
+
+// describe answers a description with a Shape of its own, so that a write to it changes nothing here. False if there is
+// no tensor of that name.
+func (t *table) describe(h *handle, name string, info *Info) bool {
+	found := t.find(name)
+	if found == nil {
+		return false
+	}
+	*info = *found
+	info.Shape = h.shapes.clone(found.Shape)
+	return true
 }
 
 // findMapping asks a pin of the state, so that the handle need not keep the state.

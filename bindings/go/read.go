@@ -126,13 +126,7 @@ func (f *File) infoOwned(state *handle, name string, info *Info) bool {
 	if known == nil || known.state != state {
 		return state.describe(f.h, name, info)
 	}
-	found := known.find(name)
-	if found == nil {
-		return false
-	}
-	*info = *found
-	info.Shape = f.h.shapes.clone(found.Shape)
-	return true
+	return known.describe(f.h, name, info)
 }
 
 // getDescribed is Get of an acquired state, by a description of it that is the caller's own.

@@ -266,8 +266,8 @@ func TestSlicesOfManyDimensions(t *testing.T) {
 func TestASliceOfAFileThatWasTruncatedIsAnError(t *testing.T) {
 	f, path := small(t)
 	must(t, os.Truncate(path, 8))
-	if e := refused(t, errorOf(f.Slice("a", st.From(1))), st.ErrFileChanged); e.Op != "slice" {
-		t.Errorf("the error is of %s", e.Op)
+	if e := refused(t, errorOf(f.Slice("a", st.From(1))), st.ErrFileChanged); e.Op != "slice" || e.Tensor != "a" {
+		t.Errorf("the error is of %s of %q", e.Op, e.Tensor)
 	}
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -107,6 +108,15 @@ def test_what_matches_nothing_is_told_beside_what_matches(stctl, model):
     assert err == sentence and [tensor["name"] for tensor in result["tensors"]] == ["half"]
     error = result["error"]
     assert error["status"] == "ST_E_NOT_FOUND" and error["exit_code"] == 1 and f"stctl: {error['message']} (" in err
+
+
+@pytest.mark.parametrize("options", [[], ["--names"], ["--json"]], ids=" ".join)
+def test_what_matches_nothing_is_told_after_the_list(stctl, model, options):
+    """Where both are read as one: on a terminal, or after 2>&1."""
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "timeout": 60}
+    told = subprocess.run([stctl.path, "ls", *options, model, "half", "zz*"], **both).stdout.decode()
+    out, err = stctl("ls", *options, model, "half", "zz*", code=1)
+    assert told == out + err
 
 
 def test_an_empty_file_has_no_tensors(stctl, tmp_path):

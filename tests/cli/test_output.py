@@ -253,6 +253,12 @@ def sleeps(pid):
     return ") S " in pathlib.Path(f"/proc/{pid}/stat").read_text()
 
 
+def catches(pid, number):
+    """Has it a handler for the signal? While it is being loaded it has none, and may sleep, too."""
+    caught = pathlib.Path(f"/proc/{pid}/status").read_text().split("SigCgt:")[1].split()[0]
+    return int(caught, 16) >> (number - 1) & 1 == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     "args",
@@ -265,7 +271,8 @@ def test_a_signal_while_nobody_writes_to_a_named_pipe(stctl, model, tmp_path, ar
     command, *options = args
     process = stctl.popen(command, model, "scalar", *options, tmp_path / "pipe", stderr=subprocess.PIPE)
     try:
-        wait_until(lambda: (command == "put" or has_open(process.pid, model)) and sleeps(process.pid), process)
+        at_work = (lambda: catches(process.pid, number)) if command == "put" else lambda: has_open(process.pid, model)
+        wait_until(lambda: at_work() and sleeps(process.pid), process)
         process.send_signal(number)
         assert process.communicate(timeout=60)[1] == b"stctl: interrupted\n"
         assert process.returncode == -number
@@ -350,15 +357,23 @@ def test_ctrl_c_stops_touching(stctl, tmp_path):
         assert process.wait(60) == -signal.SIGINT
 
 
-def test_touching_a_file_that_is_cut_meanwhile_is_a_sentence(stctl, tmp_path):
-    path = sparse(tmp_path / "m.safetensors", "w", 1 << 38)
-    with stctl.popen("stats", "--touch", path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+@pytest.mark.parametrize("path_then", ["stays", "names another", "is gone"])
+def test_touching_a_file_that_is_cut_meanwhile_is_a_sentence(stctl, tmp_path, path_then):
+    path, other = (sparse(tmp_path / f"{name}.safetensors", "w", 1 << 38) for name in "mo")
+    with (
+        open(path, "r+b") as opened,
+        stctl.popen("stats", "--touch", path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+    ):
         status = pathlib.Path(f"/proc/{process.pid}/status")
         wait_until(lambda: int(status.read_text().split("VmRSS:")[1].split()[0]) > 64 << 10, process)
-        os.truncate(path, 4096)
+        if path_then == "names another":
+            other.replace(path)
+        elif path_then == "is gone":
+            path.unlink()
+        opened.truncate(4096)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, b"")
-    assert err.decode() == f"stctl: cannot read '{path}': it was truncated meanwhile (ST_E_FILE_CHANGED)\n"
+    assert err.decode() == f"stctl: cannot read '{path}': it was truncated or replaced meanwhile (ST_E_FILE_CHANGED)\n"
 
 
 @pytest.mark.parametrize("json", [False, True])

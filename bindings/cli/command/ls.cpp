@@ -101,6 +101,7 @@ int run(Session &session, const Ls &options) {
     write_table(session, options, file, choice);
   }
   if (!choice.failure) return exit_ok;
+  session.out.flush();  // or the sentence would precede the list where both go to one place
   say(choice.failure->sentence());
   return choice.failure->exit_code();
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "../commands.h"
 #include "../handle.h"
@@ -31,19 +32,29 @@ uint64_t nbytes_of(const File &file) {
   return nbytes;
 }
 
-// The kernel has one answer for a file that ends before and for a disk that fails.
-Failure not_read(const File &file, const st_tensor &tensor) {
+std::vector<FileState> states_of(const File &file) {
+  std::vector<FileState> states;
+  for (uint32_t shard = 0; shard < file.file_count(); ++shard) states.push_back(state_of(file.file_path(shard)));
+  return states;
+}
+
+// The kernel has one answer for a file that ends before and for a disk that fails. The disk failed where the path still
+// names the file that was opened, and that file is as long as the tensor needs.
+Failure not_read(const File &file, const st_tensor &tensor, const FileState &opened) {
   const int err = errno;
   const std::string path = file.file_path(tensor.shard);
   if (err != EFAULT) return Failure::of_errno(err, "touch", path);
-  const bool is_cut = file.file_size(tensor.shard) < tensor.file_offset + tensor.nbytes;
-  if (!is_cut) return Failure::of_errno(EIO, "read", path, ST_E_IO);
-  return {exit_failed, fmt::format("cannot read '{}': it was truncated meanwhile", escape(path)), ST_E_FILE_CHANGED};
+  const FileState now = state_of(path);
+  const bool is_whole = static_cast<uint64_t>(now.size) >= tensor.file_offset + tensor.nbytes;
+  if (now.exists && now.inode == opened.inode && is_whole) return Failure::of_errno(EIO, "read", path, ST_E_IO);
+  return {exit_failed, fmt::format("cannot read '{}': it was truncated or replaced meanwhile", escape(path)),
+          ST_E_FILE_CHANGED};
 }
 
 // So that all pages of all tensors are in memory.
 void touch_all(Session &session, const File &file, uint64_t nbytes) {
   const Interruptible guard(file.get());
+  const std::vector<FileState> opened = states_of(file);
   Progress progress(session.quiet, "reading", nbytes);
   uint64_t done = 0;
   constexpr uint64_t between_looks = 1 << 20;
@@ -53,7 +64,9 @@ void touch_all(Session &session, const File &file, uint64_t nbytes) {
     for (uint64_t part = 0; part < tensor.nbytes; part += between_looks) {
       throw_if_interrupted();
       const uint64_t end = std::min(part + between_looks, tensor.nbytes);
-      if (!touch_pages(bytes + part, static_cast<size_t>(end - part))) throw not_read(file, tensor);
+      if (!touch_pages(bytes + part, static_cast<size_t>(end - part))) {
+        throw not_read(file, tensor, opened[tensor.shard]);
+      }
       progress.done(done += end - part);
     }
   }

@@ -223,6 +223,7 @@ impl File {
     }
 
     /// The names, in the order of the tensors' places in the file. [`Snapshot::names`] copies none.
+    /// For the names of a sharded checkpoint each of the two opens every shard.
     ///
     /// # Errors
     /// As [`File::tensors`].
