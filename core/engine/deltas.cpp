@@ -119,6 +119,7 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
     layers.clear();
     ST_TRY(layers, open_deltas(env, deltas, reading));
     std::vector<ModelView> views;
+    views.reserve(layers.size());
     for (const DeltaFile &layer : layers) views.emplace_back(*layer.file);
     std::vector<const ModelView *> all(views.size());
     std::transform(views.begin(), views.end(), all.begin(), [](const ModelView &view) { return &view; });
