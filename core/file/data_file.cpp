@@ -402,7 +402,8 @@ Result<void> DataFile::gather_slices(const Snapshot &s, const os::File &file,
                                      const std::vector<const BulkRequest *> &slices, uint64_t total,
                                      const Control &control, const Share &share) const {
   const read::Strategy strategy = strategy_of(share);
-  read::Gather gather(file, strategy, control, total);
+  const uint64_t limit = limit_of(share);
+  read::Gather gather(file, strategy, control, total, std::min(read::Gather::most_room, limit ? limit : UINT64_MAX));
   for (const BulkRequest *r : slices) ST_TRY(gather.add(s.file_offset(s.header.index.at(r->index)), *r->slice, r->to));
   ST_TRY(auto done, gather.finish());
   count(done);

@@ -1,5 +1,5 @@
 // Slices of many runs, out of a file that is dear to ask, as a server is: runs near each other are fetched by one read,
-// and reads run side by side. Any number of slices; the memory for what lies between their runs is bounded.
+// and reads run side by side. Any number of slices; the memory for runs and what lies between them is bounded.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,12 @@ namespace st::read {
 
 class Gather {
  public:
-  // `control`'s progress counts the bytes of the slices, which are `total` in all. Windows have `room` bytes of memory.
+  static constexpr uint64_t most_room = uint64_t{64} << 20;
+
+  // `control`'s progress counts the bytes of the slices, which are `total` in all. This one has `room` bytes of memory
+  // for runs that are read together.
   Gather(const os::File &file, const Strategy &strategy, const Control &control, uint64_t total,
-         uint64_t room = uint64_t{64} << 20)
-      : file_(file), strategy_(strategy), control_(control), total_(total), room_(room) {}
+         uint64_t room = most_room);
 
   // The runs of `plan`, of a tensor that begins at `offset`, packed into `to`. Both stay until finish().
   Result<void> add(uint64_t offset, const SlicePlan &plan, std::byte *to);
@@ -32,10 +34,13 @@ class Gather {
     std::byte *to;
   };
 
+  // What is read through between two runs of that length.
+  uint64_t longest_gap(uint64_t run_bytes) const;
   Result<void> read();
 
   const os::File &file_;
   const Strategy &strategy_;
+  const Strategy between_;  // windows and single runs
   const Control &control_;
   const uint64_t total_, room_;
   std::vector<Piece> pieces_;    // runs that lie alone

@@ -13,7 +13,7 @@ namespace st::read {
 class Window {
  public:
   // `ahead`: all up to byte `end` of the file will be looked at, so whole blocks are read.
-  Window(const os::File &file, uint64_t end, bool ahead) : file_(file), end_(end), ahead_(ahead) {}
+  Window(const os::File &file, uint64_t end, bool ahead);
 
   // Some bytes from `offset` on, at least one and at most n; n > 0, and they end before the file does.
   Result<std::span<const std::byte>> at(uint64_t offset, uint64_t n);
@@ -22,6 +22,7 @@ class Window {
   const os::File &file_;
   const uint64_t end_;
   const bool ahead_;
+  const uint64_t block_bytes_;  // as measured at the beginning: a source measures on
   std::unique_ptr<std::byte[]> block_;
   uint64_t begin_ = 0, have_ = 0;
 };

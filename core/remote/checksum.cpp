@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -124,6 +125,18 @@ Result<void> WholeCheck::came(uint64_t offset, std::span<const std::byte> bytes)
   return {};
 }
 
+bool WholeCheck::is_all_with(std::vector<Stretch> stretches) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto &[begin, run] : runs_) stretches.emplace_back(begin, run.end);
+  std::sort(stretches.begin(), stretches.end());
+  uint64_t end = begin_.end;
+  for (const auto &[first, second] : stretches) {
+    if (first > end) return false;
+    end = std::max(end, second);
+  }
+  return end >= size_;
+}
+
 bool WholeCheck::begins_to_ask() {
   const std::lock_guard lock(mutex_);
   if (known_ != Known::no) return false;
@@ -132,24 +145,24 @@ bool WholeCheck::begins_to_ask() {
 }
 
 bool WholeCheck::begins_to_ask_at_the_end() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!whole_) return false;
-  }
-  return begins_to_ask();
+  const std::lock_guard lock(mutex_);
+  if (!whole_ || known_ == Known::is_asked_at_the_end || known_ == Known::yes) return false;
+  known_ = Known::is_asked_at_the_end;
+  return true;
 }
 
 Result<void> WholeCheck::said(std::optional<Checksum> expected) {
   const std::lock_guard lock(mutex_);
-  known_ = Known::yes;
-  expected_ = expected;
-  const auto whole = std::exchange(whole_, std::nullopt);
-  return whole ? compare(*whole) : Result<void>();
+  if (known_ != Known::yes) {
+    known_ = Known::yes;
+    expected_ = expected;
+  }
+  return whole_ ? compare(*whole_) : Result<void>();
 }
 
 void WholeCheck::not_said() {
   const std::lock_guard lock(mutex_);
-  known_ = Known::no;
+  if (known_ != Known::yes) known_ = Known::later;
 }
 
 }  // namespace st::remote

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "remote/crc.h"
@@ -37,13 +39,17 @@ class WholeCheck {
   // These bytes came, behind the begin. Status checksum: they were the last ones, and the whole is not what was stored.
   Result<void> came(uint64_t offset, std::span<const std::byte> bytes);
 
-  // Is the store to be asked? True for one caller, which tells what it was told by said() or not_said().
+  using Stretch = std::pair<uint64_t, uint64_t>;  // [first, second) of the object
+  // Will all have come, once these have?
+  bool is_all_with(std::vector<Stretch> stretches) const;
+  // Is the store to be asked beside a read? True for one caller, which tells what it was told by said() or not_said().
   bool begins_to_ask();
-  // The same where all has come, and waits for the answer.
+  // The same where all has come: once more, also while one asks beside a read, which may be stopped.
   bool begins_to_ask_at_the_end();
-  // None: there is none that can be joined. Status checksum: all had come, and is not what was stored.
+  // None: there is none that can be joined. The first answer stands, for all that asked. Status checksum: all had come,
+  // and is not what was stored.
   Result<void> said(std::optional<Checksum> expected);
-  // The store cannot answer now.
+  // The store cannot answer now, or was not waited for.
   void not_said();
 
  private:
@@ -52,7 +58,8 @@ class WholeCheck {
     uint64_t end;
     Crcs crcs;
   };
-  enum class Known { no, is_asked, yes };
+  // `later`: it was asked in vain, and is asked when all has come.
+  enum class Known { no, is_asked, later, is_asked_at_the_end, yes };
   bool looks_at(Crc kind) const { return known_ != Known::yes || (expected_ && expected_->kind == kind); }
   Crcs crcs_of(std::span<const std::byte> bytes);
   Crcs join(const Crcs &first, const Crcs &second, uint64_t second_bytes) const;

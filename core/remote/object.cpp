@@ -21,6 +21,9 @@ std::vector<Wanted> alone_in_memory(std::vector<Wanted> ranges) {
   return out;
 }
 
+// The store may have more to do at the moment than to say a checksum. One that said nothing before seldom says it now.
+constexpr uint64_t most_wait_ms = 10000, most_wait_for_the_silent_ms = 2000;
+
 Error stopped() {
   return error(Status::cancelled, "the call was stopped while it waited for a connection");
 }
@@ -100,8 +103,14 @@ bool Object::is_much(std::span<const Wanted> ranges) const {
   return n >= std::min(store_->limits().piece, (size() - begin_.size()) / 2);
 }
 
-// A store that refuses such a question has no checksum. One that cannot answer now is asked once more when all has
-// come.
+bool Object::makes_it_whole(std::span<const Wanted> ranges) const {
+  std::vector<WholeCheck::Stretch> stretches;
+  for (const Wanted &range : ranges) stretches.emplace_back(range.offset, range.offset + range.n);
+  return check_->is_all_with(std::move(stretches));
+}
+
+// A store that refuses such a question has no checksum. One that cannot answer now, or takes longer than the read, is
+// asked once more when all has come.
 Result<void> Object::pull_from_store(const std::vector<Wanted> &ranges, bool asks, const Stops &stops) {
   struct Asking {
     WholeCheck *check;
@@ -109,15 +118,18 @@ Result<void> Object::pull_from_store(const std::vector<Wanted> &ranges, bool ask
       if (check) check->not_said();
     }
   } asking{asks ? &*check_ : nullptr};
+  const bool is_the_end = ranges.empty();
   Aside aside;
   {
     const Store::Lent transport(*store_, stops);
     if (!transport) return Failure(stopped());
-    if (asks) aside.request = site_->head_request(version_, (*transport).unix_time());
+    if (asks)
+      aside = {site_->head_request(version_, (*transport).unix_time()),
+               is_silent_ ? most_wait_for_the_silent_ms : most_wait_ms, is_the_end || makes_it_whole(ranges)};
     ST_TRY(
         pull(*transport, *site_, version_, ranges, store_->limits(), store_->pace(), stops, asks ? &aside : nullptr));
   }
-  const bool is_the_end = ranges.empty();
+  if (asks && !aside.answer) is_silent_ = true;
   if (!asks || (!is_the_end && (!aside.answer || passes(*aside.answer)))) return {};
   asking.check = nullptr;
   return about(check_->said(aside.answer ? judge_head(*aside.answer, version_) : std::nullopt));

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <mutex>
 #include <span>
 
@@ -69,6 +70,7 @@ class Object {
       : store_(std::move(store)), site_(std::move(site)) {}
   // Is that so much that the whole object is likely to be read?
   bool is_much(std::span<const Wanted> ranges) const;
+  bool makes_it_whole(std::span<const Wanted> ranges) const;
   // Reads them, and asks for the checksum of the whole object beside that, if `asks`. `ranges` may be none.
   Result<void> pull_from_store(const std::vector<Wanted> &ranges, bool asks, const Stops &stops);
   Result<void> about(Result<void> done) const;  // its sentence names the object
@@ -76,8 +78,9 @@ class Object {
   const std::shared_ptr<Store> store_;
   std::shared_ptr<const Site> site_;  // where redirects led
   Version version_;
-  std::vector<std::byte> begin_;     // of it: the header, or most of it
-  std::optional<WholeCheck> check_;  // where the store says a checksum
+  std::vector<std::byte> begin_;         // of it: the header, or most of it
+  std::optional<WholeCheck> check_;      // where the store says a checksum
+  std::atomic<bool> is_silent_ = false;  // it has not answered when it was asked for that alone
 };
 
 }  // namespace st::remote

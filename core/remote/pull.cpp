@@ -12,8 +12,7 @@ namespace {
 constexpr uint32_t most_redirects = 8;
 // Each brings a try more, so that a long read outlives many cuts.
 constexpr uint64_t worth_a_try = 1u << 20;
-// What is asked aside is waited for so long.
-constexpr uint64_t aside_ms = 10000, aside_id = 0;
+constexpr uint64_t aside_id = 0;
 
 struct Piece {
   uint64_t offset, n;  // what is missing of it
@@ -116,9 +115,11 @@ class Pull {
     waiting_ = std::move(pieces);
     last_came_ = transport_.now_ms();
     came_ = transport_.came();
-    aside_until_ = last_came_ + std::min(aside_ms, limits_.deadline_ms);
-    if (aside_) transport_.get(aside_id, aside_->request);
-    while (!waiting_.empty() || !flying_.empty() || aside_) {
+    if (aside_) {
+      aside_until_ = last_came_ + std::min(aside_->most_ms, limits_.deadline_ms);
+      transport_.get(aside_id, aside_->request);
+    }
+    while (!waiting_.empty() || !flying_.empty() || (aside_ && aside_->is_awaited)) {
       const uint64_t now = transport_.now_ms();
       if (aside_ && now >= aside_until_) {
         transport_.drop(aside_id);

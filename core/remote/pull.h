@@ -22,8 +22,10 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
 
 // A request without a body, which is asked once beside others. It takes no place.
 struct Aside {
-  Request request;
-  std::optional<Answer> answer = {};  // none: it did not come in time
+  Request request = {};
+  uint64_t most_ms = 0;               // it is dropped after so long
+  bool is_awaited = false;            // else it is dropped once the ranges have come
+  std::optional<Answer> answer = {};  // none: it was dropped
 };
 
 // The caller has a place of `pace`, which is for the first request.

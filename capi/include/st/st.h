@@ -1062,12 +1062,15 @@ typedef struct st_source {
  *   opts    NULL for the defaults. `map` counts only as ST_MAP_COPY_ON_WRITE
  *           or not: nothing can be mapped. Views are memory of the handle,
  *           filled when first looked at; st_load fills many at once.
- *           `io_threads` is at most most_reads. `direct`, `memory_limit` and
- *           the environment do not count. `deltas` are ST_E_UNSUPPORTED.
+ *           `io_threads` is at most most_reads. `memory_limit` makes reads
+ *           shorter. `direct` and the environment do not count. `deltas` are
+ *           ST_E_UNSUPPORTED.
  * st_get asks for a tensor as one range; st_read for 16 MiB after 16 MiB. Bulk
  * reads ask for blocks of `block_size` (8 MiB), in file order, most_reads at
- * once. So do slices of several runs: runs that are 1 MiB or less apart are
- * read with what lies between them, which takes 64 MiB of memory at most.
+ * once. So do slices of several runs: near runs are read with the gap between
+ * them. It is near up to 64 KiB, and up to 1 MiB where it is at most 16 times
+ * as long as the two runs beside it. Each call takes at most 64 MiB of memory
+ * for such reads, or `memory_limit` if that is less.
  * After fork() a child sees what was in memory. It reads nothing:
  * ST_E_UNSUPPORTED. st_reopen is ST_E_UNSUPPORTED too.
  * Where this call fails, `close` is not called: the source is the caller's.

@@ -23,7 +23,7 @@ struct Held {
   std::string held;
   std::atomic<int> reads = 0, now = 0, most = 0, closed = 0;
   std::atomic<int> answer = 0;
-  std::atomic<uint64_t> bytes = 0;
+  std::atomic<uint64_t> bytes = 0, longest = 0;
   std::atomic<bool> outside = false;
   int wait_for = 0;  // reads that must run at once before one goes on
   std::mutex mutex;
@@ -39,6 +39,10 @@ struct Held {
       std::unique_lock lock(h.mutex);
       h.begun.notify_all();
       h.begun.wait_for(lock, std::chrono::minutes(5), [&] { return h.most >= h.wait_for; });
+    }
+    uint64_t length = 0;
+    for (size_t i = 0; i < n; ++i) length += ranges[i].nbytes;
+    for (uint64_t longest = h.longest; length > longest && !h.longest.compare_exchange_weak(longest, length);) {
     }
     for (size_t i = 0; i < n; ++i) {
       const st_source_range &r = ranges[i];
@@ -194,6 +198,22 @@ TEST_F(CapiSource, ReadsSlicesInBlocksSeveralAtOnce) {
   EXPECT_ST(ST_E_IO, st_read_slice(file, "w", ST_NTS, left, 2, part.data(), part.size(), nullptr));
   EXPECT_ST(ST_E_IO, st_read_many(file, both, 2, nullptr));
   store.answer = 0;
+  st_close(file);
+}
+
+TEST_F(CapiSource, SlicesTakeNoMoreMemoryThanTheCallerSays) {
+  constexpr uint64_t rows = 64, columns = 65536, taken = 16384;
+  const std::string bytes = pattern(rows * columns, 7);
+  store.held = testing::file_of(std::vector{testing::TestTensor{"w", Dtype::U8, {rows, columns}, bytes}});
+  auto options = sized<st_open_options>();
+  options.memory_limit = 256 << 10;
+  st_file *file = open_source(store.source(4), &options);
+  std::string part(rows * taken, '?');
+  const st_range left[] = {{0, rows, 1}, {0, taken, 1}};
+  ASSERT_ST(ST_OK, st_read_slice(file, "w", ST_NTS, left, 2, part.data(), part.size(), nullptr));
+  EXPECT_LE(store.longest, options.memory_limit);
+  for (uint64_t row = 0; row < rows; ++row)
+    ASSERT_TRUE(same_bytes(part.substr(row * taken, taken), bytes.substr(row * columns, taken))) << row;
   st_close(file);
 }
 

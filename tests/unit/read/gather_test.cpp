@@ -118,6 +118,44 @@ TEST_F(GatherTest, FarRunsAreAReadEach) {
   EXPECT_TRUE(same_bytes(out, expected(100, plan)));
 }
 
+// Requests end at multiples of the block of the file, wherever a slice begins.
+TEST_F(GatherTest, AWindowIsOneRequestWhereverItBegins) {
+  const auto plan = plan_of({240, 4096}, {{0, 240, 1}, {0, 1024, 1}});
+  const Control control;
+  std::string out(plan.nbytes(), '?');
+  Gather gather(file, strategy, control, plan.nbytes(), strategy.block);
+  const uint64_t offset = 33 * KiB;
+  ASSERT_TRUE(is_ok(gather.add(offset, plan, bytes_of(out))));
+  const auto done = gather.finish();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->requests, (offset % strategy.block + 240 * 4 * KiB) / strategy.block + 1);
+  EXPECT_TRUE(same_bytes(out, expected(offset, plan)));
+}
+
+// A gap is read where little is wanted only if it is short.
+TEST_F(GatherTest, AGapIsReadWhereWhatLiesBesideItIsWorthIt) {
+  strategy.block = 1024 * KiB;
+  strategy.gap = strategy.memory_gap = 256 * KiB;
+  struct Case {
+    uint64_t row, wanted, requests;
+  };
+  for (const auto &[row, wanted, requests] : {Case{100 * KiB, 4, 10}, Case{60 * KiB, 4, 1}, Case{100 * KiB, 4 * KiB, 1},
+                                              Case{300 * KiB, 8 * KiB, 3}, Case{100 * KiB, 1 * KiB, 10}}) {
+    const uint64_t rows = content.size() / row;
+    const auto n = static_cast<int64_t>(rows);
+    const auto plan = plan_of({rows, row}, {{0, n, 1}, {0, static_cast<int64_t>(wanted), 1}});
+    const Control control;
+    std::string out(plan.nbytes(), '?');
+    Gather gather(file, strategy, control, plan.nbytes());
+    ASSERT_TRUE(is_ok(gather.add(0, plan, bytes_of(out))));
+    const auto done = gather.finish();
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->requests, requests) << row << ", " << wanted;
+    EXPECT_EQ(done->bytes, requests == 1 ? (rows - 1) * row + wanted : plan.nbytes()) << row << ", " << wanted;
+    EXPECT_TRUE(same_bytes(out, expected(0, plan)));
+  }
+}
+
 // More runs than are asked for at once, and more windows than have room.
 TEST_F(GatherTest, WhatIsTooMuchIsReadInTurns) {
   strategy.gap = strategy.memory_gap = 0;

@@ -121,6 +121,7 @@ TEST_P(WholeCheckTest, WhatTheStoreSaysLaterIsComparedToo) {
       EXPECT_FALSE(check.begins_to_ask_at_the_end());
       differs |= !check.came(100, part(100, 5000));
       if (said_after == 2) {
+        EXPECT_TRUE(check.begins_to_ask_at_the_end());
         EXPECT_FALSE(check.begins_to_ask_at_the_end()) << "it is being asked";
         check.not_said();
         EXPECT_TRUE(check.begins_to_ask_at_the_end());
@@ -130,6 +131,66 @@ TEST_P(WholeCheckTest, WhatTheStoreSaysLaterIsComparedToo) {
       // What is read again is checked again.
       EXPECT_EQ(check.came(100, part(100, bytes.size())).has_value(), is_right);
     }
+}
+
+// One call asks beside a long read, and another brings the last byte meanwhile.
+TEST_P(WholeCheckTest, ACallThatIsStoppedWhileItAsksLeavesNothingUnchecked) {
+  const uint64_t wrong = crc_of(GetParam(), bytes) + 1;
+  for (const bool first_fails_early : {true, false}) {
+    WholeCheck check(std::nullopt, bytes.size(), {});
+    EXPECT_TRUE(check.begins_to_ask());
+    EXPECT_TRUE(check.came(0, bytes));
+    if (first_fails_early) check.not_said();
+    EXPECT_TRUE(check.begins_to_ask_at_the_end());
+    if (!first_fails_early) check.not_said();
+    EXPECT_FALSE(check.said(Checksum{GetParam(), wrong}));
+    check.not_said();
+    EXPECT_FALSE(check.begins_to_ask_at_the_end()) << "it is known";
+  }
+}
+
+TEST_P(WholeCheckTest, EachThatAskedIsToldOfAWrongWhole) {
+  const Checksum wrong{GetParam(), crc_of(GetParam(), bytes) + 1};
+  WholeCheck check(std::nullopt, bytes.size(), {});
+  EXPECT_TRUE(check.begins_to_ask());
+  EXPECT_TRUE(check.came(0, bytes));
+  EXPECT_TRUE(check.begins_to_ask_at_the_end());
+  EXPECT_FALSE(check.said(wrong));
+  EXPECT_FALSE(check.said(wrong));
+  EXPECT_TRUE(check.came(0, part(0, 5000))) << "what is read in part is not checked";
+}
+
+TEST_P(WholeCheckTest, TheFirstAnswerStands) {
+  WholeCheck check(std::nullopt, bytes.size(), {});
+  EXPECT_TRUE(check.begins_to_ask());
+  EXPECT_TRUE(check.came(0, bytes));
+  EXPECT_TRUE(check.begins_to_ask_at_the_end());
+  EXPECT_TRUE(check.said(std::nullopt));
+  EXPECT_TRUE(check.came(0, part(0, 5000)));
+  EXPECT_TRUE(check.said(Checksum{GetParam(), crc_of(GetParam(), bytes)}));
+  EXPECT_TRUE(check.came(5000, part(5000, bytes.size())));
+}
+
+// Once it was asked in vain, it is asked when all has come.
+TEST_P(WholeCheckTest, AStoreThatSaysNothingIsAskedOnceMore) {
+  WholeCheck check(std::nullopt, bytes.size(), {});
+  EXPECT_TRUE(check.begins_to_ask());
+  check.not_said();
+  EXPECT_FALSE(check.begins_to_ask());
+  EXPECT_FALSE(check.begins_to_ask_at_the_end());
+  EXPECT_TRUE(check.came(0, bytes));
+  EXPECT_TRUE(check.begins_to_ask_at_the_end());
+  EXPECT_FALSE(check.said(Checksum{GetParam(), crc_of(GetParam(), bytes) + 1}));
+}
+
+TEST_P(WholeCheckTest, KnowsWhatMakesItWhole) {
+  WholeCheck check(std::nullopt, bytes.size(), part(0, 100));
+  EXPECT_TRUE(check.is_all_with({{100, bytes.size()}}));
+  EXPECT_FALSE(check.is_all_with({{101, bytes.size()}}));
+  EXPECT_FALSE(check.is_all_with({{100, bytes.size() - 1}}));
+  EXPECT_TRUE(check.came(500, part(500, 5000)));
+  EXPECT_TRUE(check.is_all_with({{4000, bytes.size()}, {50, 500}}));
+  EXPECT_FALSE(check.is_all_with({{5001, bytes.size()}, {50, 500}}));
 }
 
 TEST_P(WholeCheckTest, AStoreMaySayThatThereIsNone) {

@@ -52,6 +52,11 @@ struct PullTest : ::testing::Test {
     return Object::open(std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits()),
                         site(), stops);
   }
+  static Result<void> read_range(Object &object, uint64_t offset, uint64_t n) {
+    std::vector<std::byte> got(n);
+    const Wanted wanted{offset, n, got.data()};
+    return object.read({&wanted, 1});
+  }
   // Bytes [50, 50 + n), and what lies behind them is not touched. The bytes that came are right, or it is an error.
   Result<void> read_and_check(Object &object, uint64_t n) {
     std::vector<std::byte> got(n + 1);
@@ -423,6 +428,48 @@ TEST_F(PullTest, AHeadThatNeverComesHoldsNoReadForLong) {
   const auto object = open(store);
   EXPECT_TRUE(read_and_check(**object, size - 50));
   EXPECT_LE(store.now, 30000u);
+}
+
+// Each long read but the last goes on without an answer.
+TEST_F(PullTest, AStoreThatAnswersNoHeadIsWaitedForOnce) {
+  for (const int code : {200, 503}) {
+    SimulatedStore store(size);
+    store.head_code = code;
+    store.head_takes = code == 200 ? 1000000 : 0;
+    const auto object = open(store);
+    EXPECT_TRUE(read_range(**object, 100, 1600));
+    EXPECT_TRUE(read_range(**object, 1700, 1600));
+    EXPECT_LE(store.now, 100u);
+    EXPECT_EQ(store.heads_sent, 1u);
+    EXPECT_TRUE(read_range(**object, 3300, 1700));
+    EXPECT_LE(store.now, 2100u);
+    EXPECT_EQ(store.heads_sent, 2u);
+    EXPECT_TRUE(read_range(**object, 100, 1600));
+    EXPECT_LE(store.now, 2200u);
+    EXPECT_EQ(store.heads_sent, 2u);
+  }
+}
+
+TEST_F(PullTest, AHeadThatIsLaterThanWhatWasReadIsNotMissed) {
+  SimulatedStore store(size);
+  store.head_code = 200;
+  store.head_takes = 50;
+  store.takes = 10;
+  store.script = {Fault::none, Fault::flipped};
+  const auto object = open(store);
+  EXPECT_TRUE(read_range(**object, 100, 1200));
+  EXPECT_TRUE(read_range(**object, 1300, 1200));
+  EXPECT_EQ(read_range(**object, 2500, 2500).error().status, Status::checksum);
+  EXPECT_EQ(store.heads, 1u);
+  EXPECT_EQ(store.heads_sent, 2u);
+
+  SimulatedStore at_once(size);
+  at_once.head_code = 200;
+  at_once.head_takes = 5000;
+  at_once.script = {Fault::none, Fault::flipped};
+  const auto other = open(at_once);
+  EXPECT_EQ(read_range(**other, 100, size - 100).error().status, Status::checksum);
+  EXPECT_EQ(at_once.heads_sent, 1u) << "one that brings the whole waits";
 }
 
 // A bulk read passes by what is not wanted, and has one place for all of it.

@@ -67,7 +67,8 @@ class SimulatedStore {
   uint64_t head_takes = 0;        // ms
   bool in_any_place = false;      // requests may write to one place
   std::vector<std::string> seen;  // the field "range" of each request
-  uint64_t heads = 0;             // requests for the head alone, which are in none of these
+  uint64_t heads = 0;             // requests for the head alone that were answered, which are in none of these
+  uint64_t heads_sent = 0;
 
   Answer answer(const Request &request, uint64_t id) {
     if (request.method == "HEAD") return head(request, id);
@@ -196,7 +197,9 @@ class SimulatedTransport : public Transport {
                   other.request.into + other.request.room <= request.into)
           << "two requests write to one place";
     const bool late = store_.late_every > 0 && ++store_.sent % store_.late_every == 0;
-    const uint64_t takes = request.method == "HEAD" ? store_.head_takes : store_.takes;
+    const bool is_head = request.method == "HEAD";
+    const uint64_t takes = is_head ? store_.head_takes : store_.takes;
+    store_.heads_sent += is_head;
     flying_.push_back({id, std::move(request), store_.now + (late ? 10000 : takes), late});
     store_.most_flying = std::max<uint64_t>(store_.most_flying, flying_.size());
   }
