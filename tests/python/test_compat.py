@@ -857,6 +857,39 @@ def threads_that_prefetch():
     return [thread for thread in threading.enumerate() if thread.name.startswith("libst-prefetch")]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_loader_of_the_parent_is_refused_in_a_forked_child():
+    goes_on = threading.Event()
+    loader = compat.PrefetchLoader({"a": lambda: goes_on.wait(60)}, 1)
+    child = os.fork()
+    if not child:
+        refused = 0
+        for use in (lambda: loader.take("a"), lambda: next(iter(loader))):
+            try:
+                use()
+            except compat.SafetensorError as error:
+                refused += "belongs to its process" in str(error)
+        os._exit(refused)
+    status = os.waitpid(child, 0)[1]
+    goes_on.set()
+    assert os.waitstatus_to_exitcode(status) == 2
+    assert loader.take("a") is True
+
+
+def test_a_loader_reads_by_the_threads_that_can_be_started(monkeypatch):
+    started, start = [], threading.Thread.start
+
+    def first_alone(thread):
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", first_alone)
+    with compat.PrefetchLoader({"a": lambda: 1, "b": lambda: 2}, 2) as loader:
+        assert dict(loader) == {"a": 1, "b": 2}
+
+
 def test_a_loader_that_is_dropped_reads_no_further():
     begun, goes_on, read = threading.Event(), threading.Event(), []
 

@@ -58,7 +58,8 @@ def load(
     order of the file.
 
     The arrays are the caller's and do not depend on the file any more; they share one block
-    of memory, which lives as long as any of them. Up to three of 64 KiB and less may each have their own.
+    of memory, which lives as long as any of them. In a file of at most three tensors, none above 64 KiB, each may have
+    memory of its own.
 
     Bytes are read without a lock. What a writer patches in place meanwhile may come half old, half new; a change that
     readers are to see as a whole is committed with `publish=True`. `libst.join` and `libst.reshard` copy one state.

@@ -82,7 +82,7 @@ class safe_open:
         self._mapped = pin.map != _abi.ST_MAP_NONE
         self._shared = pin.shows_writable
         local = pin.map == _abi.ST_MAP_SHARED  # as local disks are mapped, and no others
-        copies = Copies(local) if self._mapped else None
+        copies = Copies(local, path) if self._mapped else None
         self._copies = copies if self._framework == "numpy" and not self._view else None
         as_torch = self._framework == "torch" and backend != "pread"
         self._of = _Of(self._file, self._framework, self._device, self._shared, copies, local, as_torch)
@@ -128,8 +128,8 @@ class safe_open:
     def get_tensors(self) -> dict[str, Any]:
         """All of them, read in the order of the file and by as many readers as the storage likes.
 
-        Those of numpy share one block of memory, which lives as long as any of them; but up to three of 64 KiB and less
-        have memory of their own. So have those of torch that are read, and are larger than 64 KiB.
+        Those of numpy share one block of memory, which lives as long as any of them. In a file of at most three, none
+        above 64 KiB, each has memory of its own. So have those of torch that are read, and are larger than 64 KiB.
         """
         file = self._live()
         with translated("Error while reading"):

@@ -44,24 +44,35 @@ class TensorMeta:
 class PrefetchLoader:
     """Tensors on their way. Each is handed out once, by `take` or by iterating."""
 
-    __slots__ = ("_waiting", "_left", "_threads", "_names", "_lock", "_closed", "__weakref__")
+    __slots__ = ("_waiting", "_left", "_threads", "_names", "_lock", "_closed", "_process", "__weakref__")
 
-    def __init__(self, reads: dict[str, Callable[[], Any]], threads: int) -> None:
+    def __init__(self, reads: dict[str, Callable[[], Any]], threads: Optional[int]) -> None:
+        if threads is None:
+            threads = _MOST_THREADS
         if threads <= 0:
             raise ValueError("threads must be greater than 0")
+        self._process = os.getpid()
         self._names = list(reads)
         self._lock = threading.Lock()
         self._closed = False
         self._waiting: dict[str, Future[Any]] = {name: Future() for name in reads}
         self._left: _Left = deque(zip(self._waiting.values(), reads.values()))
         weakref.finalize(self, _give_up, self._left).atexit = False  # _end does so
-        self._threads = [_Reader(self._left) for _ in range(min(threads, len(reads)))]
-        for thread in self._threads:
-            thread.start()
-            _readers.add(thread)
+        self._threads: list[_Reader] = []
+        for _ in range(min(threads, len(reads))):
+            try:
+                self._threads.append(_started(self._left))
+            except RuntimeError:  # no more threads; one does it, too
+                if not self._threads:
+                    raise
+                break
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a PrefetchLoader belongs to its process: open the file in the worker and prefetch there")
+        raise TypeError(_OF_ITS_PROCESS)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:  # which has the threads
+            raise SafetensorError(_OF_ITS_PROCESS)
 
     def names(self) -> list[str]:
         """What this loader hands out, in the order of the file."""
@@ -72,6 +83,7 @@ class PrefetchLoader:
 
     def take(self, name: str) -> Any:
         """A tensor, once it is read. Asked for a second time it raises."""
+        self._check_process()
         with self._lock:
             future = self._waiting.pop(name, None)
         if future is None:
@@ -83,6 +95,7 @@ class PrefetchLoader:
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """Names and tensors as they come; those that were taken are left out."""
+        self._check_process()
         with self._lock:
             waiting = {future: name for name, future in self._waiting.items()}
         for future in as_completed(waiting):
@@ -114,6 +127,8 @@ class PrefetchLoader:
         self.close()
 
 
+_MOST_THREADS = 8
+_OF_ITS_PROCESS = "a PrefetchLoader belongs to its process: open the file in the worker and prefetch there"
 _CLOSED = "prefetch loader closed"
 _DELIVERED = "tensor already delivered (prefetch hands each tensor out once, via take or iteration)"
 
@@ -147,6 +162,15 @@ class _Reader(threading.Thread):
 
 
 _readers: "weakref.WeakSet[_Reader]" = weakref.WeakSet()
+_readers_lock = threading.Lock()
+
+
+def _started(left: _Left) -> _Reader:
+    reader = _Reader(left)
+    with _readers_lock:  # whoever ends them all sees none that begins later
+        reader.start()
+        _readers.add(reader)
+    return reader
 
 
 def _result(name: str, future: "Future[Any]") -> Any:
@@ -167,16 +191,28 @@ def _give_up(left: _Left) -> None:
 
 def _end() -> None:
     """At the exit of the process, before the interpreter would end daemon threads wherever they are."""
-    readers = list(_readers)
+    with _readers_lock:
+        readers = list(_readers)
     for reader in readers:
         _give_up(reader.left)
     for reader in readers:
         reader.join()
 
 
-atexit.register(_end)
+_threading: Any = threading
+
+
+def _begin_anew() -> None:
+    global _readers, _readers_lock
+    _readers, _readers_lock = weakref.WeakSet(), threading.Lock()
+
+
+try:  # before the handlers of atexit, which may end what the readers use
+    _threading._register_atexit(_end)
+except (AttributeError, RuntimeError):  # another Python; the main thread has ended
+    atexit.register(_end)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_readers.clear)  # the threads of the parent are not in the child
+    os.register_at_fork(after_in_child=_begin_anew)  # the threads of the parent are not in the child
 
 
 def tensor_meta(file: File, name: str) -> TensorMeta:

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 import warnings
+from contextlib import suppress
 from typing import Any
 
 _SHADOW = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -20,25 +21,32 @@ def _install() -> None:
     try:
         compat = importlib.import_module("libst.compat")
     except Exception:
+        spec: Any = importlib.machinery.PathFinder.find_spec("libst", [_ROOT])
+        if spec is None or not _imported_before.isdisjoint(_of_libst()):
+            raise  # a program's own libst stays
         _forget()
-        _import_from_root()
+        _import_from(spec)
         compat = importlib.import_module("libst.compat")
     compat.install()
 
 
-def _import_from_root() -> None:
-    """That folder is not put on the path: it may hold packages of another Python."""
-    spec: Any = importlib.machinery.PathFinder.find_spec("libst", [_ROOT])
+def _import_from(spec: Any) -> None:
+    """Its folder is not put on the path: it may hold packages of another Python."""
     module = importlib.util.module_from_spec(spec)
     sys.modules["libst"] = module
     spec.loader.exec_module(module)
 
 
+def _of_libst() -> set[str]:
+    return {name for name in sys.modules if name == "libst" or name.startswith("libst.")}
+
+
 def _forget() -> None:
-    for name in [name for name in sys.modules if name == "libst" or name.startswith("libst.")]:
+    for name in _of_libst() - _imported_before:
         del sys.modules[name]
 
 
+_imported_before = _of_libst()
 del sys.modules[__name__]  # for what is put there now
 try:
     _install()
@@ -46,6 +54,7 @@ except Exception as error:
     _forget()
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != _SHADOW]
     importlib.import_module(__name__)
-    warnings.warn(
-        f"libst cannot be imported here ({error}): safetensors is the stock package", RuntimeWarning, stacklevel=2
-    )
+    with suppress(RuntimeWarning):  # where warnings are errors
+        warnings.warn(
+            f"libst cannot be imported here ({error}): safetensors is the stock package", RuntimeWarning, stacklevel=2
+        )
