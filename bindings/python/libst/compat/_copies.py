@@ -67,7 +67,7 @@ class Copies:
 
 
 def _is_told(path: str) -> bool:
-    """Whether Linux tells what of the file is in memory: of another user's that may not be written it says that all is."""
+    """Does Linux tell what of it is in memory? Of another user's file that may not be written it says that all is."""
     try:
         return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
     except OSError:
