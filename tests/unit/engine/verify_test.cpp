@@ -318,6 +318,37 @@ TEST_F(VerifyShards, AWaitForACommitMayBeCancelled) {
   EXPECT_EQ(found, "");
 }
 
+// Another program has a lease on the index, until the call is asked whether to go on. Time passes in sleeps alone.
+class LeasedIndex : public FaultEnv {
+ public:
+  LeasedIndex() : FaultEnv(os::Env::posix()) {}
+  int openat(int at, const char *name, int flags, mode_t mode) override {
+    const bool is_index = std::string_view(name).ends_with("m.safetensors.index.json");
+    opened += is_index;
+    return is_index && leased ? -EAGAIN : FaultEnv::openat(at, name, flags, mode);
+  }
+  void sleep_us(uint32_t us) override { slept_us += us; }
+  uint64_t monotonic_ms() override { return slept_us / 1000; }
+  bool leased = false;
+  uint64_t slept_us = 0;
+  size_t opened = 0;
+};
+
+TEST_F(VerifyShards, TheCountOfBytesBelowDeltasMayBeCancelled) {
+  LeasedIndex env;
+  env.leased = true;
+  const Control control([&](uint64_t, uint64_t) { return !std::exchange(env.leased, false); }, nullptr);
+  EXPECT_TRUE(fails_with(Status::cancelled, verify_layers(env, index, {}, control, {})));
+  EXPECT_FALSE(env.leased);
+}
+
+TEST_F(VerifyShards, BytesBelowDeltasAreCountedForTheProgressAlone) {
+  LeasedIndex silent, told;
+  ASSERT_TRUE(is_ok(verify_layers(silent, index, {}, {}, {})));
+  ASSERT_TRUE(is_ok(verify_layers(told, index, {}, {[](uint64_t, uint64_t) { return true; }, nullptr}, {})));
+  EXPECT_EQ(silent.opened + 1, told.opened);
+}
+
 TEST_F(VerifyShards, AnIndexThatGoesMeanwhileIsMissed) {
   std::filesystem::remove(dir / "m-2.safetensors");
   FaultEnv env(os::Env::posix());
