@@ -318,6 +318,18 @@ TEST_F(VerifyShards, AWaitForACommitMayBeCancelled) {
   EXPECT_EQ(found, "");
 }
 
+// As long as writers may be at work, nothing is told of shards that disagree.
+TEST_F(VerifyShards, WhatKeepsFromWaitingForACommitIsTold) {
+  std::filesystem::remove(dir / "m-2.safetensors");
+  const std::pair<int, Status> expected[] = {
+      {-EIO, Status::io}, {-ENOMEM, Status::nomem}, {-ENOLCK, Status::shard_missing}, {-EPERM, Status::shard_missing}};
+  for (const auto &[answer, status] : expected) {
+    FaultEnv env(os::Env::posix());
+    env.before = [answer = answer](Call call) { return call == Call::lock ? answer : 0; };
+    EXPECT_TRUE(fails_with(status, check(env))) << answer;
+  }
+}
+
 // Another program has a lease on the index, until the call is asked whether to go on. Time passes in sleeps alone.
 class LeasedIndex : public FaultEnv {
  public:
