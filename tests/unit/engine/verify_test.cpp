@@ -330,6 +330,27 @@ TEST_F(VerifyShards, WhatKeepsFromWaitingForACommitIsTold) {
   }
 }
 
+// A shard that disagrees is told, then read; then the next one goes, for good.
+TEST_F(VerifyShards, WhatWasToldIsNotToldAgainWhereAnotherShardGoes) {
+  put_bytes(dir / "m-1.safetensors", file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("d", 100, 2)}));
+  bool came = false;
+  uint64_t before = 0;
+  const Control control(
+      [&](uint64_t done, uint64_t total) {
+        if (done != 0 && !std::exchange(came, true)) std::filesystem::remove(dir / "m-2.safetensors");
+        EXPECT_LE(done, total);
+        EXPECT_GE(done, std::exchange(before, done));
+        return true;
+      },
+      nullptr);
+  EXPECT_TRUE(fails_with(Status::shard_tensor, check(os::Env::posix(), control)));
+  EXPECT_TRUE(came);
+  EXPECT_GT(before, 4100u);
+  EXPECT_EQ(found, "'" + dir / "m-1.safetensors" + "' holds tensor 'd', which the index does not name\n" +
+                       "by the index tensor 'b' is in '" + dir / "m-1.safetensors" + "', but it is not\n" + "shard '" +
+                       dir / "m-2.safetensors" + "', which the index names, is not there\n");
+}
+
 // Another program has a lease on the index, until the call is asked whether to go on. Time passes in sleeps alone.
 class LeasedIndex : public FaultEnv {
  public:
