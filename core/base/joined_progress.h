@@ -14,6 +14,13 @@ class JoinedProgress {
   JoinedProgress() = default;
   JoinedProgress(Progress whole, uint64_t total) : whole_(std::move(whole)), total_(total) {}
 
+  // Another total, since there is something else to do. Of that so much is done.
+  void go_on_to(uint64_t total, uint64_t done) {
+    total_ = std::max(total, done_);
+    begin_ = done;
+    bytes_ = before_ = 0;
+    step_ = {};
+  }
   // The part that begins now is so many bytes of the total. Those before it are done.
   void begin_part(uint64_t bytes) {
     begin_ += std::exchange(bytes_, bytes);

@@ -50,8 +50,9 @@ class Verifier {
   Result<void> check_index(const os::Location &at, const std::shared_ptr<const os::Directory> &folder);
   // Those that were not read yet. False: one is gone.
   Result<bool> check_shards(const LookedShards &looked, const std::shared_ptr<const os::Directory> &folder);
-  // Several files, of so many bytes.
-  void begin_to_read(uint64_t bytes);
+  bool is_to_be_read(const LookedShard &shard) const { return !shard.missing && !read_.contains(shard.state); }
+  // Several files, of so many bytes, of which so many have been read.
+  void begin_to_read(uint64_t bytes, uint64_t done = 0);
   template <class Metadata>
   Result<void> check_totals(Metadata metadata, const HeldTotals &held);
   Result<void> check_journals(const os::Location &at, const os::File &file);
@@ -65,15 +66,17 @@ class Verifier {
   std::string path_;  // of the file under way
   const Control &control_;
   const Report &report_;
-  std::set<uint64_t> read_;  // states of shards
-  uint64_t read_bytes_ = 0;  // of these
-  JoinedProgress joined_;    // of several files
+  std::set<uint64_t> read_;                             // states of shards
+  uint64_t read_bytes_ = 0;                             // of these
+  std::set<std::pair<std::string, std::string>> told_;  // paths and messages
+  JoinedProgress joined_{control_.progress(), 0};       // of several files
   Control reading_ = control_;
   Error first_error_ = {Status::ok, {}};
 };
 
 Result<void> Verifier::tell(Severity severity, Error e) {
   if (was_stopped(e)) return Failure(std::move(e));
+  if (!told_.emplace(path_, e.message).second) return {};  // a look before this one found it too
   const Finding finding{severity, e.status, e.offset, e.message};
   if (severity == Severity::error && first_error_.status == Status::ok) first_error_ = std::move(e);
   if (report_ && !report_(finding)) return fail(Status::cancelled, "the report callback stopped the verification");
@@ -177,8 +180,8 @@ Result<void> Verifier::read_all(const Snapshot &snapshot) {
   return reading_.check(end - begin, end - begin);
 }
 
-void Verifier::begin_to_read(uint64_t bytes) {
-  joined_ = JoinedProgress(control_.progress(), bytes);
+void Verifier::begin_to_read(uint64_t bytes, uint64_t done) {
+  joined_.go_on_to(bytes, done);
   reading_ = control_.with(joined_.of_part());
 }
 
@@ -204,18 +207,17 @@ Result<void> Verifier::check_totals(Metadata metadata, const HeldTotals &held) {
 Result<bool> Verifier::check_shards(const LookedShards &looked, const std::shared_ptr<const os::Directory> &folder) {
   uint64_t bytes = read_bytes_;
   for (const LookedShard &shard : looked.shards)
-    if (!read_.contains(shard.state)) bytes += shard.bytes;
-  begin_to_read(bytes);
-  joined_.begin_part(read_bytes_);
+    if (is_to_be_read(shard)) bytes += shard.bytes;
+  begin_to_read(bytes, read_bytes_);
   for (size_t i = 0; i < looked.shards.size(); ++i) {
     const LookedShard &shard = looked.shards[i];
     const std::string &name = looked.read.index.shards()[i];
     path_ = folder->path_of(name);
-    if (shard.missing) {
-      ST_TRY(tell(Severity::error, Error(*shard.missing)));
+    if (!is_to_be_read(shard)) {
+      if (shard.missing) ST_TRY(tell(Severity::error, Error(*shard.missing)));
+      for (const Error &e : shard.disagreements) ST_TRY(tell(Severity::error, Error(e)));
       continue;
     }
-    if (read_.contains(shard.state) && shard.disagreements.empty()) continue;
     const auto at = os::Location::find_in(folder, name);
     auto file = at ? open_regular(*at, O_RDONLY) : Result<os::File>(Failure(at.error()));
     if (!file && file.error().os_errno == ENOENT) return false;

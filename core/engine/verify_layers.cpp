@@ -31,23 +31,29 @@ Result<uint64_t> bytes_of_url(os::Env &env, const std::string &url, const Contro
   return whole.data_bytes();
 }
 
-Result<uint64_t> bytes_of_index(os::Env &env, const std::string &path) {
+Result<uint64_t> bytes_of_index(os::Env &env, const std::string &path, const Control &control) {
   const auto [in, base] = os::split_path(path);
   ST_TRY(auto folder, os::Directory::find(env, in));
   ST_TRY(const auto at, os::Location::find_in(folder, base));
-  ST_TRY(const auto read, Shards::read_index(at, {default_lock_timeout_ms}));
+  ST_TRY(const auto read, Shards::read_index(at, {default_lock_timeout_ms, &control, nullptr}));
   uint64_t bytes = 0;
   for (const std::string &shard : read.index.shards()) bytes += size_at(os::Location::find_in(folder, shard));
   return bytes;
 }
 
-// For the progress, so nothing is opened that would recover. None, of what cannot be looked at: it is verified next.
-uint64_t bytes_at(os::Env &env, const std::string &path, const Control &control) {
-  if (os::is_url(path)) return bytes_of_url(env, path, control).value_or(0);
-  const auto located = locate(env, path);
-  if (!located) return 0;
-  return located->is_index ? bytes_of_index(env, located->path).value_or(0)
-                           : size_at(os::Location::find(env, located->path));
+// For the progress, so nothing is opened that would recover.
+Result<uint64_t> count_bytes(os::Env &env, const std::string &path, const Control &control) {
+  if (os::is_url(path)) return bytes_of_url(env, path, control);
+  ST_TRY(const auto located, locate(env, path));
+  if (located.is_index) return bytes_of_index(env, located.path, control);
+  return size_at(os::Location::find(env, located.path));
+}
+
+// None if nobody is told of them; or of what cannot be looked at: it is verified next.
+Result<uint64_t> bytes_at(os::Env &env, const std::string &path, const Control &control) {
+  if (!control.progress()) return 0;
+  auto bytes = count_bytes(env, path, control);
+  return bytes || was_stopped(bytes.error()) ? bytes : 0;
 }
 
 // What is read once more here was found sound, file by file. How much that is, is known when all are open: but it
@@ -95,7 +101,10 @@ Result<void> verify_layers(os::Env &env, const std::string &base, const std::vec
   paths.insert(paths.end(), deltas.begin(), deltas.end());
   std::vector<uint64_t> sizes;
   uint64_t bytes = 0;
-  for (const std::string &path : paths) bytes += sizes.emplace_back(bytes_at(env, path, control));
+  for (const std::string &path : paths) {
+    ST_TRY(const auto size, bytes_at(env, path, control));
+    bytes += sizes.emplace_back(size);
+  }
   JoinedProgress joined(control.progress(), 2 * bytes);
   const Control part = control.with(joined.of_part());
   for (size_t i = 0; i < paths.size(); ++i) {
@@ -105,9 +114,7 @@ Result<void> verify_layers(os::Env &env, const std::string &base, const std::vec
   joined.begin_part(bytes);
   auto fits = check_chain(env, base, deltas, bytes, part);
   if (fits) joined.end();
-  const bool stopped =
-      !fits && (fits.error().status == Status::cancelled || fits.error().status == Status::interrupted);
-  if (stopped || !report) return fits;
+  if (!report || (!fits && was_stopped(fits.error()))) return fits;
   const Finding finding =
       fits ? Finding{Severity::info, Status::ok, no_offset, "the deltas fit each other and the base"}
            : Finding{Severity::error, fits.error().status, fits.error().offset, fits.error().message};

@@ -170,6 +170,10 @@ bool dates_changes_late(std::string_view type) {
   return type == "ntfs" || type == "refs" || type == "exfat" || type == "vfat";
 }
 
+bool shows_another(std::string_view type) {
+  return type == overlay || type == "ecryptfs";
+}
+
 Storage storage_of_type(std::string_view type) {
   const auto *found =
       std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return c.type == type; });

@@ -50,6 +50,9 @@ bool keeps_what_was_read(std::string_view type);
 // May a file be written there, and get another time only when the writer closes it? So Windows does. Pure.
 bool dates_changes_late(std::string_view type);
 
+// Are the files there those of another filesystem, which may lie anywhere? Pure.
+bool shows_another(std::string_view type);
+
 // The class of a filesystem type as in the mount table. Pure.
 Storage storage_of_type(std::string_view type);
 

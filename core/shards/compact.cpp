@@ -11,11 +11,17 @@
 namespace st::store {
 namespace {
 
-// What is said of one shard is no word about those before it.
+// What is said of one shard, that nothing was changed, is no word about those before it.
 Error after_others(Error e, size_t before, size_t all) {
   if (before == 0 || e.message.empty()) return e;
   try {
-    e.message += text(" (shard ", before + 1, " of ", all, "; the shards before it are done, and stay so)");
+    const std::string rest = text("shard ", before + 1, " of ", all);
+    constexpr const char *others = "; the shards before it are done, and stay so";
+    if (was_stopped(e))
+      e.message =
+          text("the call was ", e.status == Status::cancelled ? "cancelled" : "interrupted", " at ", rest, others);
+    else
+      e.message += text(" (this is about ", rest, " alone", others, ")");
   } catch (const std::bad_alloc &) {  // then without that
   }
   return e;

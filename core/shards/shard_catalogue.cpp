@@ -56,7 +56,8 @@ Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
     if (const Snapshot *handed = pinned(i)) return handed;
     if (owner_.is_of_sources()) break;
     const Control control = owner_.control_of({});
-    ST_TRY(Shards::await_writers(owner_.location(), {owner_.options().lock_timeout_ms, &control, nullptr}));
+    const os::LockWait wait{owner_.options().lock_timeout_ms, &control, nullptr};
+    ST_TRY(owner_.with_room([&] { return Shards::await_writers(owner_.location(), wait); }));
     ST_TRY((*opened)->refresh_settled());
   }
   ST_TRY(check_unchanged());

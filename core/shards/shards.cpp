@@ -252,12 +252,21 @@ Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t
               " was replaced since it was read; refresh the handle, or open it anew");
 }
 
+namespace {
+
+// Nobody changes what nobody can lock. Where the index cannot be opened, the next to look at it will tell.
+bool has_no_writers(const Error &e) {
+  constexpr Status those[] = {Status::lock_unsupported, Status::permission, Status::no_file, Status::file_changed,
+                              Status::not_regular};
+  return std::ranges::find(those, e.status) != std::end(those);
+}
+
+}  // namespace
+
 Result<void> Shards::await_writers(const os::Location &index, const os::LockWait &wait) {
   constexpr os::LockRange whole = os::whole_file(false);
   auto locked = os::lock_named(index, {whole}, wait, os::holder_of(whole), O_RDONLY);
-  // Where the index cannot be opened, the next to look at it will tell.
-  if (!locked && (locked.error().status == Status::busy || was_stopped(locked.error())))
-    return Failure(std::move(locked.error()));
+  if (!locked && !has_no_writers(locked.error())) return Failure(std::move(locked.error()));
   return {};
 }
 

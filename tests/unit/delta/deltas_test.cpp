@@ -761,12 +761,19 @@ class DatedDisk : public CountingEnv {
   }
   int fstatat(int dir, const char *path, struct stat *out, int flags) override {
     const int r = CountingEnv::fstatat(dir, path, out, flags);
-    out->st_mtim = {changed, 0};
+    out->st_mtim = {put_back != 0 ? put_back : changed, 0};
+    out->st_ctim = {changed, 0};
+    return r;
+  }
+  int fstatfs(int fd, struct statfs *out) override {
+    const int r = CountingEnv::fstatfs(fd, out);
+    if (magic != 0) out->f_type = static_cast<decltype(out->f_type)>(magic);
     return r;
   }
   uint64_t unix_time() override { return static_cast<uint64_t>(changed) + (has_gone_on ? 100 : 0); }
-  time_t changed = 1;
+  time_t changed = 1, put_back = 0;  // the time of the bytes, as utime sets it
   bool has_gone_on = true;
+  uint32_t magic = 0;  // of another filesystem
 };
 
 class RefreshedOverlay : public DeltasOfElements {
@@ -845,6 +852,27 @@ TEST_F(RefreshedOverlay, IsRefusedIfAnElementBelowItWasPatched) {
     update("/m/a", a.tensors.back());
     refreshed();
   }
+}
+
+// So cp -p and unzip -o leave a file.
+TEST_F(RefreshedOverlay, IsRefusedAlsoWhereTheTimeOfThePatchWasPutBack) {
+  open();
+  EXPECT_LT(refreshed(), headers);
+  const time_t before = disk.changed;
+  TestTensor wrong = a.tensors.back();
+  wrong.bytes[1500001] ^= 1;
+  update("/m/a", wrong);
+  disk.put_back = before;
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(fails_with(Status::delta_base, overlay->refresh()));
+  update("/m/a", a.tensors.back());
+  refreshed();
+  EXPECT_LT(refreshed(), headers);
+}
+
+TEST_F(RefreshedOverlay, ReadsEachTimeWhereTheFilesAreThoseOfAnotherFilesystem) {
+  disk.magic = 0x794C7630;  // overlay
+  open();
+  EXPECT_GT(refreshed(), a.tensors.back().bytes.size());
 }
 
 TEST_F(RefreshedOverlay, TakesTheStepsOfADeltaThatTookAnothersPlace) {

@@ -318,6 +318,70 @@ TEST_F(VerifyShards, AWaitForACommitMayBeCancelled) {
   EXPECT_EQ(found, "");
 }
 
+// As long as writers may be at work, nothing is told of shards that disagree.
+TEST_F(VerifyShards, WhatKeepsFromWaitingForACommitIsTold) {
+  std::filesystem::remove(dir / "m-2.safetensors");
+  const std::pair<int, Status> expected[] = {
+      {-EIO, Status::io}, {-ENOMEM, Status::nomem}, {-ENOLCK, Status::shard_missing}, {-EPERM, Status::shard_missing}};
+  for (const auto &[answer, status] : expected) {
+    FaultEnv env(os::Env::posix());
+    env.before = [answer = answer](Call call) { return call == Call::lock ? answer : 0; };
+    EXPECT_TRUE(fails_with(status, check(env))) << answer;
+  }
+}
+
+// A shard that disagrees is told, then read; then the next one goes, for good.
+TEST_F(VerifyShards, WhatWasToldIsNotToldAgainWhereAnotherShardGoes) {
+  put_bytes(dir / "m-1.safetensors", file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("d", 100, 2)}));
+  bool came = false;
+  uint64_t before = 0;
+  const Control control(
+      [&](uint64_t done, uint64_t total) {
+        if (done != 0 && !std::exchange(came, true)) std::filesystem::remove(dir / "m-2.safetensors");
+        EXPECT_LE(done, total);
+        EXPECT_GE(done, std::exchange(before, done));
+        return true;
+      },
+      nullptr);
+  EXPECT_TRUE(fails_with(Status::shard_tensor, check(os::Env::posix(), control)));
+  EXPECT_TRUE(came);
+  EXPECT_GT(before, 4100u);
+  EXPECT_EQ(found, "'" + dir / "m-1.safetensors" + "' holds tensor 'd', which the index does not name\n" +
+                       "by the index tensor 'b' is in '" + dir / "m-1.safetensors" + "', but it is not\n" + "shard '" +
+                       dir / "m-2.safetensors" + "', which the index names, is not there\n");
+}
+
+// Another program has a lease on the index, until the call is asked whether to go on. Time passes in sleeps alone.
+class LeasedIndex : public FaultEnv {
+ public:
+  LeasedIndex() : FaultEnv(os::Env::posix()) {}
+  int openat(int at, const char *name, int flags, mode_t mode) override {
+    const bool is_index = std::string_view(name).ends_with("m.safetensors.index.json");
+    opened += is_index;
+    return is_index && leased ? -EAGAIN : FaultEnv::openat(at, name, flags, mode);
+  }
+  void sleep_us(uint32_t us) override { slept_us += us; }
+  uint64_t monotonic_ms() override { return slept_us / 1000; }
+  bool leased = false;
+  uint64_t slept_us = 0;
+  size_t opened = 0;
+};
+
+TEST_F(VerifyShards, TheCountOfBytesBelowDeltasMayBeCancelled) {
+  LeasedIndex env;
+  env.leased = true;
+  const Control control([&](uint64_t, uint64_t) { return !std::exchange(env.leased, false); }, nullptr);
+  EXPECT_TRUE(fails_with(Status::cancelled, verify_layers(env, index, {}, control, {})));
+  EXPECT_FALSE(env.leased);
+}
+
+TEST_F(VerifyShards, BytesBelowDeltasAreCountedForTheProgressAlone) {
+  LeasedIndex silent, told;
+  ASSERT_TRUE(is_ok(verify_layers(silent, index, {}, {}, {})));
+  ASSERT_TRUE(is_ok(verify_layers(told, index, {}, {[](uint64_t, uint64_t) { return true; }, nullptr}, {})));
+  EXPECT_EQ(silent.opened + 1, told.opened);
+}
+
 TEST_F(VerifyShards, AnIndexThatGoesMeanwhileIsMissed) {
   std::filesystem::remove(dir / "m-2.safetensors");
   FaultEnv env(os::Env::posix());
