@@ -32,7 +32,7 @@ uint64_t time_of(const Opened &file) {
   struct stat s;
   if (!tells_times(file.snapshot->filesystem) || at.stat(&s) < 0 || !os::same_inode(s, file.snapshot->identity))
     return 0;
-  const uint64_t bytes = static_cast<uint64_t>(s.st_mtim.tv_sec), all = static_cast<uint64_t>(s.st_ctim.tv_sec);
+  const auto bytes = static_cast<uint64_t>(s.st_mtim.tv_sec), all = static_cast<uint64_t>(s.st_ctim.tv_sec);
   if (std::max(bytes, all) + gone_on >= at.env().unix_time()) return 0;
   const uint64_t parts[] = {bytes, static_cast<uint64_t>(s.st_mtim.tv_nsec), all,
                             static_cast<uint64_t>(s.st_ctim.tv_nsec)};

@@ -110,15 +110,23 @@ TEST_F(CompactTest, KeepsNoFileThatItHasReplaced) {
   }
 }
 
-TEST_F(CompactTest, WhatIsDoneBeforeACancelStaysAndIsTold) {
-  const auto before = inodes();
-  auto c = open();
-  const auto cancelled = c->compact(canonical([&](uint64_t, uint64_t) { return inodes()[1] == before[1]; }));
-  EXPECT_TRUE(fails_with(Status::cancelled, cancelled));
-  EXPECT_EQ(cancelled.error().message,
-            "the call was cancelled at shard 3 of 5; the shards before it are done, and stay so");
-  for (int i = 0; i < shards; ++i) EXPECT_EQ(inodes()[i] != before[i], i < 2) << i;
-  expect_whole();
+TEST_F(CompactTest, WhatIsDoneBeforeAStopStaysAndIsTold) {
+  const std::pair<Status, std::string> stops[] = {{Status::cancelled, "cancelled"},
+                                                  {Status::interrupted, "interrupted"}};
+  for (const auto &[status, word] : stops) {
+    const auto before = inodes();
+    auto c = open();
+    const auto stopped = c->compact(canonical([&, status = status](uint64_t, uint64_t) {
+      if (inodes()[1] == before[1]) return true;
+      if (status == Status::interrupted) c->interrupt();
+      return status == Status::interrupted;
+    }));
+    EXPECT_TRUE(fails_with(status, stopped));
+    EXPECT_EQ(stopped.error().message,
+              "the call was " + word + " at shard 3 of 5; the shards before it are done, and stay so");
+    for (int i = 0; i < shards; ++i) EXPECT_EQ(inodes()[i] != before[i], i < 2) << i;
+    expect_whole();
+  }
 }
 
 TEST_F(CompactTest, AFailureOfTheFirstShardHasChangedNothing) {
