@@ -14,7 +14,7 @@ class JoinedProgress {
   JoinedProgress() = default;
   JoinedProgress(Progress whole, uint64_t total) : whole_(std::move(whole)), total_(total) {}
 
-  // Another total, since there is something else to do. Of that so much is done.
+  // Another total, since there is something else to do. So much of it is done.
   void go_on_to(uint64_t total, uint64_t done) {
     total_ = std::max(total, done_);
     begin_ = done;

@@ -13,8 +13,8 @@ struct DeltaChain {
   TensorList listing;          // views of the base and the deltas, which must outlive it
   std::vector<OldTensor> old;  // tensors of the base that deltas replace or delete, in its order
 
-  // Of these: those that no step is taken of. The others are proven by the hash of what their steps lead to, for from
-  // there the steps lead back to one tensor alone (step_to_the_end).
+  // Those among them that no step is taken of. The hash of what steps lead to proves the others, as the steps lead back
+  // from there to one tensor alone (step_to_the_end).
   std::vector<OldTensor> old_without_steps() const;
 };
 

@@ -10,7 +10,7 @@
 
 namespace st::store {
 
-// Statuses: delta if one is none; those of opening. Of many deltas few files are open at once, as of many shards.
+// Statuses: delta if one is none; those of opening. Few files are open at once, however many deltas there are.
 Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions options);
 Result<std::vector<DeltaFile>> open_deltas(os::Env &env, const std::vector<std::string> &paths, OpenOptions options);
 

@@ -251,7 +251,7 @@ class DataFile {
 
   Result<void> read_slice_with(const Snapshot &s, size_t i, const SlicePlan &plan, void *to,
                                const Control &control) const;
-  // Of `total` bytes in all.
+  // `total`: the bytes of the whole call.
   Result<void> gather_slices(const Snapshot &s, const os::File &file, const std::vector<const BulkRequest *> &slices,
                              uint64_t total, const Control &control, const Share &share) const;
   Control control_of(const Progress &progress) const {

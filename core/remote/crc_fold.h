@@ -11,9 +11,9 @@ namespace st::remote {
 // Has this processor such products?
 bool can_fold();
 
-// What the earlier and the later eight bytes of a block of 16 are multiplied by, to stand for that block so many bits
-// further on: x^(bits + 63) and x^(bits - 1) modulo the polynomial. The highest power is in bit 0, and the product of
-// two such numbers comes out times x.
+// A block of 16 bytes stands for itself so many bits further on, if its earlier and its later eight bytes are
+// multiplied by these: x^(bits + 63) and x^(bits - 1) modulo the polynomial. The highest power is in bit 0, and the
+// product of two such numbers comes out times x.
 struct FoldBy {
   uint64_t earlier, later;
 };

@@ -125,7 +125,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   std::atomic<uint64_t> unseen_ = 0;
 };
 
-// For a progress: the bytes of the file there, or 0 of what cannot be looked at. Whoever opens it tells why.
+// For a progress: the bytes of the file there, or 0 of what cannot be looked at: opening it will tell why.
 uint64_t size_at(const Result<os::Location> &at);
 
 }  // namespace st::store

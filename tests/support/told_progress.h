@@ -18,7 +18,7 @@ class ToldProgress {
       return true;
     };
   }
-  // Of calls before.
+  // What earlier calls told.
   void forget() { told_.clear(); }
   // From 0, never back, to a total of at least so many bytes, which is the same from the first call to the last.
   void expect_one_count(uint64_t least) const {

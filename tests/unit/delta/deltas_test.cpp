@@ -719,7 +719,7 @@ TEST_F(Deltas, OfALongChainNeedFewDescriptors) {
   EXPECT_TRUE(is_ok(store::verify_layers(few, "/m/a", deltas, {}, {})));
 }
 
-// Of its files one is open at a time, and each is opened again for its part of the new file.
+// One of its files is open at a time, and each is opened again for its part of the new file.
 TEST_F(Deltas, AreMergedOrNotIfOneCannotBeOpenedAgain) {
   SimEnv disk;
   disk.make_folder("/m", 0755);
@@ -805,7 +805,7 @@ class RefreshedOverlay : public DeltasOfElements {
     ASSERT_TRUE(is_ok(txn->update(t.name, {static_cast<uint32_t>(t.dtype), t.shape, t.bytes.data(), t.bytes.size()})));
     ASSERT_TRUE(is_ok(txn->commit()));
   }
-  // Of all that the refresh reads.
+  // Bytes that the refresh reads.
   uint64_t refreshed() {
     disk.forget();
     EXPECT_TRUE(is_ok(overlay->refresh()));
