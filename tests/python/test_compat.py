@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -860,11 +861,14 @@ def threads_that_prefetch():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_loader_of_the_parent_is_refused_in_a_forked_child():
     goes_on = threading.Event()
-    loader = compat.PrefetchLoader({"a": lambda: goes_on.wait(60)}, 1)
+    loader = compat.PrefetchLoader({"first": lambda: 1, "a": lambda: goes_on.wait(60)}, 1)
+    begun = iter(loader)
+    assert next(begun) == ("first", 1)
     child = os.fork()
     if not child:
+        signal.alarm(60)  # ends it where it hangs
         refused = 0
-        for use in (lambda: loader.take("a"), lambda: next(iter(loader))):
+        for use in (lambda: loader.take("a"), lambda: next(iter(loader)), lambda: next(begun)):
             try:
                 use()
             except compat.SafetensorError as error:
@@ -872,8 +876,13 @@ def test_a_loader_of_the_parent_is_refused_in_a_forked_child():
         os._exit(refused)
     status = os.waitpid(child, 0)[1]
     goes_on.set()
-    assert os.waitstatus_to_exitcode(status) == 2
-    assert loader.take("a") is True
+    assert os.waitstatus_to_exitcode(status) == 3
+    assert next(begun) == ("a", True)
+
+
+def test_a_loader_takes_no_number_of_threads_for_the_usual():
+    with compat.PrefetchLoader({"a": lambda: 1, "b": lambda: 2}, None) as loader:
+        assert dict(loader) == {"a": 1, "b": 2}
 
 
 def test_a_loader_reads_by_the_threads_that_can_be_started(monkeypatch):
@@ -931,6 +940,36 @@ begun.wait()
 def test_a_process_ends_without_reading_what_is_left():
     said = subprocess.run([sys.executable, "-c", _ENDING], check=True, capture_output=True, text=True, timeout=60)
     assert (said.stdout, said.stderr) == ("b: prefetch loader closed\n", "")
+
+
+def test_readers_have_ended_before_the_handlers_of_exit_run():
+    """Also those that were registered later, which may end what a read uses."""
+    code = f"{_ENDING}import atexit; atexit.register(lambda: print(loader._threads[0].is_alive()))"
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    assert (said.stdout, said.stderr) == ("b: prefetch loader closed\nFalse\n", "")
+
+
+# The first read goes on when the main thread has ended, or when the second is given up.
+_OUTLIVING = """
+import threading
+goes_on = threading.Event()
+threading._register_atexit(goes_on.set)  # runs after what is registered later
+from libst import compat
+loader = compat.PrefetchLoader({"a": goes_on.wait, "b": lambda: 1}, 1)
+loader._waiting["b"].add_done_callback(lambda _: goes_on.set())
+
+def consume():
+    goes_on.wait()
+    print(loader.take("a"), loader.take("b"))
+
+threading.Thread(target=consume).start()
+"""
+
+
+@pytest.mark.skipif(not hasattr(threading, "_register_atexit"), reason="another Python")
+def test_a_thread_that_outlives_the_main_one_gets_its_tensors():
+    said = subprocess.run([sys.executable, "-c", _OUTLIVING], check=True, capture_output=True, text=True, timeout=60)
+    assert (said.stdout, said.stderr) == ("True 1\n", "")
 
 
 @pytest.mark.parametrize("waits", [lambda loader: loader.take("b"), dict], ids=["take", "iterate"])
