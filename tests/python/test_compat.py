@@ -1327,9 +1327,9 @@ def test_children_that_start_elsewhere_get_libst_from_where_their_parent_has_it(
 def another(tmp_path):
     """start(code, *entries): a Python without numpy, and what it says with these on its path."""
 
-    def start(code, *entries):
+    def start(code, *entries, flags=()):
         env = without_path(SHADOW, *entries)
-        return subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True)
+        return subprocess.run([sys.executable, "-S", *flags, "-c", code], env=env, capture_output=True, text=True)
 
     return start
 
@@ -1344,6 +1344,38 @@ def test_a_python_that_cannot_import_libst_keeps_its_stock(tmp_path, another, ha
     said = another(code, tmp_path, *([OURS.parent.parent] if has_libst else []))
     assert said.stdout == f"True {tmp_path / 'safetensors' / '__init__.py'}\n[]\n", said.stderr
     assert said.stderr.startswith("<string>:1: RuntimeWarning: libst cannot be imported here (No module named 'numpy')")
+
+
+def test_where_warnings_are_errors_such_a_python_keeps_its_stock_too(tmp_path, another):
+    (tmp_path / "safetensors.py").touch()
+    said = another("import safetensors; print(safetensors.__file__)", tmp_path, flags=["-W", "error"])
+    assert (said.stdout, said.stderr) == (f"{tmp_path / 'safetensors.py'}\n", "")
+
+
+@pytest.mark.parametrize("has", ["", "import numpy"], ids=["nothing", "part"])
+def test_a_libst_that_the_program_imported_stays(tmp_path, another, has):
+    """Another one, without compat, or with one that fails."""
+    (tmp_path / "safetensors.py").touch()
+    (tmp_path / "libst").mkdir()
+    (tmp_path / "libst" / "__init__.py").touch()
+    if has:
+        (tmp_path / "libst" / "compat.py").write_text(has)
+    code = "import sys, libst; before = libst; import safetensors; print(sys.modules['libst'] is before is libst)"
+    code += "; print('libst.compat' in sys.modules, safetensors.__file__)"
+    said = another(code, tmp_path)
+    assert said.stdout == f"True\nFalse {tmp_path / 'safetensors.py'}\n", said.stderr
+    assert "libst cannot be imported here (No module named " in said.stderr
+
+
+def test_a_folder_without_libst_leaves_the_first_error(tmp_path, another):
+    shutil.copytree(OURS / "_shadow", tmp_path / "a" / "b" / "c" / "_shadow")
+    stock = tmp_path / "stock"
+    stock.mkdir()
+    (stock / "safetensors.py").touch()
+    env = without_path(tmp_path / "a" / "b" / "c" / "_shadow", stock)
+    command = [sys.executable, "-S", "-c", "import safetensors"]
+    said = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stderr
+    assert "libst cannot be imported here (No module named 'libst')" in said
 
 
 def test_a_python_that_has_neither_libst_nor_stock_says_why(another):
