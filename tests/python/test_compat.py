@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -860,11 +861,14 @@ def threads_that_prefetch():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_loader_of_the_parent_is_refused_in_a_forked_child():
     goes_on = threading.Event()
-    loader = compat.PrefetchLoader({"a": lambda: goes_on.wait(60)}, 1)
+    loader = compat.PrefetchLoader({"first": lambda: 1, "a": lambda: goes_on.wait(60)}, 1)
+    begun = iter(loader)
+    assert next(begun) == ("first", 1)
     child = os.fork()
     if not child:
+        signal.alarm(60)  # ends it where it hangs
         refused = 0
-        for use in (lambda: loader.take("a"), lambda: next(iter(loader))):
+        for use in (lambda: loader.take("a"), lambda: next(iter(loader)), lambda: next(begun)):
             try:
                 use()
             except compat.SafetensorError as error:
@@ -872,8 +876,13 @@ def test_a_loader_of_the_parent_is_refused_in_a_forked_child():
         os._exit(refused)
     status = os.waitpid(child, 0)[1]
     goes_on.set()
-    assert os.waitstatus_to_exitcode(status) == 2
-    assert loader.take("a") is True
+    assert os.waitstatus_to_exitcode(status) == 3
+    assert next(begun) == ("a", True)
+
+
+def test_a_loader_takes_no_number_of_threads_for_the_usual():
+    with compat.PrefetchLoader({"a": lambda: 1, "b": lambda: 2}, None) as loader:
+        assert dict(loader) == {"a": 1, "b": 2}
 
 
 def test_a_loader_reads_by_the_threads_that_can_be_started(monkeypatch):
@@ -931,6 +940,36 @@ begun.wait()
 def test_a_process_ends_without_reading_what_is_left():
     said = subprocess.run([sys.executable, "-c", _ENDING], check=True, capture_output=True, text=True, timeout=60)
     assert (said.stdout, said.stderr) == ("b: prefetch loader closed\n", "")
+
+
+def test_readers_have_ended_before_the_handlers_of_exit_run():
+    """Also those that were registered later, which may end what a read uses."""
+    code = f"{_ENDING}import atexit; atexit.register(lambda: print(loader._threads[0].is_alive()))"
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    assert (said.stdout, said.stderr) == ("b: prefetch loader closed\nFalse\n", "")
+
+
+# The first read goes on when the main thread has ended, or when the second is given up.
+_OUTLIVING = """
+import threading
+goes_on = threading.Event()
+threading._register_atexit(goes_on.set)  # runs after what is registered later
+from libst import compat
+loader = compat.PrefetchLoader({"a": goes_on.wait, "b": lambda: 1}, 1)
+loader._waiting["b"].add_done_callback(lambda _: goes_on.set())
+
+def consume():
+    goes_on.wait()
+    print(loader.take("a"), loader.take("b"))
+
+threading.Thread(target=consume).start()
+"""
+
+
+@pytest.mark.skipif(not hasattr(threading, "_register_atexit"), reason="another Python")
+def test_a_thread_that_outlives_the_main_one_gets_its_tensors():
+    said = subprocess.run([sys.executable, "-c", _OUTLIVING], check=True, capture_output=True, text=True, timeout=60)
+    assert (said.stdout, said.stderr) == ("True 1\n", "")
 
 
 @pytest.mark.parametrize("waits", [lambda loader: loader.take("b"), dict], ids=["take", "iterate"])
@@ -1288,9 +1327,9 @@ def test_children_that_start_elsewhere_get_libst_from_where_their_parent_has_it(
 def another(tmp_path):
     """start(code, *entries): a Python without numpy, and what it says with these on its path."""
 
-    def start(code, *entries):
+    def start(code, *entries, flags=()):
         env = without_path(SHADOW, *entries)
-        return subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True)
+        return subprocess.run([sys.executable, "-S", *flags, "-c", code], env=env, capture_output=True, text=True)
 
     return start
 
@@ -1305,6 +1344,38 @@ def test_a_python_that_cannot_import_libst_keeps_its_stock(tmp_path, another, ha
     said = another(code, tmp_path, *([OURS.parent.parent] if has_libst else []))
     assert said.stdout == f"True {tmp_path / 'safetensors' / '__init__.py'}\n[]\n", said.stderr
     assert said.stderr.startswith("<string>:1: RuntimeWarning: libst cannot be imported here (No module named 'numpy')")
+
+
+def test_where_warnings_are_errors_such_a_python_keeps_its_stock_too(tmp_path, another):
+    (tmp_path / "safetensors.py").touch()
+    said = another("import safetensors; print(safetensors.__file__)", tmp_path, flags=["-W", "error"])
+    assert (said.stdout, said.stderr) == (f"{tmp_path / 'safetensors.py'}\n", "")
+
+
+@pytest.mark.parametrize("has", ["", "import numpy"], ids=["nothing", "part"])
+def test_a_libst_that_the_program_imported_stays(tmp_path, another, has):
+    """Another one, without compat, or with one that fails."""
+    (tmp_path / "safetensors.py").touch()
+    (tmp_path / "libst").mkdir()
+    (tmp_path / "libst" / "__init__.py").touch()
+    if has:
+        (tmp_path / "libst" / "compat.py").write_text(has)
+    code = "import sys, libst; before = libst; import safetensors; print(sys.modules['libst'] is before is libst)"
+    code += "; print('libst.compat' in sys.modules, safetensors.__file__)"
+    said = another(code, tmp_path)
+    assert said.stdout == f"True\nFalse {tmp_path / 'safetensors.py'}\n", said.stderr
+    assert "libst cannot be imported here (No module named " in said.stderr
+
+
+def test_a_folder_without_libst_leaves_the_first_error(tmp_path, another):
+    shutil.copytree(OURS / "_shadow", tmp_path / "a" / "b" / "c" / "_shadow")
+    stock = tmp_path / "stock"
+    stock.mkdir()
+    (stock / "safetensors.py").touch()
+    env = without_path(tmp_path / "a" / "b" / "c" / "_shadow", stock)
+    command = [sys.executable, "-S", "-c", "import safetensors"]
+    said = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stderr
+    assert "libst cannot be imported here (No module named 'libst')" in said
 
 
 def test_a_python_that_has_neither_libst_nor_stock_says_why(another):

@@ -6,6 +6,8 @@ import mmap
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import threading
 
 import libst
@@ -235,6 +237,7 @@ def sized_file(tmp_path):
 @pytest.mark.parametrize("local", [True, False])
 def test_what_is_in_memory_is_copied_from_the_mapping_and_the_rest_is_read(sized_file, reads, monkeypatch, warm, local):
     path, made = sized_file
+    monkeypatch.setattr(_copies, "_is_told", lambda _: True)
     monkeypatch.setattr(_copies, "_is_resident", lambda *_: warm)
     with safe_open(path, "np") as f:
         if f._copies is None:
@@ -259,6 +262,7 @@ def test_what_is_in_memory_is_copied_from_the_mapping_and_the_rest_is_read(sized
 def test_whether_pages_are_in_memory_is_looked_at_now_and_then(sized_file, monkeypatch):
     path, made = sized_file
     looks = []
+    monkeypatch.setattr(_copies, "_is_told", lambda _: True)
     monkeypatch.setattr(_copies, "_is_resident", lambda *place: looks.append(place) or len(looks) > 1)
     with safe_open(path, "np") as f:
         if f._copies is None:
@@ -273,7 +277,7 @@ def test_of_a_file_of_another_user_that_may_not_be_written_nothing_is_believed(s
     path, made = sized_file
     monkeypatch.setattr(_copies, "_is_resident", lambda *_: True)
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(path).st_uid + 1)
-    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
     with safe_open(path, "np") as f:
         if f._copies is None:
             pytest.skip("nothing is mapped here")
@@ -282,6 +286,40 @@ def test_of_a_file_of_another_user_that_may_not_be_written_nothing_is_believed(s
         for _ in range(3):
             assert np.array_equal(f.get_tensor("t5"), made["t5"])
         assert len(reads) == 3
+
+
+def test_a_system_without_users_and_mincore_tells_nothing(sized_file, reads, monkeypatch):
+    """As Windows."""
+    path, made = sized_file
+    with safe_open(path, "np") as f:
+        if f._copies is None:
+            pytest.skip("nothing is mapped here")
+        f._copies._local = True
+        f.get_tensor("t1")
+        reads.clear()
+        with monkeypatch.context() as lacking:
+            lacking.setattr(_copies, "_mincore", None)
+            lacking.delattr(os, "geteuid", raising=False)
+            got = f.get_tensor("t5")
+        assert np.array_equal(got, made["t5"]) and reads == ["t5"]
+
+
+_AS_ANOTHER = """
+import os
+from libst.compat import _copies
+os.seteuid(1)
+print(os.stat("/").st_uid, os.access("/", os.W_OK), _copies._is_told("/"))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root becomes another user")
+@pytest.mark.skipif(os.access not in os.supports_effective_ids, reason="there is no faccessat")
+def test_what_the_effective_user_may_write_counts():
+    """It counts for the kernel."""
+    said = subprocess.run([sys.executable, "-c", _AS_ANOTHER], check=True, capture_output=True, text=True).stdout
+    if not said.startswith("0 True "):
+        pytest.skip("the root folder is not one that root alone may write")
+    assert said == "0 True False\n"
 
 
 @pytest.mark.skipif(_copies._mincore is None, reason="there is no mincore")

@@ -22,6 +22,7 @@ TENSOR = 256 << 10  # from which on page faults take longer than a system call
 PART = 16 << 20  # of a tensor of which more parts are likely, where pages are mapped already
 
 _page = mmap.PAGESIZE
+_as_effective = os.access in os.supports_effective_ids  # as the kernel asks
 _mincore: Any = None
 if os.name != "nt":
     _mincore = getattr(ctypes.CDLL(None), "mincore", None)
@@ -68,8 +69,10 @@ class Copies:
 
 def _is_told(path: str) -> bool:
     """Does Linux tell what of it is in memory? Of another user's file that may not be written it says that all is."""
+    if _mincore is None:
+        return False
     try:
-        return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
+        return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK, effective_ids=_as_effective)
     except OSError:
         return False
 
@@ -78,4 +81,4 @@ def _is_resident(first: int, nbytes: int) -> bool:
     """Whether the last page is in memory."""
     found = (ctypes.c_ubyte * 1)()
     last = (first + nbytes - 1) // _page * _page
-    return _mincore is not None and not _mincore(last, 1, found) and bool(found[0] & 1)
+    return not _mincore(last, 1, found) and bool(found[0] & 1)

@@ -129,7 +129,7 @@ class safe_open:
         """All of them, read in the order of the file and by as many readers as the storage likes.
 
         Those of numpy share one block of memory, which lives as long as any of them. In a file of at most three, none
-        above 64 KiB, each has memory of its own. So have those of torch that are read, and are larger than 64 KiB.
+        above 64 KiB, each may have memory of its own. Those of torch that are read have their own above 64 KiB.
         """
         file = self._live()
         with translated("Error while reading"):

@@ -105,6 +105,7 @@ class PrefetchLoader:
             if not taken:
                 yield name, _result(name, future)
             del future
+            self._check_process()  # which may be another by now
 
     def close(self) -> None:
         """Stop reading, and let go of all that was not taken."""
@@ -207,10 +208,16 @@ def _begin_anew() -> None:
     _readers, _readers_lock = weakref.WeakSet(), threading.Lock()
 
 
-try:  # before the handlers of atexit, which may end what the readers use
-    _threading._register_atexit(_end)
-except (AttributeError, RuntimeError):  # another Python; the main thread has ended
+def _register() -> None:
+    """Called when the main thread has ended: `_end` runs before all other handlers, which may end what the readers use.
+    Threads that are no daemons are waited for first; they may still take tensors."""
     atexit.register(_end)
+
+
+try:
+    _threading._register_atexit(_register)
+except (AttributeError, RuntimeError):  # another Python; the main thread has ended
+    _register()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)  # the threads of the parent are not in the child
 
