@@ -1107,7 +1107,7 @@ def test_paddle_gets_types_that_numpy_has_not(tmp_path, monkeypatch):
         assert f.get_slice("bfloat16")[1].tolist() == [3, 4, 5]
 
 
-# Of stock's sources: paddle calls a GPU by another name.
+# Paddle calls a GPU by another name, as stock's sources say.
 @pytest.mark.parametrize(
     ("device", "called"), [("cuda:1", "gpu:1"), ("cuda", "gpu:0"), ("xpu:+2", "xpu:2"), ("mps:0", "mps"), (3, 3)]
 )

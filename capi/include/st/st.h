@@ -303,8 +303,8 @@ st_status st_last_error_info(st_error_info *out);
 /* Told now and then during long work: bytes of this call done, and in all, or 0
  * if not known. Over several files it is one count. A read of at most 64 KiB in
  * one piece is no long work. Return non-zero to cancel: the call answers
- * ST_E_CANCELLED and has changed nothing. (st_compact: no more than shards that
- * were done before.)
+ * ST_E_CANCELLED and has changed nothing. st_compact may have rewritten shards
+ * before; these stay.
  * While a call waits for the server of a URL, libst calls this function ten
  * times a second. The numbers may repeat. Such calls are an open, a read, and a
  * call that reads whole models. Called on the thread that called libst; must
@@ -1068,9 +1068,9 @@ typedef struct st_source {
  * st_get asks for a tensor as one range; st_read for 16 MiB after 16 MiB. Bulk
  * reads ask for blocks of `block_size` (8 MiB), in file order, most_reads at
  * once. So do slices of several runs: near runs are read with the gap between
- * them. It is near up to 64 KiB, and up to 1 MiB where it is at most 16 times
- * as long as the two runs beside it. Each call takes at most 64 MiB of memory
- * for such reads, or `memory_limit` if that is less.
+ * them. A gap of 64 KiB is near. A longer one, up to 1 MiB, is near if it is at
+ * most 16 times as long as the two runs beside it. Each call takes at most
+ * 64 MiB of memory for such reads, or `memory_limit` if that is less.
  * After fork() a child sees what was in memory. It reads nothing:
  * ST_E_UNSUPPORTED. st_reopen is ST_E_UNSUPPORTED too.
  * Where this call fails, `close` is not called: the source is the caller's.
@@ -1275,7 +1275,7 @@ st_status st_join(const char *from, const char *to,
  * that are replaced. st_verify checks everything. Tensors of which a delta
  * holds elements are made at the open, checked, and held in memory; they count
  * as tensors of the last delta that changes them. A refresh keeps them as long
- * as their files stay, and is ST_E_DELTA_BASE if a patch or another write has
+ * as their files stay. It is ST_E_DELTA_BASE if a patch or another write has
  * changed what lies below them. It need not notice what another program stores
  * through a mapping of its own. */
 

@@ -112,7 +112,7 @@ class KeptCredentials {
   os::PerProcess<State, Process> own_{process_};
 };
 
-// Does it want to know by whom it is asked? Azure says 409 where a container is not for everybody.
+// Is a request without keys refused? Azure says 409 where a container is not for everybody.
 bool refuses_the_anonymous(const Answer &answer);
 // Is it these keys that the store refuses, and may new ones help?
 bool refuses_keys(const Answer &answer);

@@ -166,23 +166,34 @@ TEST_F(CapiSource, TakesAsManyReadsAtOnceAsItSays) {
   }
 }
 
-// Rows of a slice, alone and with others: in blocks, and not one after the other.
-TEST_F(CapiSource, ReadsSlicesInBlocksSeveralAtOnce) {
-  constexpr uint64_t rows = 64, columns = 65536, taken = 16384;
+// The first columns of a tensor: a run of each row.
+class CapiSourceSlices : public CapiSource {
+ protected:
+  CapiSourceSlices() {
+    store.held = testing::file_of(std::vector{testing::TestTensor{"w", Dtype::U8, {rows, columns}, bytes}});
+  }
+  void read_left(st_file *file) {
+    ASSERT_ST(ST_OK, st_read_slice(file, "w", ST_NTS, left, 2, part.data(), part.size(), nullptr));
+    for (uint64_t row = 0; row < rows; ++row)
+      ASSERT_TRUE(same_bytes(part.substr(row * taken, taken), bytes.substr(row * columns, taken))) << row;
+  }
+
+  static constexpr uint64_t rows = 64, columns = 65536, taken = 16384;
   const std::string bytes = pattern(rows * columns, 7);
-  store.held = testing::file_of(std::vector{testing::TestTensor{"w", Dtype::U8, {rows, columns}, bytes}});
+  const st_range left[2] = {{0, rows, 1}, {0, taken, 1}};
+  std::string part = std::string(rows * taken, '?');
+};
+
+// Alone and with others: in blocks, and not one after the other.
+TEST_F(CapiSourceSlices, AreReadInBlocksSeveralAtOnce) {
   auto options = sized<st_open_options>();
   options.block_size = 1 << 20;
   st_file *file = open_source(store.source(4), &options);
   const auto begin_anew = [&] { store.reads = store.most = 0, store.wait_for = 4; };
-  std::string part(rows * taken, '?');
-  const st_range left[] = {{0, rows, 1}, {0, taken, 1}};
   begin_anew();
-  ASSERT_ST(ST_OK, st_read_slice(file, "w", ST_NTS, left, 2, part.data(), part.size(), nullptr));
+  read_left(file);
   EXPECT_LE(store.reads, 10);
   EXPECT_EQ(store.most, 4);
-  for (uint64_t row = 0; row < rows; ++row)
-    ASSERT_TRUE(same_bytes(part.substr(row * taken, taken), bytes.substr(row * columns, taken))) << row;
 
   const st_range upper[] = {{0, rows / 2, 1}, {0, taken, 1}}, lower[] = {{rows / 2, rows, 1}, {0, taken, 1}};
   std::string again(part.size(), '?');
@@ -201,19 +212,12 @@ TEST_F(CapiSource, ReadsSlicesInBlocksSeveralAtOnce) {
   st_close(file);
 }
 
-TEST_F(CapiSource, SlicesTakeNoMoreMemoryThanTheCallerSays) {
-  constexpr uint64_t rows = 64, columns = 65536, taken = 16384;
-  const std::string bytes = pattern(rows * columns, 7);
-  store.held = testing::file_of(std::vector{testing::TestTensor{"w", Dtype::U8, {rows, columns}, bytes}});
+TEST_F(CapiSourceSlices, TakeNoMoreMemoryThanTheCallerSays) {
   auto options = sized<st_open_options>();
   options.memory_limit = 256 << 10;
   st_file *file = open_source(store.source(4), &options);
-  std::string part(rows * taken, '?');
-  const st_range left[] = {{0, rows, 1}, {0, taken, 1}};
-  ASSERT_ST(ST_OK, st_read_slice(file, "w", ST_NTS, left, 2, part.data(), part.size(), nullptr));
+  read_left(file);
   EXPECT_LE(store.longest, options.memory_limit);
-  for (uint64_t row = 0; row < rows; ++row)
-    ASSERT_TRUE(same_bytes(part.substr(row * taken, taken), bytes.substr(row * columns, taken))) << row;
   st_close(file);
 }
 
