@@ -220,6 +220,16 @@ HeldSnapshot DataFile::place(std::unique_ptr<Snapshot> state, uint64_t look) {
   return versions_.place(std::move(state));
 }
 
+void DataFile::keep_open(const Snapshot &state) noexcept try {
+  if (!options_.descriptors) return;
+  const auto open = state.hold_open();
+  if (!open) return;
+  versions_.each([&](const Snapshot &s) {
+    if (os::same_inode(s.identity, state.identity)) s.stay_open(*open);
+  });
+} catch (const std::bad_alloc &) {
+}
+
 void DataFile::adopt(const HeldSnapshot &made) noexcept {
   if (journals_) journals_->follow(made->identity.st_ino);
   versions_.show(made);

@@ -178,6 +178,9 @@ class DataFile {
   HeldSnapshot place(std::unique_ptr<Snapshot> made) { return place(std::move(made), ++looks_); }
   // By the commit, under its locks. Takes no memory.
   void adopt(const HeldSnapshot &made) noexcept;
+  // The file that `state` is of is about to lose its name, by which it could be opened again: from now on its states
+  // keep a descriptor open. If the process may open no more, they have what is open.
+  void keep_open(const Snapshot &state) noexcept;
   // These bytes of a tensor of `of` were patched through this handle. Each state of that file, whichever transaction or
   // reader has it, is to show them. One that cannot be brought up to date keeps its old bytes until a refresh.
   void show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n);

@@ -99,12 +99,18 @@ Result<void> Participant::apply_patch() {
   return write::apply_prepared(lock_.file(), *of_.journal.journal, pieces_, buffer_);
 }
 
+Result<void> Participant::take_name(const NewFile *made) {
+  if (!made) return {};
+  of_.file.keep_open(*made->replaced);
+  return made->replacement->rename();
+}
+
 Result<void> Participant::publish_gains() {
-  return first_ ? first_->replacement->rename() : Result<void>();
+  return take_name(first_.get());
 }
 
 Result<void> Participant::publish_losses() {
-  return second_ ? second_->replacement->rename() : Result<void>();
+  return take_name(second_.get());
 }
 
 Result<void> Participant::mark_done() {
@@ -112,15 +118,11 @@ Result<void> Participant::mark_done() {
 }
 
 void Participant::show() noexcept {
-  if (const NewFile *last = last_file()) {
-    replaced_ = of_.file.hold();
-    of_.file.adopt(last->snapshot);
-  }
+  if (const NewFile *last = last_file()) of_.file.adopt(last->snapshot);
   end_withholding();
 }
 
 void Participant::finish() noexcept {
-  replaced_ = {};
   of_.journal.journal->settle(true);
   count_and_show(of_);
   Counters &counters = of_.file.counters();

@@ -85,13 +85,13 @@ class Participant {
 
  private:
   const NewFile *last_file() const { return second_ ? second_.get() : first_.get(); }
+  Result<void> take_name(const NewFile *made);
   Result<std::unique_ptr<NewFile>> make(write::Form *form, std::string *name, bool keeping_removed);
 
   Staged &of_;
   CommitLock lock_;
   std::vector<write::Piece> pieces_;
   std::unique_ptr<NewFile> first_, second_;
-  HeldSnapshot replaced_;      // what was shown before: it ends after show()
   write::ChunkBuffer buffer_;  // taken early: a decided commit must not fail for want of memory
 };
 

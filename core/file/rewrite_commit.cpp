@@ -209,6 +209,7 @@ Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile
   if (!taken) return Failure(read_otherwise(staged, std::move(taken.error())));
   ST_TRY(write_slices(staged, file, **taken, &made->built));
   made->snapshot = staged.file.place(std::move(*taken));
+  made->replaced = staged.file.hold();
   return staged.control.check(plan.size, plan.size);
 }
 
@@ -230,6 +231,7 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock) {
   // It may have taken long, and been frozen.
   auto placed = made.replacement->rename_into_place(staged.control, [&]() -> Result<void> {
     staged.file.places(fresh);
+    staged.file.keep_open(*made.replaced);
     ST_TRY(check_in_place(staged, lock));
     return staged.has_other_hosts() ? staged.check_journal_is_there() : Result<void>();
   });

@@ -29,6 +29,7 @@ struct NewFile {
   std::unique_ptr<write::TemporaryFile> replacement;
   HeldSnapshot snapshot;  // placed: see DataFile::place
   write::Built built;
+  HeldSnapshot replaced;  // what was shown before: it ends with this
 };
 // `keeping_removed`: with the tensors that the draft has no more, at the end.
 Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile *made, const os::Location &at,

@@ -126,13 +126,29 @@ void Snapshot::share_descriptor(std::shared_ptr<os::Descriptors> among) {
   descriptors_->put(this, std::move(shared));
 }
 
+Result<os::Descriptors::Held> Snapshot::hold_open() const {
+  const auto is_kept = [&] { return is_kept_.load(std::memory_order_acquire) == Kept::yes; };
+  if (is_kept()) return kept_;
+  auto held = descriptors_->get(this, file, identity);
+  // It may have lost its name meanwhile, and before that it was kept.
+  if (!held && is_kept()) return kept_;
+  return held;
+}
+
+void Snapshot::stay_open(const os::Descriptors::Held &held) const noexcept {
+  Kept none = Kept::no;
+  if (!is_kept_.compare_exchange_strong(none, Kept::soon, std::memory_order_relaxed)) return;
+  kept_ = held;
+  is_kept_.store(Kept::yes, std::memory_order_release);
+}
+
 Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {
   Reopened *last = reopened_.load(std::memory_order_acquire);
   while (!last || last->generation != now) {
     os::File own;
     os::Descriptors::Held held;
     if (descriptors_) {
-      ST_TRY(held, descriptors_->get(this, file, identity));
+      ST_TRY(held, hold_open());
     } else {
       auto opened = read::reopen_file(file, O_RDONLY);
       // A child that gave up the right to open the file may still read what it inherited: by the descriptor alone, as
@@ -167,7 +183,7 @@ Result<Access> Snapshot::here() const {
     bytes = &own->content;
   }
   if (!descriptors_) return Access{*reached, *bytes};
-  ST_TRY(auto held, descriptors_->get(this, file, identity));
+  ST_TRY(auto held, hold_open());
   return Access{*held, *bytes, held};
 }
 

@@ -44,6 +44,9 @@ struct Snapshot {
   bool lends(const void *bytes, uint64_t n) const;
   // From now on the descriptor is one of many, and may be given up between uses.
   void share_descriptor(std::shared_ptr<os::Descriptors> among);
+  // Of one whose descriptor may be given up: one that is open now; and that this stays open as long as the state.
+  Result<os::Descriptors::Held> hold_open() const;
+  void stay_open(const os::Descriptors::Held &) const noexcept;
   // Is it of the same file, with the same tensors at the same places?
   bool is_of_same_file(const Snapshot &other) const {
     return os::same_inode(identity, other.identity) && header_hash == other.header_hash &&
@@ -98,6 +101,10 @@ struct Snapshot {
   }
   mutable std::atomic<Reopened *> reopened_ = nullptr;
   std::shared_ptr<os::Descriptors> descriptors_;
+  // What stay_open() has set.
+  enum class Kept { no, soon, yes };
+  mutable std::atomic<Kept> is_kept_ = Kept::no;
+  mutable os::Descriptors::Held kept_;
 };
 
 }  // namespace st::store

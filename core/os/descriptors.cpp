@@ -39,6 +39,19 @@ Descriptors::Held Descriptors::inherited(Open &mine, const void *owner) {
   return found;
 }
 
+Result<Descriptors::Held> Descriptors::open_anew(const File &closed, const struct stat &identity) {
+  const std::string &path = closed.path();
+  const auto opened = [&] { return File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path); };
+  auto had = opened();
+  while (!had && is_scarcity(had.error()) && give_up(GiveUp::half)) had = opened();
+  ST_TRY(auto file, std::move(had));
+  file.read_like(closed);
+  ST_TRY(auto s, file.stat());
+  if (!same_inode(s, identity))
+    return fail(Status::file_changed, in_quotes(path), " now names another file; refresh the handle, or open it anew");
+  return std::make_shared<const File>(std::move(file));
+}
+
 Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed, const struct stat &identity) {
   Open &open = open_.mine();
   {
@@ -48,21 +61,14 @@ Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed
       return found->second->second;
     }
   }
-  const std::string &path = closed.path();
-  const auto opened = [&] { return File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path); };
-  auto had = opened();
-  while (!had && is_scarcity(had.error()) && give_up(GiveUp::half)) had = opened();
-  if (!had && had.error().status == Status::permission)
-    if (Held held = inherited(open, owner)) {
-      ST_TRY(auto s, held->stat());  // another owner may have that address by now
-      if (same_inode(s, identity)) return keep(open, owner, std::move(held));
+  auto held = open_anew(closed, identity);
+  if (!held && !is_scarcity(held.error()))
+    if (Held parents = inherited(open, owner)) {
+      ST_TRY(auto s, parents->stat());  // another owner may have that address by now
+      if (same_inode(s, identity)) held = std::move(parents);
     }
-  ST_TRY(auto file, std::move(had));
-  file.read_like(closed);
-  ST_TRY(auto s, file.stat());
-  if (!same_inode(s, identity))
-    return fail(Status::file_changed, in_quotes(path), " now names another file; refresh the handle, or open it anew");
-  return keep(open, owner, std::make_shared<const File>(std::move(file)));
+  if (!held) return held;
+  return keep(open, owner, std::move(*held));
 }
 
 bool Descriptors::give_up(GiveUp what) {

@@ -37,7 +37,7 @@ class Descriptors {
   // `owner` names it: one owner, one file.
   void put(const void *owner, File file);
   // For reading, as `closed` is read. Status file_changed if its path leads to another file than `identity`. A child
-  // that gave up the right to open it may still read by what it inherited, if that was open.
+  // that cannot open it by its path may still read by what it inherited, if that was open.
   Result<Held> get(const void *owner, const File &closed, const struct stat &identity);
   void forget(const void *owner);
   // Closes half of them, those that were used least recently, and at least one; or all. False: there was none.
@@ -62,6 +62,7 @@ class Descriptors {
   using ByUse = decltype(Open::by_use);
   Held keep(Open &open, const void *owner, Held held);
   Held inherited(Open &mine, const void *owner);
+  Result<Held> open_anew(const File &closed, const struct stat &identity);
   // All but so many. Call with the mutex, and let them be closed when it is free.
   static ByUse take_from(Open &open, size_t stay);
 

@@ -199,6 +199,26 @@ TEST_F(Shown, ARefreshBesidePatchAfterPatchComesToAnEnd) {
   shows_the_file(*c);
 }
 
+// Descriptors may be given up between reads, but not that of a file whose name this handle's publish took away.
+TEST_F(Shown, AStateThatAPublishEndsIsReadableWithoutItsName) {
+  put_bytes(path, old);
+  OpenOptions options = mapped(MapMode::none);
+  options.descriptors = std::make_shared<os::Descriptors>(between);
+  auto c = open(between, options);
+  std::vector<std::pair<HeldSnapshot, std::string>> states{{c->hold(), tensors[1].bytes}};
+  for (const std::string &bytes : {new_b, std::string(new_b.size(), 'L')}) {
+    options.descriptors->give_up(os::Descriptors::GiveUp::all);
+    ASSERT_TRUE(is_ok(update(*c, "b", bytes, options_of(true))));
+    states.emplace_back(c->hold(), bytes);
+  }
+  options.descriptors->give_up(os::Descriptors::GiveUp::all);
+  for (const auto &[state, bytes] : states) {
+    std::string read(bytes.size(), 0);
+    EXPECT_TRUE(is_ok(c->read(*state, state->header.index.find("b").value(), read.data())));
+    EXPECT_TRUE(same_bytes(read, bytes));
+  }
+}
+
 // The bytes are in the file, but the handle cannot read them, or not even open the file. It shows the old ones no more.
 TEST_F(Shown, APatchThatTheHandleCannotReadIsReadByTheNextLook) {
   constexpr std::pair<Call, int> failures[] = {{Call::pread, -EIO}, {Call::openat, -EMFILE}};

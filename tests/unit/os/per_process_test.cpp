@@ -87,6 +87,33 @@ TEST(PerProcessTest, AChildEndsItsParentsUnlessSomebodyWasAmidAChange) {
     }
 }
 
+// A file whose name another one has taken since can still be read by a child of who had it open.
+TEST(DescriptorsTest, AChildReadsAFileThatWasReplacedByWhatItInherited) {
+  const testing::TempDir dir;
+  const std::string path = dir / "shard", other = dir / "other";
+  testing::put_bytes(path, "bytes");
+  testing::put_bytes(other, "other");
+  Forked env;
+  Descriptors descriptors(env);
+  auto file = File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);
+  ASSERT_TRUE(testing::is_ok(file));
+  const struct stat identity = *file->stat();
+  const File closed = file->closed_like();
+  descriptors.put(&identity, std::move(*file));
+  std::filesystem::rename(other, path);
+  env.generation = 8;
+  auto held = descriptors.get(&identity, closed, identity);
+  ASSERT_TRUE(testing::is_ok(held));
+  char read[5] = {};
+  EXPECT_TRUE(testing::is_ok((*held)->read(read, sizeof read, 0)));
+  EXPECT_EQ(std::string_view(read, sizeof read), "bytes");
+  descriptors.give_up(Descriptors::GiveUp::all);
+  held->reset();
+  env.generation = 7;
+  descriptors.give_up(Descriptors::GiveUp::all);
+  EXPECT_TRUE(testing::fails_with(Status::file_changed, descriptors.get(&identity, closed, identity)));
+}
+
 // A child that may open nothing any more reads by what its parent had open, as with a handle of one file.
 TEST(DescriptorsTest, AChildWithoutRightsReadsByWhatItInherited) {
   const testing::TempDir dir;
