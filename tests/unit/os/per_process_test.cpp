@@ -87,7 +87,7 @@ TEST(PerProcessTest, AChildEndsItsParentsUnlessSomebodyWasAmidAChange) {
     }
 }
 
-// A file whose name another one has taken since can still be read by a child of who had it open.
+// Another file has taken the name since. A child can still read the old one, if its parent had it open.
 TEST(DescriptorsTest, AChildReadsAFileThatWasReplacedByWhatItInherited) {
   const testing::TempDir dir;
   const std::string path = dir / "shard", other = dir / "other";
