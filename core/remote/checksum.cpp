@@ -62,25 +62,25 @@ std::optional<Checksum> checksum_of(const Head &head) {
 }
 
 WholeCheck::WholeCheck(std::optional<Checksum> expected, uint64_t size, std::span<const std::byte> begin)
-    : size_(size),
-      known_(expected ? Known::yes : Known::no),
-      expected_(expected),
-      begin_{begin.size(), crcs_of(begin)} {}
+    : size_(size), known_(expected ? Known::yes : Known::no), expected_(expected) {
+  Summed sum{0};
+  add_to(&sum, begin);
+  begin_ = {sum.end, sum.crcs};
+}
 
 // Outside of the lock, as it takes most of the time.
-WholeCheck::Crcs WholeCheck::crcs_of(std::span<const std::byte> bytes) {
+void WholeCheck::add_to(Summed *sum, std::span<const std::byte> bytes) const {
   std::array<bool, std::size(all_crcs)> looked_at = {};
   {
     const std::lock_guard lock(mutex_);
     for (const Crc kind : all_crcs) looked_at[static_cast<size_t>(kind)] = looks_at(kind);
   }
-  Crcs out = {};
   for (const Crc kind : all_crcs)
-    if (const auto k = static_cast<size_t>(kind); looked_at[k]) out[k] = crc_of(kind, bytes);
-  return out;
+    if (const auto k = static_cast<size_t>(kind); looked_at[k]) sum->crcs[k] = crc_of(kind, bytes, sum->crcs[k]);
+  sum->end += bytes.size();
 }
 
-WholeCheck::Crcs WholeCheck::join(const Crcs &first, const Crcs &second, uint64_t second_bytes) const {
+Crcs WholeCheck::join(const Crcs &first, const Crcs &second, uint64_t second_bytes) const {
   Crcs out = {};
   for (const Crc kind : all_crcs)
     if (const auto k = static_cast<size_t>(kind); looks_at(kind))
@@ -113,10 +113,9 @@ Result<void> WholeCheck::check_begin() const {
   return begin_.end == size_ ? compare(begin_.crcs) : Result<void>();
 }
 
-Result<void> WholeCheck::came(uint64_t offset, std::span<const std::byte> bytes) {
-  const Run run = {offset + bytes.size(), crcs_of(bytes)};
+Result<void> WholeCheck::came(const Summed &sum) {
   const std::lock_guard lock(mutex_);
-  add(offset, run);
+  add(sum.begin, {sum.end, sum.crcs});
   if (runs_.empty() || runs_.begin()->first != begin_.end || runs_.begin()->second.end != size_) return {};
   const Crcs whole = join(begin_.crcs, runs_.begin()->second.crcs, size_ - begin_.end);
   runs_.clear();  // what is read again is checked again

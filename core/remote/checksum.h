@@ -27,6 +27,14 @@ struct Checksum {
 // of an upload, SHA-256, MD5).
 std::optional<Checksum> checksum_of(const Head &head);
 
+using Crcs = std::array<uint64_t, std::size(all_crcs)>;  // by kind; those that are not looked at are 0
+
+// Bytes of the object, [begin, end), as they came: the one after the other.
+struct Summed {
+  uint64_t begin, end = begin;
+  Crcs crcs = {};
+};
+
 // Any thread.
 class WholeCheck {
  public:
@@ -36,8 +44,11 @@ class WholeCheck {
 
   // The begin is all of it, and wrong? Status checksum.
   Result<void> check_begin() const;
-  // These bytes came, behind the begin. Status checksum: they were the last ones, and the whole is not what was stored.
-  Result<void> came(uint64_t offset, std::span<const std::byte> bytes);
+  // Adds bytes that came behind those: soonest while they lie in the processor's cache.
+  void add_to(Summed *sum, std::span<const std::byte> bytes) const;
+  // Such a stretch came whole, behind the begin. Status checksum: it was the last one, and the whole is not what was
+  // stored.
+  Result<void> came(const Summed &sum);
 
   using Stretch = std::pair<uint64_t, uint64_t>;  // [first, second) of the object
   // Will all have come, once these have?
@@ -53,7 +64,6 @@ class WholeCheck {
   void not_said();
 
  private:
-  using Crcs = std::array<uint64_t, std::size(all_crcs)>;  // by kind; those that are not looked at are 0
   struct Run {
     uint64_t end;
     Crcs crcs;
@@ -61,7 +71,6 @@ class WholeCheck {
   // `later`: it was asked in vain, and is asked when all has come.
   enum class Known { no, is_asked, later, is_asked_at_the_end, yes };
   bool looks_at(Crc kind) const { return known_ != Known::yes || (expected_ && expected_->kind == kind); }
-  Crcs crcs_of(std::span<const std::byte> bytes);
   Crcs join(const Crcs &first, const Crcs &second, uint64_t second_bytes) const;
   void add(uint64_t begin, Run run);
   Result<void> compare(const Crcs &crcs) const;

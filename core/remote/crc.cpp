@@ -33,6 +33,10 @@ struct Polynomial {
   }
 };
 
+constexpr Folds folds_of(Polynomial p) {
+  return {p.fold_by(2048), p.fold_by(512), p.fold_by(128)};
+}
+
 constexpr Polynomial polynomials[] = {{0x82F63B78, 32}, {0x9A6C9329AC4BC9B5, 64}, {0xEDB88320, 32}};
 
 // [k][b]: what byte b leaves when k bytes of zeros follow. So eight bytes are taken at a time.
@@ -70,19 +74,15 @@ uint64_t by_table(Crc kind, uint64_t crc, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-uint64_t crc_of(Crc kind, std::span<const std::byte> bytes) {
+uint64_t crc_of(Crc kind, std::span<const std::byte> bytes, uint64_t before) {
   constexpr size_t blocks = 64, many = 4 * blocks;
   const Polynomial p = polynomials[static_cast<size_t>(kind)];
-  uint64_t crc = p.ones();
+  uint64_t crc = before ^ p.ones();
   if (bytes.size() >= many && can_fold()) {
-    static constexpr FoldBy far[] = {polynomials[0].fold_by(512), polynomials[1].fold_by(512),
-                                     polynomials[2].fold_by(512)};
-    static constexpr FoldBy near[] = {polynomials[0].fold_by(128), polynomials[1].fold_by(128),
-                                      polynomials[2].fold_by(128)};
-    const auto k = static_cast<size_t>(kind);
+    static constexpr Folds folds[] = {folds_of(polynomials[0]), folds_of(polynomials[1]), folds_of(polynomials[2])};
     const size_t folded = bytes.size() / blocks * blocks;
     std::byte block[16];
-    fold(bytes.first(folded), crc, far[k], near[k], block);
+    fold(bytes.first(folded), crc, folds[static_cast<size_t>(kind)], block);
     crc = by_table(kind, 0, block);
     bytes = bytes.subspan(folded);
   }

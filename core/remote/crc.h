@@ -15,7 +15,8 @@ enum class Crc {
 };
 inline constexpr Crc all_crcs[] = {Crc::crc32c, Crc::crc64nvme, Crc::crc32};
 
-uint64_t crc_of(Crc kind, std::span<const std::byte> bytes);
+// `before`: that of what comes before them.
+uint64_t crc_of(Crc kind, std::span<const std::byte> bytes, uint64_t before = 0);
 
 // The CRC of two parts, the first before the second, which has so many bytes.
 uint64_t joined(Crc kind, uint64_t first, uint64_t second, uint64_t second_bytes);

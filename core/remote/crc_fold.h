@@ -1,4 +1,5 @@
-// Long CRCs by the processor's products of polynomials, some ten times as fast as by tables.
+// Long CRCs by the processor's products of polynomials: ten times as fast as by tables, or thirty times, where it makes
+// four products at once.
 // V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
 #pragma once
 
@@ -18,7 +19,11 @@ struct FoldBy {
   uint64_t earlier, later;
 };
 
+struct Folds {
+  FoldBy by_2048_bits, by_512_bits, by_128_bits;
+};
+
 // The same remainder in one block of 16 bytes. `bytes`: a multiple of 64, not 0; `crc` is that of what went before.
-void fold(std::span<const std::byte> bytes, uint64_t crc, FoldBy by_512_bits, FoldBy by_128_bits, std::byte *block);
+void fold(std::span<const std::byte> bytes, uint64_t crc, const Folds &folds, std::byte *block);
 
 }  // namespace st::remote

@@ -126,6 +126,8 @@ size_t take_body(Flight &flight, const char *data, size_t n) {
   }
   *flight.came += n;
   const uint64_t room = flight.request.room - answer.received, taken = std::min<uint64_t>(n, room);
+  // Before the copy: behind it, the destination has taken the place of some of them in the cache.
+  if (flight.request.comes) flight.request.comes(std::as_bytes(std::span(data, taken)));
   std::memcpy(flight.request.into + answer.received, data, taken);
   answer.received += taken;
   answer.too_long = taken < n;

@@ -7,20 +7,6 @@
 namespace st::remote {
 namespace {
 
-// Those whose memory no other has written, too: gaps between what is wanted are all read to one place.
-std::vector<Wanted> alone_in_memory(std::vector<Wanted> ranges) {
-  std::sort(ranges.begin(), ranges.end(), [](const Wanted &a, const Wanted &b) { return std::less<>()(a.to, b.to); });
-  std::vector<Wanted> out;
-  const std::byte *until = nullptr;  // of all before
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    const std::byte *end = ranges[i].to + ranges[i].n;
-    const bool meets_next = i + 1 < ranges.size() && std::less<>()(ranges[i + 1].to, end);
-    if (!meets_next && !std::less<>()(ranges[i].to, until)) out.push_back(ranges[i]);
-    until = std::max(until, end, std::less<>());
-  }
-  return out;
-}
-
 // The store may have more to do at the moment than to say a checksum. One that said nothing before seldom says it now.
 constexpr uint64_t most_wait_ms = 10000, most_wait_for_the_silent_ms = 2000;
 
@@ -90,11 +76,10 @@ Result<void> Object::read(std::span<const Wanted> ranges, const Stops &stops) {
     if (range.n > 0) missing.push_back(range);
   }
   if (missing.empty()) return {};
-  ST_TRY(pull_from_store(missing, check_ && is_much(missing) && check_->begins_to_ask(), stops));
-  if (!check_) return {};
-  for (const Wanted &range : alone_in_memory(std::move(missing)))
-    ST_TRY(about(check_->came(range.offset, {range.to, range.n})));
-  return check_->begins_to_ask_at_the_end() ? pull_from_store({}, true, stops) : Result<void>();
+  ST_TRY(const auto summed, pull_from_store(missing, check_ && is_much(missing) && check_->begins_to_ask(), stops));
+  for (const Summed &sum : summed) ST_TRY(about(check_->came(sum)));
+  if (check_ && check_->begins_to_ask_at_the_end()) ST_TRY(pull_from_store({}, true, stops));
+  return {};
 }
 
 bool Object::is_much(std::span<const Wanted> ranges) const {
@@ -111,7 +96,7 @@ bool Object::makes_it_whole(std::span<const Wanted> ranges) const {
 
 // A store that refuses such a question has no checksum. One that cannot answer now, or takes longer than the read, is
 // asked once more when all has come.
-Result<void> Object::pull_from_store(const std::vector<Wanted> &ranges, bool asks, const Stops &stops) {
+Result<std::vector<Summed>> Object::pull_from_store(const std::vector<Wanted> &ranges, bool asks, const Stops &stops) {
   struct Asking {
     WholeCheck *check;
     ~Asking() {
@@ -120,19 +105,21 @@ Result<void> Object::pull_from_store(const std::vector<Wanted> &ranges, bool ask
   } asking{asks ? &*check_ : nullptr};
   const bool is_the_end = ranges.empty();
   Aside aside;
+  std::vector<Summed> came;
   {
     const Store::Lent transport(*store_, stops);
     if (!transport) return Failure(stopped());
     if (asks)
       aside = {site_->head_request(version_, (*transport).unix_time()),
                is_silent_ ? most_wait_for_the_silent_ms : most_wait_ms, is_the_end || makes_it_whole(ranges)};
-    ST_TRY(
-        pull(*transport, *site_, version_, ranges, store_->limits(), store_->pace(), stops, asks ? &aside : nullptr));
+    ST_TRY(came, pull(*transport, *site_, version_, ranges, store_->limits(), store_->pace(), stops,
+                      asks ? &aside : nullptr, check_ ? &*check_ : nullptr));
   }
   if (asks && !aside.answer) is_silent_ = true;
-  if (!asks || (!is_the_end && (!aside.answer || passes(*aside.answer)))) return {};
+  if (!asks || (!is_the_end && (!aside.answer || passes(*aside.answer)))) return came;
   asking.check = nullptr;
-  return about(check_->said(aside.answer ? judge_head(*aside.answer, version_) : std::nullopt));
+  ST_TRY(about(check_->said(aside.answer ? judge_head(*aside.answer, version_) : std::nullopt)));
+  return came;
 }
 
 Result<void> Object::about(Result<void> done) const {

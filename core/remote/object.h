@@ -72,7 +72,7 @@ class Object {
   bool is_much(std::span<const Wanted> ranges) const;
   bool makes_it_whole(std::span<const Wanted> ranges) const;
   // Reads them, and asks for the checksum of the whole object beside that, if `asks`. `ranges` may be none.
-  Result<void> pull_from_store(const std::vector<Wanted> &ranges, bool asks, const Stops &stops);
+  Result<std::vector<Summed>> pull_from_store(const std::vector<Wanted> &ranges, bool asks, const Stops &stops);
   Result<void> about(Result<void> done) const;  // its sentence names the object
 
   const std::shared_ptr<Store> store_;

@@ -19,6 +19,7 @@ struct Piece {
   std::byte *to;
   uint32_t tries = 0;  // that failed
   uint64_t came = 0;   // bytes, by all of them
+  Summed sum = {0};    // of what came
   uint64_t not_before = 0;
   uint64_t keys = 0;  // Site::keys() when it was sent
   bool renewed = false;
@@ -77,7 +78,8 @@ std::deque<Piece> pieces_of(const std::vector<Wanted> &ranges, uint64_t longest)
     const uint64_t count = (range.n + longest - 1) / longest;
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t from = range.n / count * i, until = i + 1 == count ? range.n : range.n / count * (i + 1);
-      out.push_back({range.offset + from, until - from, range.to + from});
+      out.push_back(
+          {.offset = range.offset + from, .n = until - from, .to = range.to + from, .sum = {range.offset + from}});
     }
   }
   return out;
@@ -88,6 +90,7 @@ constexpr uint64_t never = UINT64_MAX;
 struct InFlight {
   Piece piece;
   uint64_t sent = 0;
+  Summed sum = {0};                       // the piece's, and of what this request brought
   uint64_t late_at = never;               // then it gets a hedge
   uint64_t hedge = 0;                     // the request that asks for the same bytes; 0: none
   uint64_t hedge_of = 0;                  // what it is a hedge of; 0: it is none
@@ -97,21 +100,22 @@ struct InFlight {
 class Pull {
  public:
   Pull(Transport &transport, const Site &site, const Version &version, const Limits &limits, Pace &pace,
-       const Stops &stops, Aside *aside)
+       const Stops &stops, Aside *aside, const WholeCheck *check)
       : transport_(transport),
         waits_(transport, stops),
         site_(site),
         version_(version),
         limits_(limits),
         pace_(pace),
-        aside_(aside) {}
+        aside_(aside),
+        check_(check) {}
   ~Pull() {
     // What they would fill is the caller's, and the call ends.
     transport_.drop_all();
     while (!flying_.empty()) land(flying_.begin()->first);
   }
 
-  Result<void> run(std::deque<Piece> pieces) {
+  Result<std::vector<Summed>> run(std::deque<Piece> pieces) {
     waiting_ = std::move(pieces);
     last_came_ = transport_.now_ms();
     came_ = transport_.came();
@@ -137,7 +141,8 @@ class Pull {
       if (auto answer = waits_.next(wait_from(now))) ST_TRY(take(*std::move(answer)));
       if (waits_.stopped()) return stopped(site_);
     }
-    return {};
+    std::sort(summed_.begin(), summed_.end(), [](const Summed &a, const Summed &b) { return a.begin < b.begin; });
+    return std::move(summed_);
   }
 
  private:
@@ -181,6 +186,7 @@ class Pull {
     const Piece piece = flight.piece;
     const uint64_t id = ++last_id_;
     flight.sent = now;
+    flight.sum = piece.sum;
     const bool is_hedge = flight.hedge_of != 0;
     try {
       flying_.emplace(id, std::move(flight));
@@ -191,6 +197,10 @@ class Pull {
     hedges_ += is_hedge;
     Request request = site_.request(piece.offset, piece.n, version_, transport_.unix_time());
     request.into = piece.to;
+    if (check_)
+      request.comes = [this, sum = &flying_.at(id).sum](std::span<const std::byte> bytes) {
+        check_->add_to(sum, bytes);
+      };
     request.fits = [this, piece](const Head &head) { return fits(head, {piece.offset, piece.n, version_}); };
     transport_.get(id, std::move(request));
     return id;
@@ -206,6 +216,7 @@ class Pull {
       InFlight second{.piece = {flight.piece.offset + have, n, nullptr}, .hedge_of = id};
       second.own = std::make_unique_for_overwrite<std::byte[]>(n);
       second.piece.to = second.own.get();
+      second.piece.sum = flight.sum;
       if (!pace_.begin_hedge(now)) continue;
       flight.hedge = send(std::move(second), now);
     }
@@ -258,7 +269,9 @@ class Pull {
     if (verdict.next != Next::take && verdict.next != Next::again)
       return renew(std::move(flight), answer, std::move(verdict.error));
     const uint64_t now = transport_.now_ms();
+    flight.piece.sum = flight.sum;
     if (verdict.next == Next::take) {
+      if (check_) summed_.push_back(flight.sum);
       last_came_ = now;
       pace_.came(piece.n, answer.head_ms, now - flight.sent, now);
       if (piece.tries > 0) pace_.repeated();
@@ -325,6 +338,8 @@ class Pull {
   Pace &pace_;
   Aside *aside_;  // null: there is none, or none any more
   uint64_t aside_until_ = 0;
+  const WholeCheck *const check_;  // null: nobody asks for sums
+  std::vector<Summed> summed_;
   std::deque<Piece> waiting_;
   std::map<uint64_t, InFlight> flying_;
   size_t hedges_ = 0;  // of flying_
@@ -391,9 +406,10 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
   }
 }
 
-Result<void> pull(Transport &transport, const Site &site, const Version &version, const std::vector<Wanted> &ranges,
-                  const Limits &limits, Pace &pace, const Stops &stops, Aside *aside) {
-  return Pull(transport, site, version, limits, pace, stops, aside).run(pieces_of(ranges, pace.piece()));
+Result<std::vector<Summed>> pull(Transport &transport, const Site &site, const Version &version,
+                                 const std::vector<Wanted> &ranges, const Limits &limits, Pace &pace,
+                                 const Stops &stops, Aside *aside, const WholeCheck *check) {
+  return Pull(transport, site, version, limits, pace, stops, aside, check).run(pieces_of(ranges, pace.piece()));
 }
 
 }  // namespace st::remote

@@ -56,11 +56,14 @@ TEST_F(FreshMemoryTest, AfterASlowOneTheRestIsSmallForGood) {
   env.each = 2'000'000;
   memory.expect(page, 3 * huge_page);
   EXPECT_EQ(env.asked, (std::vector<Advice>{{page, huge_page, MADV_POPULATE_WRITE},
-                                            {page + huge_page, 2 * huge_page, MADV_NOHUGEPAGE}}));
+                                            {page + huge_page, 2 * huge_page, MADV_NOHUGEPAGE},
+                                            {page + huge_page, 2 * huge_page, MADV_POPULATE_WRITE}}));
   env.asked.clear();
   env.each = 200'000;
   memory.expect(page + 4 * huge_page + 10, 2 * huge_page);  // only whole pages
-  EXPECT_EQ(env.asked, (std::vector<Advice>{{page + 4 * huge_page + small, 2 * huge_page - small, MADV_NOHUGEPAGE}}));
+  EXPECT_EQ(env.asked,
+            (std::vector<Advice>{{page + 4 * huge_page + small, 2 * huge_page - small, MADV_NOHUGEPAGE},
+                                 {page + 4 * huge_page + small, 2 * huge_page - small, MADV_POPULATE_WRITE}}));
 }
 
 TEST_F(FreshMemoryTest, NothingIsLeftToSayIfTheLastWasSlow) {

@@ -285,6 +285,7 @@ TEST_F(PullTest, EachRefusalHasItsStatusAndItsRequest) {
 // 1000 pieces, of which each 200th is ten seconds late.
 TEST_F(PullTest, WhatIsLateIsAskedForOnceMore) {
   SimulatedStore store(400 * 1000);
+  store.tells_checksum = true;
   store.takes = 20;
   store.late_every = 200;
   const auto object = open(store);
@@ -292,6 +293,31 @@ TEST_F(PullTest, WhatIsLateIsAskedForOnceMore) {
   EXPECT_GE(store.dropped, 4u);
   EXPECT_LT(store.now, 10000u);
   EXPECT_EQ((*object)->store()->pace().busy(), 0u);
+}
+
+// What the first request brought, and what the second one did, are held against the store's checksum together.
+TEST_F(PullTest, ABitThatFlipsInWhatIsLateIsSeen) {
+  for (const bool flips : {false, true}) {
+    SimulatedStore store(400 * 1000);
+    store.tells_checksum = true;
+    store.takes = 20;
+    const auto object = open(store);
+    EXPECT_TRUE(read_and_check(**object, store.size() - 50));
+    EXPECT_EQ(store.dropped, 0u);
+    store.late_every = store.sent + 1;  // the next one, of which the second half is asked for once more
+    store.script.resize(store.requests, Fault::none);
+    if (flips) store.script.push_back(Fault::flipped);
+    const auto done = read_range(**object, 50, 400);
+    EXPECT_EQ(store.dropped, 1u);
+    EXPECT_TRUE(done) << "a part is not checked";
+    store.late_every = 0;
+    store.script.clear();
+    const auto rest = read_range(**object, 450, store.size() - 450);
+    EXPECT_EQ(rest.has_value(), !flips);
+    if (!rest) {
+      EXPECT_EQ(rest.error().status, Status::checksum);
+    }
+  }
 }
 
 TEST_F(PullTest, NothingIsLateBeforeManyAnswersCame) {
@@ -495,6 +521,12 @@ TEST_F(PullTest, GapsThatAreReadToOnePlaceSpoilNoChecksum) {
   ASSERT_TRUE(done) << done.error().message;
   for (size_t i = 0; i < 1000; ++i) ASSERT_EQ(got[i], SimulatedStore::byte_of(100 + i));
   EXPECT_TRUE(read_and_check(**other, size - 50)) << "and a read of all is right";
+
+  SimulatedStore flips(size);
+  flips.tells_checksum = true;
+  flips.in_any_place = true;
+  flips.script = {Fault::none, Fault::none, Fault::none, Fault::none, Fault::flipped};
+  EXPECT_EQ((*open(flips))->read(ranges).error().status, Status::checksum) << "what is passed by is checked, too";
 }
 
 // A site of a link that ends.

@@ -70,7 +70,8 @@ class SimulatedStore {
   uint64_t heads = 0;             // requests for the head alone that were answered, which are in none of these
   uint64_t heads_sent = 0;
 
-  Answer answer(const Request &request, uint64_t id) {
+  // `told`: so many bytes of the body came before.
+  Answer answer(const Request &request, uint64_t id, uint64_t told = 0) {
     if (request.method == "HEAD") return head(request, id);
     const Fault fault = requests < script.size() ? script[requests] : Fault::none;
     ++requests;
@@ -126,6 +127,7 @@ class SimulatedStore {
       out.received = std::min(n, request.room);
       std::memcpy(request.into, bytes_.data() + first, out.received);
       if (fault == Fault::flipped) request.into[out.received / 2] ^= std::byte{4};
+      if (request.comes && out.received > told) request.comes({request.into + told, out.received - told});
       out.too_long = fault == Fault::too_long || n > request.room;
     }
     return fault == Fault::cut_half ? cut(std::move(out), Cut::broken) : out;
@@ -141,11 +143,12 @@ class SimulatedStore {
     return out;
   }
 
-  // The bytes that a request of a slow answer has by now.
-  uint64_t half(const Request &request) const {
+  // The bytes that a request of a slow answer has by now, of which `told` came before.
+  uint64_t half(const Request &request, uint64_t told) const {
     const std::string range = field(request, "range");
     const uint64_t n = request.room / 2;
     std::memcpy(request.into, bytes_.data() + std::stoull(range.substr(6)), n);
+    if (request.comes && n > told) request.comes({request.into + told, n - told});
     return n;
   }
 
@@ -205,7 +208,7 @@ class SimulatedTransport : public Transport {
   }
   uint64_t received(uint64_t id) const override {
     const auto found = at(id);
-    return found->late ? store_.half(found->request) : 0;
+    return found->late ? found->told = store_.half(found->request, found->told) : 0;
   }
   void drop(uint64_t id) override {
     flying_.erase(at(id));
@@ -232,7 +235,7 @@ class SimulatedTransport : public Transport {
     const auto chosen = flying_.begin() + static_cast<std::ptrdiff_t>(due[pick_(due.size())]);
     const Flying one = std::move(*chosen);
     flying_.erase(chosen);
-    return store_.answer(one.request, one.id);
+    return store_.answer(one.request, one.id, one.told);
   }
   uint64_t came() const override { return store_.came; }
   uint64_t now_ms() override { return store_.now; }
@@ -245,6 +248,7 @@ class SimulatedTransport : public Transport {
     Request request;
     uint64_t due;
     bool late;
+    mutable uint64_t told = 0;
   };
   std::deque<Flying>::const_iterator at(uint64_t id) const {
     return std::find_if(flying_.begin(), flying_.end(), [&](const Flying &one) { return one.id == id; });
