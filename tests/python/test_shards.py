@@ -226,6 +226,19 @@ def test_who_has_read_the_old_index_finds_all_of_it_after_a_change_under_new_nam
     assert {p.name for p in sharded.iterdir()} == {"model.safetensors.index.json", *shards}
 
 
+def test_a_compact_gives_shards_new_names_where_it_is_asked_to(sharded):
+    before, index = as_stock_sees(sharded)
+    old = set(index["weight_map"].values())
+    libst.compact(sharded, new_names=True, shard_grace=60)
+    after, index = as_stock_sees(sharded)
+    assert after.keys() == before.keys() and not old & set(index["weight_map"].values())
+    assert old < {p.name for p in sharded.iterdir()}
+    first, last = sorted(set(index["weight_map"].values()))
+    libst.compact(sharded, new_names=True, shard_grace=0)  # a shard's commit removes what the one before left
+    assert not (sharded / first).exists() and (sharded / last).exists()
+    assert as_stock_sees(sharded)[0].keys() == before.keys()
+
+
 @pytest.mark.parametrize("save", [libst.save, compat_save], ids=["libst.save", "compat"])
 @pytest.mark.parametrize("kind", ["file", "link"])
 def test_no_file_is_saved_over_an_index(sharded, tmp_path, save, kind):
