@@ -564,9 +564,9 @@ class File(Mapping[str, Array]):
             lock_timeout: as in `open`; by default the file's.
             progress: as in `open`; by default the file's.
             copy: whether an array may change as soon as `update` or `put` has taken it. False spares reading its
-                bytes back from the journal, but then it must not change until the block's end. If an array of `update`
-                does, the commit raises ValueError (`Status.INVALID_ARGUMENT`) and changes nothing. An array of `put`
-                is written as it is at the commit.
+                bytes back from the journal, but then it must not change until the block's end. If it does, the commit
+                writes what was staged, or what the array holds then; or it raises ValueError
+                (`Status.INVALID_ARGUMENT`) and changes nothing.
             publish: make a new file also where all could be patched in place, so that no reader sees a mix.
             break_links: publish a file that has other hard links, which keep the old bytes.
             layout: "keep" the order of the file, or "canonical".
