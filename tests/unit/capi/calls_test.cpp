@@ -276,8 +276,9 @@ TEST_F(CapiCalls, DescriptionsAreUntouchedWhereALaterShardIsMissing) {
 TEST_F(CapiCalls, NoFileIsWrittenUnderTheNameOfAnIndex) {
   const std::string folder = dir / "sharded", index = folder + "/model.safetensors.index.json";
   ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 5000, nullptr));
-  const std::string before = bytes_of(index);
-  for (const std::string &to : {index, folder + "/other.safetensors.index.fp16.json"}) {
+  const std::string before = bytes_of(index), link = folder + "/link.safetensors";
+  std::filesystem::create_symlink(index, link);
+  for (const std::string &to : {index, link, folder + "/other.safetensors.index.fp16.json"}) {
     EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save(to.c_str(), nullptr, 0, nullptr, 0, nullptr));
     st_writer *writer = nullptr;
     EXPECT_ST(ST_E_INVALID_ARGUMENT, st_writer_open(to.c_str(), nullptr, 0, nullptr, 0, nullptr, &writer));
