@@ -22,6 +22,10 @@ namespace {
 
 Result<store::DeltaPatchOptions> patch_options(const char *call, const st_delta_apply_options *opts, uint32_t known) {
   ST_TRY(auto o, st::capi::read_options(opts));
+  if (o.flags & ~known & ST_TXN_JOURNAL_ONLY)
+    return fail(
+        Status::unsupported, call,
+        " does not take ST_TXN_JOURNAL_ONLY: it opens and closes the file; st_apply_delta takes it, of an open file");
   if (o.flags & ~known || o.reserved0 != 0)
     return fail(Status::unsupported, call, " was given a flag that libst ", st_version(), " does not know");
   store::DeltaPatchOptions options;

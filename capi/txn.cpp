@@ -1,4 +1,5 @@
 // Updates and transactions.
+#include "base/joined_progress.h"
 #include "boundary.h"
 
 using namespace st;
@@ -67,9 +68,13 @@ st_status st_update(st_file *file, const char *name, size_t name_len, const st_t
     ST_TRY(auto bytes, translate(value));
     store::TransactionOptions options;
     options.lock_timeout_ms = file->model->options().lock_timeout_ms;
-    options.progress = file->model->options().progress;
+    // The bytes are staged, and then committed.
+    JoinedProgress joined(file->model->options().progress, 2 * bytes.nbytes);
+    options.progress = joined.of_part();
     ST_TRY(auto transaction, file->model->begin(std::move(options)));
+    joined.begin_part(bytes.nbytes);
     ST_TRY(transaction->update(name_of(name, name_len), bytes));
+    joined.begin_part(bytes.nbytes);
     return transaction->commit();
   });
 }

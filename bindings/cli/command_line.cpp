@@ -41,8 +41,16 @@ bool is_in_brackets(std::string_view arg) {
   return arg.starts_with('[') && ends_with_bracket_and_marks(arg);
 }
 
-std::vector<std::string> marked(int argc, char **argv) {
-  std::vector<std::string> args(argv + 1, argv + argc);
+// `help COMMAND` as git has it: `COMMAND --help`.
+void take_help(const CLI::App &app, std::vector<std::string> &args) {
+  if (args.empty() || args[0] != "help") return;
+  args.erase(args.begin());
+  const auto is_it = [&](const CLI::App *command) { return command->get_name() == args[0]; };
+  if (!args.empty() && !args[0].starts_with('-') && app.get_subcommands(is_it).empty()) return;  // the error names it
+  args.push_back("--help");
+}
+
+std::vector<std::string> marked(std::vector<std::string> args) {
   for (std::string &arg : args) {
     if (is_in_brackets(arg)) arg += whole.back();
   }
@@ -244,7 +252,9 @@ std::optional<std::string> CommandLine::parse(int argc, char **argv) {
     for (CLI::Option *option : command->get_options()) option->transform(unmarked);
   }
   try {
-    app_->parse(marked(argc, argv));
+    std::vector<std::string> args(argv + 1, argv + argc);
+    take_help(*app_, args);
+    app_->parse(marked(std::move(args)));
     return std::nullopt;
   } catch (const CLI::CallForHelp &) {
     return app_->help();

@@ -26,8 +26,8 @@ type Info struct {
 	DType  DType
 	Shape  []uint64 // slowest dimension first; empty for a scalar
 	Size   uint64   // in bytes
-	Offset uint64   // of its first byte, from the start of the file
-	Shard  uint32   // number of the file in a sharded checkpoint; else 0
+	Offset uint64   // of its first byte in its file; made by steps of a delta: in memory that looks like a file
+	Shard  uint32   // number of its file among File.Shards: one file, an index's shards, or base and deltas
 }
 
 func (info *Info) show(name string, shape []uint64, t *C.st_tensor) {

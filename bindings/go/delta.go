@@ -78,7 +78,8 @@ func MergeDeltas(base string, deltas []string, to string, opts *SaveOptions) err
 	})
 }
 
-// DeltaInfo is what a delta says of itself.
+// DeltaInfo is what a delta says of itself. An identity is a hash of names, dtypes, shapes and metadata, not of bytes: it is
+// equal if only bytes change.
 type DeltaInfo struct {
 	Changed         uint64 // tensors replaced
 	Added           uint64 // tensors
@@ -87,7 +88,7 @@ type DeltaInfo struct {
 	MetadataRemoved uint64 // keys
 	DataBytes       uint64 // of the tensors in it
 	Base            string // identity of its base: 32 hexadecimal digits
-	Result          string // and of what it makes of that
+	Result          string // identity of what it makes of that
 }
 
 // DescribeDelta reads the header of a delta. ErrDelta if the file is none.

@@ -5,8 +5,8 @@ package st
 */
 import "C"
 
-// Shards are the absolute paths of the files that this File stands for: one, or those that an index of shards names, in
-// the order of Info's Shard. nil for a file in memory and for a Source.
+// Shards are the absolute paths of the files that this File stands for, in the order of Info's Shard: one file, or those
+// that an index of shards names; and then the deltas that lie on them. nil for a file in memory and for a Source.
 func (f *File) Shards() (paths []string, err error) {
 	err = f.pinned("shards", func(pin *C.st_file) error {
 		return f.run("shards", func() C.st_status {

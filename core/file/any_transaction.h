@@ -48,6 +48,7 @@ struct CommitPlan {
   enum Kind { nothing, patch, publish } kind = nothing;
   uint64_t file_size = 0, data_offset = 0;  // afterwards
   write::Cost cost;
+  uint64_t in_all = 0;                                 // bytes that its progress counts
   uint64_t space_needed = 0, space_free = UINT64_MAX;  // bytes
   std::string how;
 };

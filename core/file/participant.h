@@ -39,7 +39,7 @@ class Participant {
   Result<void> recover(int32_t timeout_ms);
   void unlock() { lock_ = {}; }
   // Once it is locked: what it does from now on is told there.
-  void tell(Progress progress) { of_.control = of_.control.with(std::move(progress)); }
+  void tell(Progress progress) { of_.tell(std::move(progress)); }
   // Once it is locked: the new bytes that a Remake makes of those that are there.
   Result<void> assemble() { return assemble_remakes(of_, lock_.file()); }
   // If it publishes: may a new file take this one's place?

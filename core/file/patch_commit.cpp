@@ -32,6 +32,7 @@ CommitPlan reckon_patch(const Staged &staged, const os::File &data, write::Recor
     journal.append(t.piece.payload.length);
     pieces.back().payload.offset = write::header_bytes;  // staged by then, wherever
   }
+  plan.in_all = plan.cost.written;
   sort_by_offset(&pieces);
   if (!undo)
     write::plan_redo(&journal, pieces);

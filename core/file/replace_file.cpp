@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/open_outcome.h"
+#include "format/shard_index.h"
 #include "journal/journal_folder.h"
 #include "journal/lock_settled.h"
 #include "journal/move_aside.h"
@@ -87,6 +88,10 @@ Result<Destination> find_destination(os::Env &env, const std::string &path) {
   auto at = os::Location::find_new(env, path);
   if (!at && at.error().os_errno == 0) return Failure(std::move(at.error()));
   if (!at) return Failure(os_error(at.error().os_errno, "save", path));
+  // An open of such a name looks for shards: it would not find the file, and an index that the file replaced were lost.
+  if (is_index_name(path) || is_index_name(at->name()))
+    return fail(Status::invalid_argument, in_quotes(path),
+                " is the name of an index of shards; give the path of a .safetensors file");
   return destination_at(std::move(*at));
 }
 

@@ -17,7 +17,7 @@ struct Destination {
   // The temporary's mode. A file that will inherit another's rights is nobody else's until then.
   mode_t mode() const { return exists ? 0600 : mode_of_new; }
 };
-// Status not_regular if that is there, but no plain file.
+// Statuses: not_regular if that is there, but no plain file; invalid_argument for the name of an index of shards.
 Result<Destination> find_destination(os::Env &env, const std::string &path);
 Result<Destination> destination_at(os::Location at);
 

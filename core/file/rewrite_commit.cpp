@@ -154,6 +154,7 @@ Result<CommitPlan> reckon_rewrite(Staged &staged, const os::File &old, write::Su
   for (const bool keeps : keeping) {
     ST_TRY(auto drawn, draw(staged, old, block, keeps));
     plan.cost += drawn.cost;
+    plan.in_all += drawn.plan.size;
     plan.file_size = drawn.plan.size;
     plan.data_offset = drawn.plan.header.size();
     plan.how = std::move(drawn.plan.how);

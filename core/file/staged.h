@@ -59,6 +59,8 @@ struct Staged {
   Result<void> may_go_on() const;
   // A call that may take long: from now on `control` is that call's.
   void begin_call() { control = Control(options.progress, &file.account().interrupts); }
+  // By another progress, for the rest of the call.
+  void tell(Progress progress) { control = control.with(std::move(progress)); }
 
   bool publishes() const;
   bool patches() const { return !tensors.empty() || !slices.empty() || !remakes.empty(); }

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/joined_progress.h"
 #include "file/commit_plan.h"
 #include "file/patch_commit.h"
 #include "file/remakes.h"
@@ -110,7 +111,11 @@ Result<void> Transaction::commit() {
   if (!locked) return Failure(std::move(locked.error()));
   ST_TRY(assemble_remakes(staged_, lock.file()));
   ST_TRY(approve());
-  ST_TRY(check_room(staged_, lock.file(), reckon(staged_, lock.file(), nullptr)));
+  ST_TRY(const auto plan, reckon(staged_, lock.file(), nullptr));
+  ST_TRY(check_room(staged_, lock.file(), plan));
+  JoinedProgress joined(staged_.options.progress, plan.in_all);
+  joined.begin_part(plan.in_all);
+  staged_.tell(joined.of_part());
   return publishes() ? commit_rewrite(staged_, lock) : commit_patch(staged_, lock);
 }
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "base/check.h"
+#include "base/joined_progress.h"
 #include "newfile/build.h"
 #include "newfile/data_offset.h"
 #include "newfile/room.h"
@@ -285,6 +286,11 @@ Result<void> Writer::finish() {
 
 Result<void> save(os::Env &env, const std::string &path, std::vector<NewTensor> tensors, NewMetadata metadata,
                   SaveOptions options) {
+  uint64_t bytes = 0;
+  for (const NewTensor &t : tensors) bytes += t.nbytes;
+  JoinedProgress joined(std::move(options.progress), bytes);  // the file that is synced is longer, by its header
+  joined.begin_part(bytes);
+  options.progress = joined.of_part();
   ST_TRY(auto writer, Writer::open(env, path, std::move(tensors), std::move(metadata), std::move(options)));
   ST_TRY(writer->put_declared());
   return writer->finish();

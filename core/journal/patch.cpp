@@ -40,6 +40,7 @@ Result<std::vector<RangeRecord>> note_old(const os::File &data, Journal &journal
       done += p.payload.length;
     }
   }
+  ST_TRY(control.check(total, total));
   return ranges;
 }
 
@@ -51,7 +52,8 @@ Result<void> may_write(const os::File &data, std::span<const Piece> pieces) {
 
 // So that it can be stopped: the sync that follows finds little left to write.
 Result<void> write_out_all(const os::File &data, std::span<const Piece> pieces, const Control &control) {
-  for (const Piece &p : pieces) ST_TRY(write_out(data, p.offset, p.offset + p.payload.length, control));
+  const auto go_on = [&] { return control.check(0, 0); };  // which counts nothing
+  for (const Piece &p : pieces) ST_TRY(WriteOut(data, p.offset).reached(p.offset + p.payload.length, go_on));
   return {};
 }
 

@@ -43,6 +43,7 @@ Result<std::vector<RangeRecord>> save_old(const os::File &data, Journal &journal
     ranges.push_back(range);
     done += p.payload.length;
   }
+  ST_TRY(control.check(total, total));
   return ranges;
 }
 

@@ -50,6 +50,13 @@ def test_help_lists_every_command_on_one_line(stctl):
     assert "Exit codes:" in out
 
 
+def test_help_may_be_asked_for_as_of_git(stctl):
+    assert stctl("help") == stctl("--help")
+    for command in COMMANDS:
+        assert stctl("help", command) == stctl(command, "--help")
+    assert stctl("help", "none such", code=2)[1].startswith("stctl: no command is named 'none such'")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_teaches(stctl, command):
     out, err = stctl(command, "--help")

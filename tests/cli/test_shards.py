@@ -41,11 +41,17 @@ def test_commands_work_on_an_index(stctl, model, tmp_path):
     assert "renamed" not in index.read_text()
 
 
-def test_sizes_are_those_of_hugging_face(stctl, model, tmp_path):
-    for i, size in enumerate(("5GB", "4GiB", "500MB", "5000000")):
+def test_sizes_are_those_of_hugging_face_and_of_coreutils(stctl, model, tmp_path):
+    for i, size in enumerate(("5GB", "4GiB", "500MB", "5000000", "5G", "1T")):
         assert stctl.json("shard", model, tmp_path / str(i), "--max-size", size)["shards"] == 1
     for size in ("0", "GB", "5 parsecs", "-1GB"):
         stctl.json("shard", model, tmp_path / "x", f"--max-size={size}", code=2)
+
+
+def test_a_letter_alone_counts_by_1024(stctl, tmp_path):
+    model = write(tmp_path / "m.safetensors", {name: ("U8", [512], bytes(512)) for name in "ab"})
+    shards = {size: stctl.json("shard", model, tmp_path / size, "--max-size", size)["shards"] for size in ("1K", "1KB")}
+    assert shards == {"1K": 1, "1KB": 2}
 
 
 def test_new_names_tell_what_is_new_and_until_when_the_old_stay(stctl, model, tmp_path):

@@ -278,7 +278,7 @@ MUTANTS = [
     Mutant("undo: a block of the neighbour behind is shared", JOURNAL_PLAN_H, "end(round_down(offset + length, block))", "end(round_up(offset + length, block))"),
     Mutant("undo: hashes of other sectors are believed", "core/journal/pieces.h", "table.fits(offset)", "true"),
     Mutant("a commit does not look for the room that its plan names", TRANSACTION,
-           "  ST_TRY(check_room(staged_, lock.file(), reckon(staged_, lock.file(), nullptr)));\n", ""),
+           "  ST_TRY(check_room(staged_, lock.file(), plan));\n", ""),
     Mutant("shards: a commit does not look for the room that its plan names", SHARDS_COMMIT, "    ST_TRY(check_room());\n", ""),
     Mutant("undo: room for copies is not looked for", PATCH_COMMIT,
            "return write::room_with_metadata(staged.snapshot->filesystem.type, room) <= write::room_of(data).free;", "return true;"),

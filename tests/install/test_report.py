@@ -50,6 +50,15 @@ def test_a_claim_of_the_readmes_is_found():
     assert len(claims()) > 10
 
 
+def test_the_shares_of_a_warm_load_are_those_of_the_report():
+    row = r"^\| ((?:from_pretrained|load) .*, warm) \| stock \| ([\d.]+) ms \(.*?\| ([\d.]+) ms"
+    shares = {name: 100 * float(ours) / float(stocks) for name, stocks, ours in re.findall(row, REPORT, re.M)}
+    converted = shares.pop("from_pretrained of 1024 MiB, bf16 converted to fp32, warm")
+    sentence = r"loads in (\d+) to (\d+) % of stock's time; if\ntorch .*, in (\d+) %"
+    said = re.findall(sentence, (ROOT / "README.md").read_text())
+    assert said == [tuple(f"{share:.0f}" for share in (min(shares.values()), max(shares.values()), converted))]
+
+
 @pytest.fixture
 def table(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["test", str(ROOT)])

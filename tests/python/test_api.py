@@ -2,6 +2,7 @@
 
 import builtins
 import copy
+import dataclasses
 import inspect
 import pickle
 
@@ -48,6 +49,14 @@ def test_import_star_leaves_the_builtins_alone():
     del names["__builtins__"]
     assert not [name for name in names if hasattr(builtins, name)]
     assert libst.open is not builtins.open and all(hasattr(libst, name) for name in libst.__all__)
+
+
+@pytest.mark.parametrize(
+    "kind", [value for value in vars(libst).values() if dataclasses.is_dataclass(value)], ids=lambda kind: kind.__name__
+)
+def test_help_tells_each_field(kind):
+    described = [line.split(":")[0].strip() for line in kind.__doc__.splitlines() if line.startswith("    ")]
+    assert [field.name for field in dataclasses.fields(kind) if field.name not in described] == []
 
 
 COPIES = {

@@ -239,6 +239,16 @@ def test_read_many_takes_parts(path, tensors):
                 f.read_many([("t1", 0), wrong])
 
 
+@pytest.mark.parametrize(
+    "names",
+    [["t1", ("t1", slice(0, 2))], ["t1", ("t1", 0)], [("t1", slice(0, 2)), "t1"], [("t1", 0), ("t1",)]],
+    ids=str,
+)
+def test_read_many_says_what_it_takes(path, names):
+    with libst.open(path) as f, pytest.raises(TypeError, match="pairs of a name and an index"):
+        f.read_many(names)
+
+
 def test_parts_of_packed_types_end_at_bytes(raw):
     data = bytes(range(16))
     with libst.open(raw([("t", "F4", [4, 8], data), ("u", "F6_E2M3", [4], b"abc")])) as f:

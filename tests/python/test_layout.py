@@ -66,6 +66,7 @@ def test_refusals_leave_the_transaction_as_it_was(model):
                 (lambda: t.rename("w", "__metadata__"), ValueError),
                 (lambda: t.put("p", libst.Packed("F4", (3,), np.ones(1, np.uint8))), libst.FormatError),
                 (lambda: t.put("p", libst.Packed("U8", (3,), np.ones(1, np.uint8))), ValueError),
+                (lambda: t.put("p", np.ones(1, np.longdouble)), TypeError),  # an element type that the format has not
                 (lambda: t.update("none", np.ones(1)), libst.NotFoundError),
                 (lambda: t.update("w", np.ones(1, np.float32)), ValueError),
             ]:

@@ -9,6 +9,8 @@ import libst
 import numpy as np
 import pytest
 from conftest import is_descriptor_open, is_mapped, refused
+from libst.compat import SafetensorError
+from libst.compat.numpy import save_file as compat_save
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -222,6 +224,36 @@ def test_who_has_read_the_old_index_finds_all_of_it_after_a_change_under_new_nam
     libst.recover(sharded)
     shards = {f"model-0000{i}-of-00002.g1.safetensors" for i in (1, 2)}
     assert {p.name for p in sharded.iterdir()} == {"model.safetensors.index.json", *shards}
+
+
+def test_a_compact_gives_shards_new_names_where_it_is_asked_to(sharded):
+    before, index = as_stock_sees(sharded)
+    old = set(index["weight_map"].values())
+    libst.compact(sharded, new_names=True, shard_grace=60)
+    after, index = as_stock_sees(sharded)
+    assert after.keys() == before.keys() and not old & set(index["weight_map"].values())
+    assert old < {p.name for p in sharded.iterdir()}
+    first, last = sorted(set(index["weight_map"].values()))
+    libst.compact(sharded, new_names=True, shard_grace=0)  # a shard's commit removes what the one before left
+    assert not (sharded / first).exists() and (sharded / last).exists()
+    assert as_stock_sees(sharded)[0].keys() == before.keys()
+
+
+@pytest.mark.parametrize("save", [libst.save, compat_save], ids=["libst.save", "compat"])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_no_file_is_saved_over_an_index(sharded, tmp_path, save, kind):
+    before, _ = as_stock_sees(sharded)
+    index = sharded / "model.safetensors.index.json"
+    if kind == "link":  # as in the cache of the Hub
+        index.rename(tmp_path / "blob")
+        index.symlink_to(tmp_path / "blob")
+    there = sorted(sharded.iterdir())
+    with pytest.raises((ValueError, SafetensorError), match="is the name of an index of shards"):
+        save({"a": np.zeros(3)}, index) if save is compat_save else save(index, {"a": np.zeros(3)})
+    with refused("INVALID_ARGUMENT", match="is the name of an index of shards"):
+        libst.writer(index)
+    assert sorted(sharded.iterdir()) == there
+    assert as_stock_sees(sharded)[0].keys() == before.keys()
 
 
 def test_stock_meets_no_shard_without_its_tensor_while_names_change(sharded):

@@ -116,6 +116,8 @@ def test_the_model_loader_fills_a_model_from_its_shards(tmp_path):
         assert np.array_equal(model[name], array)
     said = subprocess.run([sys.executable, EXAMPLES / "load_model.py", tmp_path], check=True, capture_output=True)
     assert said.stdout.startswith(b"6 tensors, ")
+    said = subprocess.run([sys.executable, EXAMPLES / "load_model.py"], capture_output=True, text=True)
+    assert said.returncode == 1 and said.stderr == "usage: python load_model.py folder\n"
 
 
 def test_other_threads_run_while_one_waits_for_a_lock(model):

@@ -89,7 +89,8 @@ int run(Session &session, const Io &options) {
     json.field("map_fallbacks", uint64_t{io.map_fallbacks});
     json.field("reason", io.reason);
     json.field("prefetch", prefetch_name(io.prefetch));
-    json.field("direct", io.direct == ST_DIRECT_ON);
+    json.key("direct");
+    io.direct == ST_DIRECT_AUTO ? json.null() : json.value(io.direct == ST_DIRECT_ON);
     json.field("io_threads", uint64_t{io.io_threads});
     json.field("block_size", uint64_t{io.block_size});
     json.field("prefetch_reason", io.prefetch_reason);

@@ -20,7 +20,7 @@ struct Reshape {
   int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
 
-// "5GB", "500MB", "5000000", "4GiB": as Hugging Face spells sizes, where GB is 10^9.
+// "5GB", "500MB", "5000000", "4GiB": as Hugging Face spells sizes, where GB is 10^9. "4G" as coreutils: 2^30.
 uint64_t bytes_of(const std::string &size) {
   size_t end = 0;
   double number = 0;
@@ -31,12 +31,12 @@ uint64_t bytes_of(const std::string &size) {
   }
   const std::string unit = size.substr(end);
   const std::pair<const char *, double> units[] = {
-      {"", 1},      {"B", 1},        {"KB", 1e3},        {"MB", 1e6},           {"GB", 1e9},
-      {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+      {"", 1},         {"B", 1},        {"KB", 1e3},     {"MB", 1e6},   {"GB", 1e9},   {"TB", 1e12},  {"KiB", 0x1p10},
+      {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"T", 0x1p40}};
   for (const auto &[name, factor] : units)
     if (end > 0 && unit == name && number > 0 && number * factor >= 1 && number * factor < 9e18)
       return static_cast<uint64_t>(number * factor);
-  throw UsageFailure(fmt::format("{} is no size such as 5GB, 500MB or 4GiB", escape(size)));
+  throw UsageFailure(fmt::format("{} is no size such as 5GB, 500MB or 4G", escape(size)));
 }
 
 template <class Call>
@@ -101,7 +101,9 @@ void add_shard(CommandLine &line, Session &session) {
                    "  stctl shard model.safetensors sharded --max-size 5GB\n");
   command.argument("MODEL", options->from, "A file, an index of shards, or a folder with one").required();
   command.argument("FOLDER", options->to, "Made if it is not there").required();
-  command.option("--max-size", options->size, "SIZE", "Bytes of tensors in a shard, at most: 5GB, 500MB, 4GiB")
+  command
+      .option("--max-size", options->size, "SIZE",
+              "Bytes of tensors in a shard, at most. 5GB is\n5 * 10^9, as for Hugging Face; 5G and 5GiB are 5 * 2^30")
       .required();
   command.lock_timeout(options->lock_timeout_ms);
   command.runs(session, [&session, options] { return run_shard(session, *options); });

@@ -43,6 +43,8 @@ def load_into(model: Model, folder: Path) -> None:
 
 
 def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit("usage: python load_model.py folder")
     folder = Path(sys.argv[1])
     model = parameters(folder)
     load_into(model, folder)

@@ -54,8 +54,8 @@ def load(
     progress: Union[bool, Progress, None] = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Read a whole file, or some of its tensors, into memory: names to writable arrays, in the
-    order of the file.
+    """Read a whole file, or some of its tensors, into memory: names to writable arrays, in the order of the file, or
+    of `names`.
 
     The arrays are the caller's and do not depend on the file any more; they share one block
     of memory, which lives as long as any of them. In a file of at most three tensors, none above 64 KiB, each may have
@@ -311,6 +311,8 @@ def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) ->
 def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progress]) -> list[Array]:
     """Each a name and an index, as a slice takes it."""
     try:
+        if not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
+            raise TypeError("give pairs of a name and an index alone, such as ('w', slice(None)), or names alone")
         names = list(dict.fromkeys([name for name, _ in parts]))
         rows = describe_each(pin.answer, [encoded(name) for name in names])
         forms = zip(names, range(len(names)), rows["dtype"].tolist(), shapes(rows))

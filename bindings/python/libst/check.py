@@ -25,12 +25,19 @@ from .status import Status
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that `verify` or `recover` has to say."""
+    """One thing that `verify` or `recover` has to say.
 
-    level: str  #: "info", "warning" or "error"
-    status: int  #: what is wrong, a `Status`; OK if nothing is
-    offset: Optional[int]  #: in the file, in bytes; None if it is about no place
-    message: str  #: one sentence
+    level: "error": a rule of the format is broken, or a journal does not fit; "warning": sound, but worth a look;
+        "info": what was found or done.
+    status: what is wrong, a `Status`; OK if nothing is.
+    offset: in the file, in bytes; None if it is about no place.
+    message: one sentence.
+    """
+
+    level: str
+    status: int
+    offset: Optional[int]
+    message: str
 
 
 def verify(

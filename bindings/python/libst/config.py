@@ -11,7 +11,7 @@ from .dtypes import ML_DTYPES
 
 
 def show_config(mode: str = "stdout") -> Optional[dict[str, str]]:
-    """Print it, or with mode "dicts" answer it, as numpy.show_config does.
+    """Print how libst was built and what it finds here; with mode="dicts" return that as a dict.
 
     The versions of all that is inside, the settings of the environment, and each system call that an old kernel or a
     sandbox may lack: "yes", or "no; " and what is done without it. `st_build_info` in st.h tells more. Lines may be

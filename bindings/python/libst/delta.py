@@ -19,16 +19,28 @@ from .transaction import apply_options
 
 @dataclass(frozen=True)
 class DeltaInfo:
-    """What a delta says of itself."""
+    """What a delta says of itself.
 
-    changed: int  #: tensors replaced
-    added: int  #: tensors
-    deleted: int  #: tensors
-    metadata_set: int  #: keys
-    metadata_removed: int  #: keys
-    data_bytes: int  #: of the tensors in it
-    base: str  #: identity of its base: 32 hexadecimal digits
-    result: str  #: and of what it makes of that
+    An identity is a hash of names, dtypes, shapes and metadata. Two files that differ in bytes alone have the same.
+
+    changed: count: tensors replaced.
+    added: count: tensors.
+    deleted: count: tensors.
+    metadata_set: count: keys.
+    metadata_removed: count: keys.
+    data_bytes: bytes of the tensors in it.
+    base: identity of its base, 32 hexadecimal digits.
+    result: identity of what it makes of that.
+    """
+
+    changed: int
+    added: int
+    deleted: int
+    metadata_set: int
+    metadata_removed: int
+    data_bytes: int
+    base: str
+    result: str
 
 
 def diff(

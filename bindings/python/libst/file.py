@@ -91,7 +91,8 @@ def open(
         lock_timeout: seconds to wait for other workers' locks, when changing and
             recovering; 0 not at all, None for ever.
         progress: `progress(done_bytes, total_bytes)`, called now and then during
-            long calls; total is 0 if it is not known. To cancel, raise: the exception
+            long calls; total is 0 if it is not known. Staging and `commit` are two calls, so `File.update` tells
+            two counts, one after the other. To cancel, raise: the exception
             comes out of the call that was running, and nothing has changed. What it
             returns is ignored.
         log: `log(level, sentence)` with level "info" or "warning", for what a user may
@@ -267,8 +268,9 @@ class File(Mapping[str, Array]):
 
     @property
     def shards(self) -> "tuple[str, ...]":
-        """The absolute paths of the files that this stands for: one, or those that an index of shards names, in the
-        order of `TensorInfo.shard`. () for a file in memory or from a source."""
+        """The absolute paths of the files that this stands for, in the order of `TensorInfo.shard`: one file, or those
+        that an index of shards names; and then the deltas that lie on them. () for a file in memory or from a source.
+        """
         return _shards(self._pin().handle)
 
     @property
@@ -351,9 +353,14 @@ class File(Mapping[str, Array]):
 
         On the CPU it is a view like `f[name]`, but one that may be written, as by an optimiser: what is written
         stays in this process, in a copy of the page that is made then, and further views of this name show it. They
-        show the file again after `refresh`, and in a forked child; after a commit of this file that patches this tensor
-        (these are of a copy), does more than patch, or follows another process to a file that it published; and after
-        `patch`.
+        show the file again
+
+        - after `refresh`;
+        - in a forked child;
+        - after a commit of this file that patches this tensor (the view is then a copy);
+        - after a commit of this file that publishes, or follows another process to a file that it published;
+        - after `patch`.
+
         It is of a copy-on-write mapping (see `mapping` of `open`), which the first call makes. Where there can be none
         it is a copy: of several files that were not opened with `mapping="copy-on-write"`, of a file that was replaced
         meanwhile or lies in memory, on storage where mappings are slow, and where the tensor does not begin at a
@@ -483,6 +490,8 @@ class File(Mapping[str, Array]):
             names = several(names)
             if names and isinstance(names[0], tuple):
                 return bulk.read_parts(self._pin(), names, progress)
+            if tuple in map(type, names):
+                raise TypeError("give names alone, or pairs of a name and an index alone, such as ('w', slice(None))")
         return bulk.read_many(self._pin(), names, progress)
 
     def prefetch(self, names: Optional[Iterable[str]] = None, *, progress: Optional[Progress] = None) -> None:
@@ -554,12 +563,15 @@ class File(Mapping[str, Array]):
         Args:
             lock_timeout: as in `open`; by default the file's.
             progress: as in `open`; by default the file's.
-            copy: whether an array may change as soon as `update` has taken it. False spares reading its
-                bytes back from the journal, but then it must not change until the block's end.
+            copy: whether an array may change as soon as `update` or `put` has taken it. False spares reading its
+                bytes back from the journal, but then it must not change until the block's end. If it does, the commit
+                writes what was staged, or what the array holds then; or it raises ValueError
+                (`Status.INVALID_ARGUMENT`) and changes nothing.
             publish: make a new file also where all could be patched in place, so that no reader sees a mix.
             break_links: publish a file that has other hard links, which keep the old bytes.
             layout: "keep" the order of the file, or "canonical".
-            alignment: of the first data byte of a new file; 0: what lets most be shared with the old one.
+            alignment: of the first data byte of a new file, a multiple of 8; 0: so that most is shared with the old
+                one.
             header_reserve: spare bytes in the header of a new file, at least.
             new_names: of a sharded checkpoint, give shards that are rewritten new names, as in
                 `model-00001-of-00004.g1.safetensors`. Whoever has read the old index then still finds all that

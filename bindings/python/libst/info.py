@@ -36,70 +36,122 @@ class Metadata(dict[str, str]):
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor's place and form."""
+    """A tensor's place and form.
+
+    name: of the tensor.
+    dtype: as in the header: "BF16".
+    shape: in elements, slowest first; () for a scalar.
+    nbytes: its size in bytes.
+    file_offset: of the first byte, from the start of its file, in bytes; for a tensor that steps of a delta lead to:
+        from the start of memory that looks like a file.
+    shard: number of its file among `File.shards`: 0 in one file; else among an index's shards, or the base's files and
+        then the deltas.
+    """
 
     name: str
-    dtype: str  #: as in the header: "BF16"
-    shape: tuple[int, ...]  #: in elements, slowest first; () for a scalar
+    dtype: str
+    shape: tuple[int, ...]
     nbytes: int
-    file_offset: int  #: of the first byte, from the start of the file
-    shard: int  #: number of the file in a sharded checkpoint; else 0
+    file_offset: int
+    shard: int
 
 
 @dataclass(frozen=True)
 class IoInfo:
-    """What storage lies behind a file, how its data is reached, and why."""
+    """What storage lies behind a file, how its data is reached, and why.
 
-    storage: str  #: "local", "memory", "network", "parallel", "fuse", "object store", "unknown"
-    mapping: str  #: the one in use: "shared", "private", "copy-on-write" or "none"
-    map_fallbacks: int  #: steps down from the mapping first tried
-    file_size: int  #: bytes
-    header_size: int  #: bytes of JSON with padding
-    data_offset: int  #: where tensors begin, in bytes
-    filesystem: str  #: its type as in the mount table: "ext4", "fuse.gcsfuse"
-    reason: str  #: one sentence: why this mapping
-    prefetch: str  #: how bulk reads go: "none", "sequential" or "parallel"
-    #: Whether bulk reads into memory go past the page cache; None: the first load of what is not in memory does.
+    storage: "local", "memory", "network", "parallel", "fuse", "object store" or "unknown".
+    mapping: the one in use: "shared", "private", "copy-on-write" or "none".
+    map_fallbacks: count: steps down from the mapping first tried.
+    file_size: bytes.
+    header_size: bytes of JSON with padding.
+    data_offset: where tensors begin, in bytes.
+    filesystem: its type as in the mount table: "ext4", "fuse.gcsfuse"; "source" for what has none.
+    reason: one sentence: why this mapping.
+    prefetch: how bulk reads go: "none", "sequential" or "parallel".
+    direct: whether bulk reads into memory go past the page cache; None: the first load of what is not in memory does.
+    io_threads: count: readers of a bulk read.
+    block_size: bytes of a request of theirs.
+    prefetch_reason: one sentence: how bulk reads go, and why.
+    """
+
+    storage: str
+    mapping: str
+    map_fallbacks: int
+    file_size: int
+    header_size: int
+    data_offset: int
+    filesystem: str
+    reason: str
+    prefetch: str
     direct: Optional[bool]
-    io_threads: int  #: readers of a bulk read
-    block_size: int  #: bytes of a request of theirs
-    prefetch_reason: str  #: one sentence: how bulk reads go, and why
+    io_threads: int
+    block_size: int
+    prefetch_reason: str
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a transaction's commit does, on one file or on shards. Bytes, but for the first and the last."""
+    """What a transaction's commit does, on one file or on shards.
 
-    kind: str  #: "nothing", "patch" (in place, through the journal) or "publish" (a new file)
-    file_size: int  #: afterwards
-    data_offset: int  #: afterwards: where tensors begin
-    bytes_written: int  #: from the process: to files, headers, the index, and what journals still lack
-    bytes_shared: int  #: with the old files, in blocks of which nothing is copied
-    bytes_copied: int  #: of the old files, by the kernel
-    space_needed: int  #: free, taken at once, and a little for the filesystem
-    space_free: Optional[int]  #: now; None if not known
-    how: str  #: one sentence
+    kind: "nothing", "patch" (in place, through the journal) or "publish" (a new file).
+    file_size: bytes, afterwards.
+    data_offset: where tensors begin afterwards, in bytes.
+    bytes_written: from the process: to files, headers, the index, and what journals still lack.
+    bytes_shared: with the old files, in blocks of which nothing is copied.
+    bytes_copied: of the old files, by the kernel.
+    space_needed: free bytes, taken at once, and a little for the filesystem.
+    space_free: free bytes now; None if not known.
+    how: one sentence.
+    """
+
+    kind: str
+    file_size: int
+    data_offset: int
+    bytes_written: int
+    bytes_shared: int
+    bytes_copied: int
+    space_needed: int
+    space_free: Optional[int]
+    how: str
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What a handle has cost so far. Bytes, but for the counts."""
+    """What a handle has cost so far.
 
-    map_fallbacks: int  #: count: steps down from the mapping first tried
-    bytes_read: int  #: by libst's own reads
-    bytes_mapped: int  #: address space
-    bytes_resident: int  #: of the mapping, in memory now
-    bytes_private_dirty: int  #: of a copy-on-write mapping: pages that are this process's own
-    bytes_owned: int  #: filled in memory that the handle owns
-    index_bytes: int  #: names, shapes, offsets, hash table
-    bytes_written: int  #: into the file
-    journal_bytes: int  #: into journals
-    commits: int  #: count: transactions committed
-    recoveries: int  #: count: journals applied or dropped
-    lock_waits: int  #: count: times that a lock was not free at once
-    read_requests: int  #: count: of bulk reads
-    bytes_prefetched: int  #: into the page cache
-    reopens: int  #: count: by this handle, in forked children
+    map_fallbacks: count: steps down from the mapping first tried.
+    bytes_read: by libst's own reads.
+    bytes_mapped: bytes of address space.
+    bytes_resident: of the mapping, in memory now.
+    bytes_private_dirty: of a copy-on-write mapping: pages that are this process's own.
+    bytes_owned: filled in memory that the handle owns.
+    index_bytes: names, shapes, offsets, hash table.
+    bytes_written: into the file.
+    journal_bytes: into journals; blocks shared with them are not written.
+    commits: count: transactions committed.
+    recoveries: count: journals applied, rolled back or dropped.
+    lock_waits: count: times that a lock was not free at once.
+    read_requests: count: requests of bulk reads.
+    bytes_prefetched: into the page cache.
+    reopens: count: by this handle, in forked children.
+    """
+
+    map_fallbacks: int
+    bytes_read: int
+    bytes_mapped: int
+    bytes_resident: int
+    bytes_private_dirty: int
+    bytes_owned: int
+    index_bytes: int
+    bytes_written: int
+    journal_bytes: int
+    commits: int
+    recoveries: int
+    lock_waits: int
+    read_requests: int
+    bytes_prefetched: int
+    reopens: int
 
 
 def plan_of(plan: _abi.Plan) -> Plan:

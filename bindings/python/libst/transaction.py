@@ -155,8 +155,10 @@ class Transaction(EndsWithBlock):
         `metadata`, make a publish of the commit: a new file, which shares with the old one what the filesystem
         can share, takes its name. Every reader sees the old file or the new one, whole.
 
-        Raises FormatError, and ValueError for a payload of another size (`Status.NBYTES_MISMATCH`), which leave the
-        transaction as it was, and with `copy` what `update` raises.
+        These leave the transaction as it was: TypeError (`Status.DTYPE_MISMATCH`) for an element type that the format
+        has not, FormatError for a name or shape that no file can have, and ValueError for a payload of another size
+        (`NBYTES_MISMATCH`) and for the name "__metadata__" (`INVALID_ARGUMENT`). With `copy` it also raises what
+        `update` raises.
         """
         self._live()
         raw = to_write(name)
@@ -200,8 +202,17 @@ class Transaction(EndsWithBlock):
         """Make all staged changes durable, or none. The transaction is finished then,
         except after BusyError, when it may be committed again or aborted.
 
-        Raises BusyError (whose `tensor` could not be locked in time), StorageError (whose `status` says why: no space,
-        the file was replaced, it cannot be locked), Error with `Status.TXN_FAILED`: nothing changed.
+        After these nothing has changed:
+
+        - BusyError: `tensor` could not be locked in time;
+        - StorageError, whose `status` says why: no space, the file was replaced, it cannot be locked;
+        - FormatError: the file was truncated or replaced meanwhile, or the new header would be too long;
+        - ValueError (`Status.INVALID_ARGUMENT`): an array changed that was staged without `copy`, or the alignment;
+        - NotImplementedError (`UNSUPPORTED`): the file is mounted by itself, or see `new_names`;
+        - RuntimeError (`FORKED`): the transaction was begun by the parent process;
+        - Error with `HARD_LINKS`: other names would keep the old bytes, see `break_links`; with `JOURNAL`: a journal
+          is damaged or another user's; with `TXN_FAILED`: an earlier call failed; with `INTERRUPTED`.
+
         NeedsRecoveryError: it failed after, or at, the point of no return, and recovery decides; close the file and
         open it anew.
         """

@@ -301,10 +301,13 @@ typedef struct st_error_info {
 st_status st_last_error_info(st_error_info *out);
 
 /* Told now and then during long work: bytes of this call done, and in all, or 0
- * if not known. Over several files it is one count. A read of at most 64 KiB in
- * one piece is no long work. Return non-zero to cancel: the call answers
- * ST_E_CANCELLED and has changed nothing. st_compact may have rewritten shards
- * before; these stay.
+ * if not known. It is one count to one total, also over several files. The
+ * total is 0 where the call waits, for a lock or a server, and counts nothing.
+ * st_update counts its bytes twice: as they are staged, and as they are
+ * committed. Each call of a transaction, or of a writer, has a count of its
+ * own. A read of at most 64 KiB in one piece is no long work. Return non-zero
+ * to cancel: the call answers ST_E_CANCELLED and has changed nothing.
+ * st_compact may have rewritten shards before; these stay.
  * While a call waits for the server of a URL, libst calls this function ten
  * times a second. The numbers may repeat. Such calls are an open, a read, and a
  * call that reads whole models. Called on the thread that called libst; must
@@ -331,8 +334,9 @@ typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
                              handle owns, when first viewed */
 #define ST_MAP_COPY_ON_WRITE 4u /* views that may be written and never reach the
                                    file: see st_get. MAP_PRIVATE with
-                                   PROT_WRITE; as none where that is refused or
-                                   slow (network, FUSE, object stores) */
+                                   PROT_WRITE; acts as ST_MAP_NONE where such a
+                                   mapping is refused or slow (network, FUSE,
+                                   object stores) */
 
 /* How much is read ahead of use (st_open_options.prefetch): by st_prefetch, and
  * how the bulk reads st_read_many and st_load go about it. */
@@ -372,7 +376,8 @@ typedef struct st_open_options {
   void *log_user;
   /* Bulk reads. Zero leaves each to the storage; the environment's ST_PREFETCH
      ("auto", "none", "sequential", "parallel"), ST_DIRECT ("0", "1"),
-     ST_IO_THREADS and ST_BLOCK_SIZE stand in for zeros. */
+     ST_IO_THREADS and ST_BLOCK_SIZE (bytes, at most 2^32 - 1) stand in for
+     zeros. */
   uint32_t prefetch;       /* ST_PREFETCH_... */
   uint32_t direct;         /* ST_DIRECT_... */
   uint32_t io_threads;     /* readers; more than 64 count as 64 */
@@ -384,6 +389,12 @@ typedef struct st_open_options {
   uint32_t worker_count;   /* how many there are; 0 or 1: alone */
   uint64_t memory_limit;   /* bytes that bulk reads and st_prefetch may leave in
                               the page cache; 0: no limit */
+  /* No field, but in the environment: ST_JOURNAL says what the journal of a
+     patch holds. "redo": the new bytes. "undo": the old blocks, shared with the
+     file, so that new bytes are written once; only on xfs and btrfs, which can
+     share blocks, elsewhere as "redo". "auto": "undo" where most bytes are of
+     tensors of at least 1 MiB that ST_TXN_COPY does not copy; else "redo". Both
+     keep the same promises. */
   /* Deltas that lie on what is opened: paths, the oldest first. Borrowed. */
   const char *const *deltas;
   size_t delta_count;
@@ -419,8 +430,9 @@ typedef struct st_open_options {
  * format's (40 to 61); ST_E_NEEDS_RECOVERY, ST_E_BUSY, ST_E_JOURNAL (recovery);
  * ST_E_CANCELLED; ST_E_INVALID_ARGUMENT (a worker_index that is not below
  * worker_count; in the environment a word that ST_MAP, ST_JOURNAL, ST_PREFETCH,
- * ST_DIRECT, ST_IO_THREADS or ST_BLOCK_SIZE does not take); with deltas
- * ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
+ * ST_DIRECT, ST_IO_THREADS or ST_BLOCK_SIZE does not take: st_open_options has
+ * the words); with deltas ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT
+ * (ST_OPEN_READ_WRITE).
  * With a URL also ST_E_FILE_CHANGED, ST_E_CHECKSUM and ST_E_UNSUPPORTED (no
  * libst-remote.so.2, an unknown scheme, a server without ranges,
  * ST_OPEN_READ_WRITE).
@@ -507,7 +519,8 @@ typedef struct st_tensor {
   uint64_t file_offset;  /* of the first byte, from the start of the file; of a
                             tensor that steps of a delta lead to: from the start
                             of memory that looks like a file */
-  uint32_t shard;        /* number of the file it is in; 0 in a single file */
+  uint32_t shard;        /* number of the file it is in, as of st_shard_path; 0
+                            in a single file */
   uint32_t reserved0;    /* zero */
   uint64_t reserved[2];  /* zero */
 } st_tensor;
@@ -532,12 +545,13 @@ st_status st_find(st_file *file, const char *name, size_t name_len,
  * NUL makes the parts ambiguous: there are then more of them than st_count, and
  * st_at tells them apart.
  *   dst   at least *size bytes; or NULL, to ask for the size alone.
- *   size  in: of dst; out: the bytes that all names take, ST_E_BUFFER_SIZE if
- *         that is more. */
+ *   size  in: bytes at dst; out: bytes needed. ST_E_BUFFER_SIZE if dst is
+ *         smaller. */
 st_status st_names(st_file *file, char *dst, size_t *size);
 
 /* The pairs of __metadata__, in the order of the header. Strings end with a NUL
- * and live as names do. Any of the four pointers may be NULL.
+ * and live as names do. Any of the four pointers may be NULL. st_metadata_count
+ * is 0 for NULL.
  * Statuses: ST_E_OUT_OF_RANGE; ST_E_NOT_FOUND. */
 size_t st_metadata_count(const st_file *file);
 st_status st_metadata_at(st_file *file, size_t i, const char **key,
@@ -681,9 +695,9 @@ typedef struct st_txn_options {
                                an alignment or reserve, makes the commit
                                publish */
   uint32_t alignment;       /* of the first data byte of a new file: a multiple
-                               of 8, at most 2^20; 0: what lets most bytes be
-                               shared with the old file, else 64, or 8 where
-                               the longest header has no room for more */
+                               of 8, at most 2^20; 0: chosen so that most bytes
+                               are shared with the old file; if none can be,
+                               64; if the header is near its limit, 8 */
   uint64_t header_reserve;  /* spare bytes in the header of a new file, at
                                least */
 } st_txn_options;
@@ -890,8 +904,8 @@ typedef struct st_save_options {
   uint32_t layout;         /* ST_LAYOUT_... */
   uint32_t alignment;      /* of the first data byte: a multiple of 8, at most
                               2^20 (4096 suits O_DIRECT and devices); 0: 64, or
-                              8 with ST_LAYOUT_STOCK and where the longest
-                              header has no room for more */
+                              8 with ST_LAYOUT_STOCK and if the header is near
+                              its limit */
   uint64_t header_reserve; /* spare bytes in the header, for later growth */
   int32_t lock_timeout_ms; /* where a file is replaced; of a copy also until
                               nobody changes its source */
@@ -911,9 +925,11 @@ typedef struct st_save_options {
  *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; other
  *            fields as in st_update. `data` is borrowed during the call.
  *   opts     NULL for the defaults.
- * Statuses: ST_E_DTYPE, ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
- * ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE
- * (no reader would take it); ST_E_NO_SPACE, ST_E_NO_FILE (the folder),
+ * Statuses: ST_E_INVALID_ARGUMENT (the path has the name of an index of shards,
+ * *.safetensors.index.json: an open of it looks for shards); ST_E_DTYPE,
+ * ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE, ST_E_DUPLICATE_NAME,
+ * ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE (no reader would take
+ * it); ST_E_NO_SPACE, ST_E_NO_FILE (the folder),
  * ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_UNSUPPORTED (the file is a mount
  * point of its own), ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing changed.
  * ST_E_NEEDS_RECOVERY: the new file is in place, but the folder could not be
@@ -1171,8 +1187,9 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *  - A new name goes to the last shard that the transaction rewrites anyway,
  *    else to the last shard. weight_map follows, and total_size and
  *    total_parameters where the index has them as whole numbers, also spelled
- *    160.0 or 1.6e2. Any other value of theirs stays, and st_verify warns of
- *    it. A total that was less than the tensors that go becomes 0.
+ *    160.0, 1.6e2 or "160". What follows is written as a number: 120. Any other
+ *    value of theirs stays, and st_verify warns of it. A total that was less
+ *    than the tensors that go becomes 0.
  *  - st_file_io_info describes the first shard. A model without tensors may
  *    have no shard: the answer then has a reason, but no storage. st_file_stats
  *    sums the open shards.
@@ -1200,10 +1217,10 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * the old index gets ST_E_FILE_CHANGED in two cases: for tensors of shards that
  * it has not opened yet, and for changes of shards that have a new name.
  * st_refresh mends that. A process that changes an old shard by the shard's own
- * path changes a file that no index names. The flag is ST_E_UNSUPPORTED on one
- * file. It is so where the index is a link into another folder, as in a cache
- * of the Hub. And it is so for three names of shards: one without .safetensors
- * at its end, one with a line break, and one that is too long for a new one. */
+ * path changes a file that no index names. The flag is ST_E_UNSUPPORTED: on one
+ * file; where the index is a link into another folder, as in a cache of the
+ * Hub; for a shard whose name does not end in .safetensors, holds a line break,
+ * or is too long. */
 
 /* How many files the handle stands for: 1, or the number of shards; and the
  * deltas on them. 0 for NULL. */
@@ -1244,8 +1261,9 @@ st_status st_reshard(const char *from, const char *to_folder,
 /* Write a checkpoint as one file, in the same way. The file gets the metadata
  * of the index, without the totals. It also gets the keys of the first shard
  * that the index lacks. It is of one state, and locks `from`, as st_reshard.
- * Statuses: as st_reshard; ST_E_INVALID_ARGUMENT (`to` is `from`, a shard of
- * it, or its index; st_compact writes a file anew). Any thread. */
+ * Statuses: as st_reshard; ST_E_INVALID_ARGUMENT (`to` is `from`, or a shard of
+ * it: st_compact writes a file anew; or it has the name of an index). Any
+ * thread. */
 st_status st_join(const char *from, const char *to,
                   const st_save_options *opts);
 
@@ -1312,9 +1330,10 @@ typedef struct st_delta_apply_options {
   uint32_t flags;          /* ST_TXN_PUBLISH, ST_TXN_BREAK_LINKS */
   const char *reverse;     /* path: write the delta that undoes this one there;
                               NULL: do not. A file there is replaced while the
-                              base is locked. So two calls that write each to
-                              the base of the other wait for each other until
-                              a lock_timeout_ms is over: ST_E_BUSY */
+                              base is locked. Two calls of which each one's
+                              `reverse` replaces the other's base wait for each
+                              other until a lock_timeout_ms is over:
+                              ST_E_BUSY */
   int32_t lock_timeout_ms;
   uint32_t reserved0;      /* zero */
   st_progress_fn progress; /* may be NULL */
@@ -1387,8 +1406,10 @@ typedef struct st_delta_info {
   uint64_t metadata_set;     /* keys */
   uint64_t metadata_removed; /* keys */
   uint64_t data_bytes;       /* of the tensors in it */
-  char base[40];             /* identity of its base, 32 hexadecimal digits */
-  char result[40];           /* and of what it makes of that */
+  char base[40];             /* identity of its base, 32 hexadecimal digits: of
+                                names, dtypes, shapes and metadata, not of
+                                bytes. Equal if only bytes change */
+  char result[40];           /* identity of what it makes of that */
 } st_delta_info;
 
 /* Reads the header alone. Statuses: ST_E_DELTA; as st_open. Any thread. */
@@ -1453,7 +1474,9 @@ typedef struct st_recover_options {
  * their time (see ST_TXN_NEW_NAMES). Safe at any time, again, and from many
  * processes.
  * Where nothing waits, ST_OK comes also if the file or an empty journal cannot
- * be written here; such a journal of another user's is reported, and left.
+ * be written here; such a journal of another user's is reported, and left. The
+ * file itself is not checked: of one that is no model, too, it is ST_OK.
+ * st_verify checks it.
  * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but it, or the file, cannot be
  * written here; or a shard's part of a transaction waits, and its super-journal
  * or that one's folder is another user's, and not to be trusted or read; the

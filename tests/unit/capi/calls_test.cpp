@@ -272,6 +272,23 @@ TEST_F(CapiCalls, DescriptionsAreUntouchedWhereALaterShardIsMissing) {
   st_close(several);
 }
 
+// A file of such a name could not be opened: libst, and others, take it for an index.
+TEST_F(CapiCalls, NoFileIsWrittenUnderTheNameOfAnIndex) {
+  const std::string folder = dir / "sharded", index = folder + "/model.safetensors.index.json";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 5000, nullptr));
+  const std::string before = bytes_of(index), link = folder + "/link.safetensors";
+  std::filesystem::create_symlink(index, link);
+  for (const std::string &to : {index, link, folder + "/other.safetensors.index.fp16.json"}) {
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save(to.c_str(), nullptr, 0, nullptr, 0, nullptr));
+    st_writer *writer = nullptr;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_writer_open(to.c_str(), nullptr, 0, nullptr, 0, nullptr, &writer));
+    EXPECT_EQ(writer, nullptr);
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_join(path.c_str(), to.c_str(), nullptr));
+  }
+  EXPECT_TRUE(same_bytes(bytes_of(index), before));
+  EXPECT_ST(ST_OK, st_verify(folder.c_str(), nullptr));
+}
+
 TEST_F(CapiCalls, DescriptionsAreWholeAndZeroedWhereNothingIsKnown) {
   st_tensor t = fresh(), many[3];
   ASSERT_ST(ST_OK, st_at(file, 1, 1, &t));

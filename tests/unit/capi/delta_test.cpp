@@ -40,6 +40,9 @@ TEST_F(CapiDelta, OptionsOfLaterVersionsAreRefused) {
     if (apply.flags == ST_TXN_PUBLISH || apply.flags == ST_TXN_BREAK_LINKS) continue;
     EXPECT_ST(ST_E_UNSUPPORTED, st_delta_apply(path.c_str(), delta.c_str(), &apply, nullptr)) << bit;
   }
+  apply.flags = ST_TXN_JOURNAL_ONLY;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_delta_apply(path.c_str(), delta.c_str(), &apply, nullptr));
+  EXPECT_NE(std::string_view(st_last_error()).find("st_apply_delta takes it"), std::string_view::npos);
   st_plan sizeless = {};
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_apply(path.c_str(), delta.c_str(), nullptr, &sizeless));
   EXPECT_TRUE(same_bytes(bytes_of(path), old));

@@ -9,6 +9,7 @@ import errno
 import json
 import operator
 import os
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Optional, Union
@@ -22,6 +23,7 @@ from ..save import save_stock
 from ._errors import TOO_MANY_BYTES, SafetensorError, translated, translated_writing
 from ._link import new_file_beside, sweep
 
+_INDEX = re.compile(r"\.safetensors\.index(\.[^./]*)?\.json\Z")
 _DTYPES = {
     "bool": "BOOL",
     "int8": "I8",
@@ -159,8 +161,10 @@ def write_columns(
     if "\0" in path:
         reason = f"{os.strerror(errno.EINVAL)} (os error {errno.EINVAL}): embedded null byte in the path"
         raise SafetensorError(f"Error while serializing: I/O error: {reason}")
+    is_link = os.path.islink(path)
+    if is_link and _INDEX.search(path):  # C is given another name, and refuses this one where it is no link's
+        raise SafetensorError(f"Error while serializing: {path!r} is the name of an index of shards")
     with translated_writing():
-        is_link = os.path.islink(path)
         sweep(path, is_link)
         if not is_link:
             save_stock(path, names, columns, metadata)

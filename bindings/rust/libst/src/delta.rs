@@ -227,7 +227,8 @@ impl fmt::Debug for Patch<'_> {
     }
 }
 
-/// What a delta says of itself.
+/// What a delta says of itself. An identity is a hash of names, dtypes, shapes and metadata, not of bytes: it is equal if
+/// only bytes change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeltaInfo {
@@ -245,7 +246,7 @@ pub struct DeltaInfo {
     pub data_bytes: u64,
     /// Identity of its base: 32 hexadecimal digits.
     pub base: String,
-    /// And of what it makes of that.
+    /// Identity of what it makes of that.
     pub result: String,
 }
 

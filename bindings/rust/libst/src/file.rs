@@ -155,7 +155,8 @@ impl File {
         unsafe { sys::st_release(self.handle.raw()) }
     }
 
-    /// The absolute paths of the files that it stands for: one, or those that an index of shards names, in their order.
+    /// The absolute paths of the files that it stands for: one, or those that an index of shards names, in their order;
+    /// and then the deltas that lie on them.
     pub fn shards(&self) -> Vec<PathBuf> {
         self.pin_infallibly().shards()
     }

@@ -75,12 +75,14 @@ impl Tensor {
         self.described.nbytes
     }
 
-    /// Where its first byte lies, from the start of the file.
+    /// Where its first byte lies, from the start of its file. For a tensor that steps of a delta lead to: from the start
+    /// of memory that looks like a file.
     pub fn file_offset(&self) -> u64 {
         self.described.file_offset
     }
 
-    /// The number of its file in a sharded checkpoint; else 0.
+    /// The number of its file among [`File::shards`](crate::File::shards): 0 in one file; else among an index's shards,
+    /// or the base's files and then the deltas.
     pub fn shard(&self) -> u32 {
         self.described.shard
     }
