@@ -247,7 +247,7 @@ Result<void> Writer::arrange(const Control &control) {
 
   ST_TRY(pad_header(&spelled, least));
   ST_TRY(auto target, destination_at(target_));
-  ST_TRY(auto arranged, TemporaryFile::create(target_, target.mode()));
+  ST_TRY(auto arranged, TemporaryFile::create(target_, target.mode(), temporary_infix, TemporaryFile::Stale::removed));
   std::vector<Segment> segments;
   uint64_t to = least;
   for (const Slot *s : order) {

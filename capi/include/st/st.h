@@ -904,7 +904,7 @@ typedef struct st_save_options {
  * path leads to the old file, or to none; then to the new one, durably. Readers
  * of an old file keep it. It is written under a temporary name beside the path
  * (.<name>.st-tmp-<digits>, removed on failure, and by the next writer if this
- * one dies). The mode is by the umask; a file that is replaced hands on its
+ * one dies; by st_recover, if it was one of three or more at once). The mode is by the umask; a file that is replaced hands on its
  * mode, owner, ACL and extended attributes; its other hard links keep the old
  * bytes. A symbolic link is followed, but one that leads to nothing is replaced
  * itself.

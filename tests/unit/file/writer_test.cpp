@@ -3,6 +3,7 @@
 #include "file/writer.h"
 
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -605,17 +606,102 @@ TEST_F(Inherits, AFileThatCannotBeLockedIsReplacedAllTheSame) {
   }
 }
 
-TEST_F(Inherits, ADeadWritersTemporaryIsRemovedAndALivingOnesIsLeft) {
-  const std::string dead = dir / ".model.safetensors.st-tmp-0123456789abcdef";
-  put_bytes(dead, "half");
-  put_bytes(dir / ".other.st-tmp-0123456789abcdef", "of another file");
-  auto living = writer();
-  EXPECT_FALSE(std::filesystem::exists(dead));
-  auto second = writer();
-  EXPECT_EQ(testing::names_in(dir.path()).size(), 4u);
-  living.reset(), second.reset();
+// The folder may hold a hundred thousand files.
+TEST_F(Inherits, ASaveDoesNotListItsFolder) {
+  const auto listings = [&] { return std::count(faulty.calls.begin(), faulty.calls.end(), Call::list); };
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(is_ok(replace(faulty)));
+  std::filesystem::remove(path);
+  ASSERT_TRUE(is_ok(replace(faulty)));
+  auto arranged = writer({}, {.layout = Layout::canonical});  // by a second temporary
+  ASSERT_TRUE(is_ok(arranged->put(u8("b", b))));
+  ASSERT_TRUE(is_ok(arranged->put(u8("a", a))));
+  ASSERT_TRUE(is_ok(arranged->finish()));
+  EXPECT_EQ(listings(), 0);
+}
+
+TEST_F(Inherits, WhatTwoWritersAtOnceLeftIsFoundByTheNextAndTheRestWithIt) {
+  const auto temporary = [&](std::string_view digits) {
+    return dir / (".model.safetensors.st-tmp-" + std::string(digits));
+  };
+  put_bytes(dir / ".other.st-tmp-0000000000000001", "of another file");
+  for (const std::string_view left : first_digits) {
+    put_bytes(temporary(left), "half");
+    put_bytes(temporary("0123456789abcdef"), "of a third");
+    ASSERT_TRUE(is_ok(replace(faulty)));
+    EXPECT_EQ(testing::names_in(dir.path()).size(), 2u) << left;
+  }
+  auto first = writer(), second = writer(), third = writer();
+  EXPECT_EQ(testing::names_in(dir.path()).size(), 5u) << "living ones are left";
+  for (auto *ended : {&first, &second, &third}) ended->reset();
   EXPECT_EQ(testing::names_in(dir.path()).size(), 2u);
   dir.may_hold_temporaries();
+}
+
+// Where the name's file can be removed by others than its writer, or belongs to a stranger.
+TEST_F(Inherits, AFirstNameThatIsTakenForGoodIsPassedBy) {
+  ASSERT_EQ(::mkfifo((dir / ".model.safetensors.st-tmp-0000000000000001").c_str(), 0600), 0);
+  std::filesystem::create_symlink("nowhere", dir / ".model.safetensors.st-tmp-0000000000000002");
+  ASSERT_TRUE(is_ok(replace(faulty)));
+  EXPECT_EQ(seen("a"), a);
+  EXPECT_EQ(testing::names_in(dir.path()).size(), 3u);
+  dir.may_hold_temporaries();
+}
+
+TEST_F(Inherits, AFileThatHasTheTemporarysNameByNowIsNotRenamed) {
+  const std::string temporary = dir / ".model.safetensors.st-tmp-0000000000000001";
+  auto w = writer({{"a", Dtype::U8, {a.size()}, a.size()}});
+  ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+  std::filesystem::remove(temporary);
+  put_bytes(temporary, "half of another writer's");
+  const auto done = w->finish();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().os_errno, ENOENT);
+  EXPECT_TRUE(same_bytes(bytes_of(path), "old"));
+}
+
+// A sweep locks it before its writer does, and a third writer has the name by then.
+TEST_F(Inherits, AFirstNameThatWasLostToASweepIsNotRemovedOnceMore) {
+  const std::string temporary = dir / ".model.safetensors.st-tmp-0000000000000001";
+  size_t locks = 0;
+  faulty.before = [&](Call call) {
+    if (call != Call::lock || locks++ > 0) return 0;
+    std::filesystem::remove(temporary);
+    put_bytes(temporary, "of a third");
+    return -EAGAIN;
+  };
+  auto made = TemporaryFile::create(located(faulty, path), 0600);
+  ASSERT_TRUE(is_ok(made));
+  EXPECT_EQ(bytes_of(temporary), "of a third");
+  dir.may_hold_temporaries();
+}
+
+// They may lose their locks to each other, and must not know each other's names.
+TEST_F(Inherits, WhereOtherHostsWriteAllNamesAreRandom) {
+  class Network : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int fstat(int fd, struct stat *out) override {
+      const int r = FaultEnv::fstat(fd, out);
+      out->st_dev = makedev(0, 77);
+      return r;
+    }
+    int fstatat(int at, const char *name, struct stat *out, int flags) override {
+      const int r = FaultEnv::fstatat(at, name, out, flags);
+      out->st_dev = makedev(0, 77);
+      return r;
+    }
+    int fstatfs(int fd, struct statfs *out) override {
+      const int r = FaultEnv::fstatfs(fd, out);
+      out->f_type = 0x6969;  // NFS
+      return r;
+    }
+  } network(faulty);
+  put_bytes(dir / ".model.safetensors.st-tmp-0123456789abcdef", "half");
+  auto made = TemporaryFile::create(located(network, path), 0600);
+  ASSERT_TRUE(is_ok(made));
+  const auto names = testing::names_in(dir.path());
+  EXPECT_EQ(names.size(), 2u) << "a listing finds what is left";
+  for (const std::string_view digits : first_digits) EXPECT_FALSE((*made)->temporary().ends_with(digits));
 }
 
 // The owner may not write the file. Its writer died when the new file had these rights already.
