@@ -64,7 +64,7 @@ Result<std::unique_ptr<TemporaryFile>> TemporaryFile::create(const os::Location 
     // Another host may take this one for dead, and write its own file under a name that both know. This one would then
     // rename that file.
     const auto folder = target.folder()->identity();
-      r->may_have_first_name_ = folder && !target.has_other_hosts(*folder);
+    r->may_have_first_name_ = folder && !target.has_other_hosts(*folder);
     if (stale == Stale::to_be_removed && r->may_be_left()) remove_stale(target);
   }
   ST_TRY(r->make());
@@ -87,7 +87,7 @@ Result<void> TemporaryFile::make() {
   Error last;
   for (size_t i = 0; i < attempts; ++i) {
     temporary_ = prefix + (i < first ? std::string(first_digits[i]) : os::random_name(env()));
-    auto file = target_.beside(temporary_).open(O_RDWR | O_CREAT | O_EXCL, mode_);
+    auto file = os::File::open(env(), target_.dir(), temporary_, O_RDWR | O_CREAT | O_EXCL, mode_, target_.path());
     if (!file) {
       if (file.error().os_errno != EEXIST) return Failure(std::move(file.error()));
       last = std::move(file.error());
@@ -99,9 +99,9 @@ Result<void> TemporaryFile::make() {
     // ours once it is both locked and linked.
     auto lock = os::RangeLock::acquire(file_, {os::whole_file(true)}, {});
     if (!lock && lock.error().status == Status::busy) {
-      // By now somebody else's file may have one of the first names.
-      if (i >= first) env().unlinkat(target_.dir(), temporary_.c_str(), 0);
+      // Who took it for stale may have removed it, and somebody else's file may have the name by now.
       named_ = false;
+      if (const auto ours = file_.stat()) remove_unlocked(target_.beside(temporary_), &*ours);
       last = std::move(lock.error());
       continue;
     }

@@ -53,7 +53,7 @@ class TemporaryFile {
                                                        Stale stale = Stale::to_be_removed);
   ~TemporaryFile();
 
-  // Open for reading and writing, and locked as a whole until this object
+  // Called by the target's path in messages. Open for reading and writing, and locked as a whole until this object
   // dies: a process that finds it under its new name waits until that is durable.
   const os::File &file() const { return file_; }
   // Has it the rights of a file that replaces none? A caller that gives it another's rights, or takes them back, notes
