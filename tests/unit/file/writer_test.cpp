@@ -7,6 +7,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -202,21 +203,43 @@ TEST_F(WriterTest, CopiesATensorOutOfAnotherFile) {
   auto from = os::File::open(faulty, AT_FDCWD, from_path, O_RDONLY, 0, from_path);
   ASSERT_TRUE(is_ok(from));
   const auto go_on = [](uint64_t) -> Result<void> { return {}; };
+  const auto one = [](CopiedTensor tensor) { return std::array{tensor}; };
   auto w = writer({u8("a", a), u8("b", b), u8("none", "")});
-  EXPECT_TRUE(fails_with(Status::not_found, w->copy("c", *from, 6, go_on)));
-  ASSERT_TRUE(is_ok(w->copy("b", *from, 6, go_on)));
-  ASSERT_TRUE(is_ok(w->copy("none", *from, UINT64_MAX, go_on)));
+  EXPECT_TRUE(fails_with(Status::not_found, w->copy(*from, one({"c", 6}), go_on)));
+  ASSERT_TRUE(is_ok(w->copy(*from, one({"b", 6}), go_on)));
+  ASSERT_TRUE(is_ok(w->copy(*from, one({"none", UINT64_MAX}), go_on)));
   ASSERT_TRUE(is_ok(w->put(u8("a", a))));
   ASSERT_TRUE(is_ok(w->finish()));
   EXPECT_TRUE(same_bytes(seen("b"), b));
   w = writer({u8("a", a), u8("b", b)});
   const auto stop = [](uint64_t) -> Result<void> { return fail(Status::cancelled, "enough"); };
-  const auto stopped = w->copy("b", *from, 6, stop);
+  const auto stopped = w->copy(*from, one({"b", 6}), stop);
   EXPECT_TRUE(fails_with(Status::cancelled, stopped));
   EXPECT_EQ(stopped.error().tensor, "b");
-  EXPECT_FALSE(w->copy("b", *from, 6, go_on).has_value());
+  EXPECT_FALSE(w->copy(*from, one({"b", 6}), go_on).has_value());
   w.reset();
   EXPECT_TRUE(same_bytes(seen("b"), b));  // of the file before
+}
+
+TEST_F(WriterTest, ACopyOfSeveralTensorsThatFailsTellsOfTheOneThatItCameTo) {
+  const std::string from_path = dir / "from";
+  put_bytes(from_path, a + b + a);
+  auto from = os::File::open(faulty, AT_FDCWD, from_path, O_RDONLY, 0, from_path);
+  ASSERT_TRUE(is_ok(from));
+  const std::array<CopiedTensor, 3> all = {{{"a", 0}, {"b", a.size()}, {"c", a.size() + b.size()}}};
+  const std::pair<uint64_t, const char *> reached[] = {
+      {0, "a"}, {a.size(), "b"}, {a.size() + 1, "b"}, {a.size() + b.size(), "c"}};
+  for (const auto &[bytes, name] : reached) {
+    auto w = writer({u8("a", a), u8("b", b), u8("c", a)});
+    ASSERT_EQ(w->runs_of(all).value().size(), 1u);
+    // No copy by the kernel. The file ends there.
+    std::filesystem::resize_file(from_path, bytes);
+    const auto told = [](uint64_t) -> Result<void> { return {}; };
+    const auto done = w->copy(*from, all, told);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().tensor, name) << bytes;
+    put_bytes(from_path, a + b + a);
+  }
 }
 
 // A gap of 64 KiB awaits the header of tensors that were not declared.
@@ -673,6 +696,16 @@ TEST_F(Inherits, AFirstNameThatWasLostToASweepIsNotRemovedOnceMore) {
   ASSERT_TRUE(is_ok(made));
   EXPECT_EQ(bytes_of(temporary), "of a third");
   dir.may_hold_temporaries();
+}
+
+TEST_F(Inherits, AFailedSaveTellsOfTheNameThatWasGiven) {
+  for (const Call failing : {Call::fallocate, Call::pwrite, Call::fsync, Call::lock}) {
+    faulty.before = [&](Call call) { return call == failing ? -ENOSPC : 0; };
+    const auto done = replace(faulty);
+    ASSERT_FALSE(done) << testing::call_name(failing);
+    EXPECT_NE(done.error().message.find(path), std::string::npos) << done.error().message;
+    EXPECT_EQ(done.error().message.find(".st-tmp-"), std::string::npos) << done.error().message;
+  }
 }
 
 // They may lose their locks to each other, and must not know each other's names.
