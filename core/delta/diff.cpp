@@ -221,7 +221,8 @@ Result<void> Comparison::write(const std::function<void()> &all_read) {
     const Place &place = to_.at(c.noted.tensor);
     const TensorView view = place.tensor();
     if (c.noted.hashes.steps) {
-      ST_TRY(writer->copy(view.name, steps_.file(), c.steps.begin, [this](uint64_t) { return tell(0); }));
+      const write::CopiedTensor steps{view.name, c.steps.begin};
+      ST_TRY(writer->copy(steps_.file(), {&steps, 1}, [this](uint64_t) { return tell(0); }));
       continue;
     }
     const auto add = [&](auto piece) -> Result<void> {

@@ -11,7 +11,9 @@
 #include "model/copy_out.h"
 #include "model/held_still.h"
 #include "model/model_view.h"
+#include "newfile/room.h"
 #include "newfile/temporary_file.h"
+#include "os/filesystem.h"
 #include "os/path.h"
 
 namespace st::store {
@@ -98,6 +100,19 @@ std::vector<std::span<const Place>> cut_up(std::span<const Place> places, uint64
   return shards;
 }
 
+// Nothing is kept of shards of which the last does not fit. Each is made with room for all of it, before it shares any.
+Result<void> check_room(std::span<const std::span<const Place>> shards, const write::NewMetadata &metadata,
+                        const write::SaveOptions &options, const ShardFolder &folder) {
+  uint64_t taken = 0, most = 0;
+  for (const auto &places : shards) {
+    ST_TRY(const auto room, room_of_copy(places, metadata, options, folder.probe()));
+    most = std::max(most, taken + room.whole);
+    taken += room.whole - room.shared;
+  }
+  const std::string type = os::probe_filesystem(folder.probe()).type;
+  return write::check_room(folder.probe(), write::room_with_metadata(type, most), folder.path());
+}
+
 }  // namespace
 
 Result<void> reshard(os::Env &env, const std::string &from, const std::string &to_folder, uint64_t max_shard_size,
@@ -106,6 +121,7 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   ST_TRY(auto source, Source::open(env, from, options));
   ST_TRY(auto folder, ShardFolder::make(env, to_folder));
   const auto shards = cut_up(source.whole().places(), max_shard_size);
+  ST_TRY(check_room(shards, source.header_metadata(), options, folder));
   std::vector<std::string> names;
   for (size_t i = 0; i < shards.size(); ++i) names.push_back(shard_name(i + 1, shards.size()));
   ShardIndex index = ShardIndex::of(names);

@@ -24,7 +24,9 @@ bool is_shard_place(std::string_view name) {
 }  // namespace
 
 os::Location ShardFolder::place_of(const std::string &shard) const {
-  return {inside_, write::temporary_prefix(shard, write::temporary_infix) + std::string(write::temporary_digits, '0')};
+  const os::Location at(
+      inside_, write::temporary_prefix(shard, write::temporary_infix) + std::string(write::temporary_digits, '0'));
+  return at.shown_as(shard);
 }
 
 ShardFolder::~ShardFolder() {

@@ -39,6 +39,9 @@ class ShardFolder {
   void begin(const std::string &shard) { written_.push_back({shard, place_of(shard).name()}); }
   // All get their names, durably. No journal of a file that had such a name meets them. Status busy: its writer lives.
   Result<void> name_all(const os::LockWait &wait, const Log &log);
+  // A file in it, to ask about its filesystem.
+  const os::File &probe() const { return list_->file(); }
+  const std::string &path() const { return path_; }
   os::Location index() const { return {inside_, index_name}; }
   // What is in it is durable under a name that is.
   Result<void> sync_name() const { return made_ ? at_.folder()->sync() : Result<void>(); }

@@ -109,7 +109,7 @@ namespace {
 
 // What a new file gets here. Another new file tells it: to ask for the umask would change it for all threads.
 Result<void> give_rights_of_new(const os::Location &target, const os::File &made, const Log &log) {
-  ST_TRY(const auto other, TemporaryFile::create(target, mode_of_new));
+  ST_TRY(const auto other, TemporaryFile::create(target, mode_of_new, temporary_infix, TemporaryFile::Stale::removed));
   return copy_attributes(other->file(), made, log);
 }
 

@@ -48,20 +48,23 @@ Result<std::unique_ptr<Writer>> Writer::open(os::Env &env, const std::string &pa
   return open(std::move(to), std::move(declared), std::move(metadata), std::move(options));
 }
 
-Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
+Result<std::unique_ptr<Writer>> Writer::plan(os::Env &env, std::vector<NewTensor> declared, NewMetadata metadata,
                                              SaveOptions options) {
   ST_TRY(check(options, metadata));
-  os::Env &env = to.at.env();
   std::unique_ptr<Writer> w(new Writer(env, std::move(options)));
   w->process_ = env.fork_generation();
   w->metadata_ = std::move(metadata);
+  ST_TRY(w->declare(std::move(declared)));
+  return w;
+}
+
+Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
+                                             SaveOptions options) {
+  ST_TRY(auto w, plan(to.at.env(), std::move(declared), std::move(metadata), std::move(options)));
   const mode_t mode = to.mode();
   w->target_ = std::move(to.at);
-
-  ST_TRY(w->declare(std::move(declared)));
   ST_TRY(w->made_, TemporaryFile::create(w->target_, mode));
-  const uint64_t size = w->data_offset_ + w->end_;
-  if (w->declared_ > 0) ST_TRY(reserve_space_for(w->made_->file(), size, 0));
+  if (w->declared_ > 0) ST_TRY(reserve_space_for(w->made_->file(), w->size(), 0));
   return w;
 }
 
@@ -126,18 +129,44 @@ Result<Writer::Slot *> Writer::declared_slot(std::string_view name) {
                      .about_tensor(name));
 }
 
-Result<void> Writer::copy(std::string_view name, const os::File &from, uint64_t offset,
+Result<std::vector<Writer::Run>> Writer::runs_of(std::span<const CopiedTensor> tensors) {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    ST_TRY(const auto found, declared_slot(tensors[i].name));
+    const Range range{tensors[i].offset, data_offset_ + found->begin, found->tensor.nbytes};
+    Range *last = runs.empty() ? nullptr : &runs.back().range;
+    const bool follows = last && last->to + last->length == range.to && last->from + last->length == range.from;
+    if (follows)
+      last->length += range.length;
+    else
+      runs.push_back({range, 0});
+    runs.back().end = i + 1;
+  }
+  return runs;
+}
+
+Result<void> Writer::copy(const os::File &from, std::span<const CopiedTensor> tensors,
                           const std::function<Result<void>(uint64_t done)> &tell) {
   ST_TRY(may_go_on());
-  ST_TRY(auto found, declared_slot(name));
-  Slot &slot = *found;
-  if (slot.tensor.nbytes == 0) return {};
+  ST_TRY(const auto runs, runs_of(tensors));
   if (!block_) block_ = shareable_block(made_->file());
+  size_t i = 0;
   failed_ = true;
-  auto done = transfer(from, made_->file(), {offset, data_offset_ + slot.begin, slot.tensor.nbytes}, *block_, tell);
-  if (!done) return Failure(std::move(done.error()).about_tensor(name));
+  for (const Run &run : runs) {
+    uint64_t done = 0;
+    const auto note = [&](uint64_t more) { return done += more, tell(more); };
+    auto moved =
+        run.range.length == 0 ? Result<Transferred>() : transfer(from, made_->file(), run.range, *block_, note);
+    for (; i < run.end; ++i) {
+      Slot &slot = slots_[*find(tensors[i].name)];
+      const uint64_t n = slot.tensor.nbytes;
+      if (!moved && (done < n || i + 1 == run.end))
+        return Failure(std::move(moved.error()).about_tensor(slot.tensor.name));
+      done -= n;
+      slot.written = n;
+    }
+  }
   failed_ = false;
-  slot.written = slot.tensor.nbytes;
   return {};
 }
 
@@ -248,7 +277,7 @@ Result<void> Writer::arrange(const Control &control) {
 
   ST_TRY(pad_header(&spelled, least));
   ST_TRY(auto target, destination_at(target_));
-  ST_TRY(auto arranged, TemporaryFile::create(target_, target.mode()));
+  ST_TRY(auto arranged, TemporaryFile::create(target_, target.mode(), temporary_infix, TemporaryFile::Stale::removed));
   std::vector<Segment> segments;
   uint64_t to = least;
   for (const Slot *s : order) {

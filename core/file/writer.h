@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "format/seeded_hash.h"
 #include "newfile/layout.h"
 #include "newfile/temporary_file.h"
+#include "newfile/transfer.h"
 #include "os/range_lock.h"
 
 namespace st::write {
@@ -36,6 +38,11 @@ struct NewTensor {
 inline NewTensor declaration(const TensorView &t) {
   return {std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
 }
+// One whose bytes lie in another file, from `offset` on.
+struct CopiedTensor {
+  std::string_view name;
+  uint64_t offset;
+};
 using NewMetadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SaveOptions {
@@ -54,11 +61,22 @@ class Writer {
                                               NewMetadata metadata, SaveOptions options);
   static Result<std::unique_ptr<Writer>> open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
                                               SaveOptions options);
+  // One without a file, for a look at where its tensors would lie.
+  static Result<std::unique_ptr<Writer>> plan(os::Env &env, std::vector<NewTensor> declared, NewMetadata metadata,
+                                              SaveOptions options);
+  uint64_t size() const { return data_offset_ + end_; }
+  // The bytes of these, declared, from another file to this one. Those that follow each other in both are one range.
+  struct Run {
+    Range range;
+    size_t end;  // of the tensors in it, which begin where those of the run before end
+  };
+  Result<std::vector<Run>> runs_of(std::span<const CopiedTensor> tensors);
+
   // The next n bytes of a declared tensor.
   Result<void> add(std::string_view name, const void *bytes, uint64_t n);
-  // All bytes of a declared tensor, from `offset` of another file on, without passing through memory where that can
-  // be had. `tell` is asked now and then, after so many more bytes, whether to go on.
-  Result<void> copy(std::string_view name, const os::File &from, uint64_t offset,
+  // All bytes of declared tensors, from another file, without passing through memory where that can be had. `tell` is
+  // asked now and then, after so many more bytes, whether to go on.
+  Result<void> copy(const os::File &from, std::span<const CopiedTensor> tensors,
                     const std::function<Result<void>(uint64_t done)> &tell);
   // A tensor and all its bytes, declared or not.
   Result<void> put(NewTensor tensor);

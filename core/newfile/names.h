@@ -21,6 +21,9 @@ std::string old_list_name(const std::string &index);
 // `.<file>.st-tmp-` and `.<file>.st-new-`: so many digits follow, and as many are the name of a journal.
 inline constexpr size_t temporary_digits = 16;
 std::string temporary_prefix(const std::string &file, std::string_view infix);
+// These digits come first, in turn: a temporary that has them is found by a look at its name. A reshard keeps 0 for its
+// shards.
+inline constexpr std::string_view first_digits[] = {"0000000000000001", "0000000000000002"};
 // Is it that, and the digits, and no more?
 bool is_temporary_of(std::string_view name, const std::string &file, std::string_view infix);
 // The file that such a name is a temporary of, where that is told by the name alone; else empty.

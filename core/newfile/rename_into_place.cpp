@@ -74,6 +74,9 @@ tl::expected<void, SwapFailure> TemporaryFile::rename_into_place(const Control &
   if (!folder) return Failed({std::move(folder.error()), false});
   if (may)
     if (auto asked = may(); !asked) return Failed({std::move(asked.error()), false});
+  // Who removes it by hand lets another writer have its name.
+  if (may_have_first_name_ && !stands(target_.beside(temporary_)))
+    return Failed({os_error(ENOENT, "rename a new file to", target_.path()), false});
   if (auto renamed = rename(); !renamed) return Failed({std::move(renamed.error()), false});
   try {
     if (auto synced = folder->sync(); !synced) return Failed({std::move(synced.error()), true});

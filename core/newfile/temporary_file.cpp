@@ -60,17 +60,34 @@ Result<std::unique_ptr<TemporaryFile>> TemporaryFile::create(const os::Location 
                                                              std::string_view infix, Stale stale) {
   std::unique_ptr<TemporaryFile> r(new TemporaryFile(target, infix, mode));
   r->process_ = target.env().fork_generation();
-  if (infix == temporary_infix && stale == Stale::to_be_removed) remove_stale(target);
+  if (infix == temporary_infix) {
+    // Another host may take this one for dead, and write its own file under a name that both know. This one would then
+    // rename that file.
+    const auto folder = target.folder()->identity();
+    r->may_have_first_name_ = folder && !target.has_other_hosts(*folder);
+    if (stale == Stale::to_be_removed && r->may_be_left()) remove_stale(target);
+  }
   ST_TRY(r->make());
   return r;
 }
 
+// The folder may hold a hundred thousand other files, each of which is saved after such a look.
+bool TemporaryFile::may_be_left() const {
+  const std::string prefix = temporary_prefix(target_.name(), infix_);
+  struct stat s;
+  return !may_have_first_name_ ||
+         std::any_of(std::begin(first_digits), std::end(first_digits),
+                     [&](std::string_view d) { return target_.beside(prefix + std::string(d)).stat(&s) != -ENOENT; });
+}
+
 Result<void> TemporaryFile::make() {
-  constexpr int attempts = 100;
+  constexpr size_t attempts = 100;
+  const size_t first = may_have_first_name_ ? std::size(first_digits) : 0;
+  const std::string prefix = temporary_prefix(target_.name(), infix_);
   Error last;
-  for (int i = 0; i < attempts; ++i) {
-    temporary_ = temporary_prefix(target_.name(), infix_) + os::random_name(env());
-    auto file = target_.beside(temporary_).open(O_RDWR | O_CREAT | O_EXCL, mode_);
+  for (size_t i = 0; i < attempts; ++i) {
+    temporary_ = prefix + (i < first ? std::string(first_digits[i]) : os::random_name(env()));
+    auto file = os::File::open(env(), target_.dir(), temporary_, O_RDWR | O_CREAT | O_EXCL, mode_, target_.path());
     if (!file) {
       if (file.error().os_errno != EEXIST) return Failure(std::move(file.error()));
       last = std::move(file.error());
@@ -82,7 +99,9 @@ Result<void> TemporaryFile::make() {
     // ours once it is both locked and linked.
     auto lock = os::RangeLock::acquire(file_, {os::whole_file(true)}, {});
     if (!lock && lock.error().status == Status::busy) {
-      env().unlinkat(target_.dir(), temporary_.c_str(), 0);
+      // Who took it for stale may have removed it, and somebody else's file may have the name by now.
+      named_ = false;
+      if (const auto ours = file_.stat()) remove_unlocked(target_.beside(temporary_), &*ours);
       last = std::move(lock.error());
       continue;
     }
@@ -92,6 +111,7 @@ Result<void> TemporaryFile::make() {
     if (lock) lock_ = std::move(*lock);
     ST_TRY(auto s, file_.stat());
     if (s.st_nlink > 0) return {};
+    named_ = false;
     lock_.release();  // or it would end the next one's, which is of file_ too
     last =
         error(Status::io, "temporary files in ", in_quotes(target_.folder()->path()), " vanish; see what removes them");

@@ -3,7 +3,9 @@
 // the old file or the new one, whole, at every instant and after any crash.
 //
 // The temporary is `.<target>.st-tmp-<16 digits>` (see names.h), and locked while its writer
-// lives; an unlocked one is a dead writer's, and stale. A transaction on several files
+// lives; an unlocked one is a dead writer's, and stale. Where only this host writes, the
+// first of several writers has digits that the next one looks for. So the folder is listed
+// only if something may be left. A transaction on several files
 // makes `.<target>.st-new-<16 digits>`: there a super-journal says, also after the
 // writer's death, whether it is stale.
 #pragma once
@@ -43,14 +45,15 @@ inline std::string removed_new_file(std::string_view name) {
 
 class TemporaryFile {
  public:
-  // Removes what dead writers of `target` have left, unless that was done. `mode` is subject to the umask.
+  // Removes what dead writers of `target` have left if something may be, unless that was done. `mode` is subject to the
+  // umask.
   enum class Stale { to_be_removed, removed };
   static Result<std::unique_ptr<TemporaryFile>> create(const os::Location &target, mode_t mode,
                                                        std::string_view infix = temporary_infix,
                                                        Stale stale = Stale::to_be_removed);
   ~TemporaryFile();
 
-  // Open for reading and writing, and locked as a whole until this object
+  // Called by the target's path in messages. Open for reading and writing, and locked as a whole until this object
   // dies: a process that finds it under its new name waits until that is durable.
   const os::File &file() const { return file_; }
   // Has it the rights of a file that replaces none? A caller that gives it another's rights, or takes them back, notes
@@ -88,12 +91,14 @@ class TemporaryFile {
  private:
   TemporaryFile(os::Location target, std::string_view infix, mode_t mode)
       : target_(std::move(target)), infix_(infix), mode_(mode), as_new_(mode == mode_of_new) {}
+  bool may_be_left() const;
   Result<void> make();
   os::Env &env() const { return target_.env(); }
   bool stands(const os::Location &at) const;
   Result<void> rename_to(const os::Location &to);
 
-  uint64_t process_ = 0;  // see os::Env::fork_generation
+  uint64_t process_ = 0;              // see os::Env::fork_generation
+  bool may_have_first_name_ = false;  // see names.h
   const os::Location target_;
   const std::string infix_;
   const mode_t mode_;

@@ -11,6 +11,7 @@
 namespace st::write {
 namespace {
 
+constexpr uint64_t least_block = 4096;
 constexpr uint64_t in_kernel = uint64_t{8} << 20;  // a call of copy_file_range: signals wait for its end
 
 using Tell = std::function<Result<void>(uint64_t done)>;
@@ -56,12 +57,16 @@ Result<void> copy(const os::File &from, const os::File &to, const Range &range, 
 
 }  // namespace
 
-uint64_t shareable_block(const os::File &file) {
-  constexpr uint64_t least = 4096, most = uint64_t{64} << 10;
+// Blocks behind the end cannot be shared: a filesystem that shares any says
+// EINVAL, the others that they do not know the call.
+bool may_share(const os::File &from, const os::File &to) {
   constexpr uint64_t beyond_any_file = uint64_t{1} << 62;
-  // Blocks behind the end cannot be shared: a filesystem that shares any says
-  // EINVAL, the others that they do not know the call.
-  if (file.env().clone_range(file.fd(), file.fd(), beyond_any_file, least, 0) != -EINVAL) return 0;
+  return to.env().clone_range(to.fd(), from.fd(), beyond_any_file, least_block, 0) == -EINVAL;
+}
+
+uint64_t shareable_block(const os::File &file) {
+  constexpr uint64_t least = least_block, most = uint64_t{64} << 10;
+  if (!may_share(file, file)) return 0;
   struct statfs fs;
   if (file.env().fstatfs(file.fd(), &fs) < 0) return 0;
   const auto size = static_cast<uint64_t>(fs.f_bsize);
@@ -94,15 +99,13 @@ Result<Transferred> transfer(const os::File &from, const os::File &to, const Ran
     sum.copied = range.length;
     return sum;
   }
-  sum.shared = inner.length;
-  ST_TRY(tell(inner.length));
+  // In the order of the bytes, so that what was told says where it failed.
   const uint64_t head = inner.from - range.from, tail = range.length - head - inner.length;
-  for (const Range &edge :
-       {Range{range.from, range.to, head}, Range{inner.from + inner.length, inner.to + inner.length, tail}}) {
-    if (edge.length == 0) continue;
-    ST_TRY(copy(from, to, edge, tell));
-    sum.copied += edge.length;
-  }
+  ST_TRY(copy(from, to, {range.from, range.to, head}, tell));
+  ST_TRY(tell(inner.length));
+  ST_TRY(copy(from, to, {inner.from + inner.length, inner.to + inner.length, tail}, tell));
+  sum.shared = inner.length;
+  sum.copied = head + tail;
   return sum;
 }
 

@@ -23,6 +23,10 @@ struct Range {
 // Changes nothing.
 uint64_t shareable_block(const os::File &file);
 
+// Can whole blocks of `from` be shared with `to`, so that they lie on one
+// filesystem that shares any? Changes nothing.
+bool may_share(const os::File &from, const os::File &to);
+
 // The part of a range that is whole blocks in both files, of which `from` and
 // `to` lie alike; empty where they do not.
 Range whole_blocks(const Range &range, uint64_t block);
@@ -31,7 +35,7 @@ Range whole_blocks(const Range &range, uint64_t block);
 Transferred expect_transfer(const Range &range, uint64_t block);
 
 // `block` as shareable_block() said. `tell` is asked, between pieces, whether
-// to go on after so many bytes.
+// to go on after so many bytes. Pieces go in the order of the bytes.
 Result<Transferred> transfer(const os::File &from, const os::File &to, const Range &range, uint64_t block,
                              const std::function<Result<void>(uint64_t done)> &tell);
 

@@ -346,6 +346,12 @@ Result<Location> Location::find_in(std::shared_ptr<const Directory> folder, cons
   });
 }
 
+Location Location::shown_as(const std::string &name) const {
+  Location shown = *this;
+  shown.path_ = folder_->path_of(name);
+  return shown;
+}
+
 Result<File> Location::open(int flags, mode_t mode) const {
   if (nameless_ && (flags & O_ACCMODE) != O_RDONLY) return Failure(no_name());
   auto file = File::open(env(), dir(), name_, flags | (nameless_ ? 0 : O_NOFOLLOW), mode, path_);

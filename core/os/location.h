@@ -96,6 +96,8 @@ class Location {
   const std::string &name() const { return name_; }
   const std::string &path() const { return path_; }  // absolute, for messages
   Location beside(std::string name) const { return {folder_, std::move(name)}; }
+  // The same entry, which messages call by the name that it will have.
+  Location shown_as(const std::string &name) const;
 
   // Never through a link: status file_changed if the file became one. To write what has no name: statuses of find_new.
   Result<File> open(int flags, mode_t mode = 0) const;

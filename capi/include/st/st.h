@@ -918,10 +918,10 @@ typedef struct st_save_options {
  * path leads to the old file, or to none; then to the new one, durably. Readers
  * of an old file keep it. It is written under a temporary name beside the path
  * (.<name>.st-tmp-<digits>, removed on failure, and by the next writer if this
- * one dies). The mode is by the umask; a file that is replaced hands on its
- * mode, owner, ACL and extended attributes; its other hard links keep the old
- * bytes. A symbolic link is followed, but one that leads to nothing is replaced
- * itself.
+ * one dies; by st_recover, if it was one of three or more at once). The mode is
+ * by the umask; a file that is replaced hands on its mode, owner, ACL and
+ * extended attributes; its other hard links keep the old bytes. A symbolic link
+ * is followed, but one that leads to nothing is replaced itself.
  *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; other
  *            fields as in st_update. `data` is borrowed during the call.
  *   opts     NULL for the defaults.
@@ -1245,7 +1245,8 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
  * are locked. Others that change `from` wait, and answer ST_E_BUSY after their
  * lock_timeout_ms. Readers go on. This call waits, by opts, for a change that
  * is under way. Each file takes a descriptor meanwhile. What a URL names is
- * read in one version.
+ * read in one version. ST_E_NO_SPACE comes before the first byte, if there is
+ * no room for all shards.
  *   from            anything that st_open takes; it is not changed.
  *   to_folder       made if it is not there; a checkpoint in it, or a shard, is
  *                   ST_E_INVALID_ARGUMENT; another st_reshard into it that is

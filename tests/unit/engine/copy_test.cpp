@@ -247,6 +247,28 @@ TEST(CopyOfLinks, LocksFilesInTheOrderOfCommits) {
   EXPECT_FALSE(has_second);
 }
 
+// However many tensors there are.
+TEST(CopyOfManyTensors, ThoseThatFollowEachOtherAreCopiedByOneCall) {
+  std::vector<TestTensor> tensors;
+  for (int i = 0; i < 1000; ++i) tensors.push_back(u8_tensor(text("t", i), 100, static_cast<unsigned>(i)));
+  SimEnv disk;
+  disk.make_folder("/d");
+  disk.add_file("/d/m.safetensors", file_of(tensors));
+  FaultEnv env(disk);
+  const auto copies = [&] { return std::count(env.calls.begin(), env.calls.end(), Call::copy_range); };
+  ASSERT_TRUE(is_ok(join(env, "/d/m.safetensors", to, {})));
+  EXPECT_EQ(copies(), 1);
+  ASSERT_TRUE(is_ok(reshard(env, to, to_folder, 50'000, {})));
+  EXPECT_EQ(copies(), 3);
+  ASSERT_TRUE(is_ok(join(env, index_in(to_folder), "/d/again.safetensors", {})));
+  EXPECT_EQ(copies(), 5);
+  EXPECT_EQ(disk.contents("/d/again.safetensors"), disk.contents(to));
+  write::SaveOptions by_name;  // so that others follow each other
+  by_name.layout = write::Layout::canonical;
+  ASSERT_TRUE(is_ok(join(env, to, "/d/other.safetensors", by_name)));
+  EXPECT_EQ(holdings_of(disk.contents("/d/other.safetensors")).tensors.size(), tensors.size());
+}
+
 // Where it never stays as it is, a copy is not tried for ever.
 TEST_F(CopyTest, AFileThatIsReplacedAllTheTimeIsNotCopied) {
   for (const Case &c : {cases[0], cases[5]}) {

@@ -145,6 +145,66 @@ TEST_F(ShardFolderTest, AStrangersFileThatLooksLikeAListIsPassedOver) {
   EXPECT_TRUE(is_ok(reshard(os::Env::posix(), real / "m.safetensors", real / "out", 1000, {})));
 }
 
+// A disk that says how much is free, and what can be shared on it.
+class FreeDisk : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int fstatfs(int fd, struct statfs *out) override {
+    const int r = FaultEnv::fstatfs(fd, out);
+    out->f_blocks = 1'000'000;
+    out->f_bavail = free / static_cast<uint64_t>(out->f_bsize);
+    return r;
+  }
+  uint64_t free = 0;
+};
+
+TEST_F(ShardFolderTest, ShardsThatDoNotAllFitAreRefusedBeforeTheFirstByte) {
+  FreeDisk env(disk);
+  write::SaveOptions options;
+  uint64_t moved = 0;
+  options.progress = [&](uint64_t done, uint64_t) { return moved = std::max(moved, done), true; };
+  std::optional<uint64_t> refused_at;
+  constexpr uint64_t step = 4096, most = 64;
+  for (uint64_t blocks = 0; blocks < most; ++blocks) {
+    env.free = blocks * step;
+    const auto done = reshard(env, source, folder, 1000, options);
+    if (done) break;
+    refused_at = env.free;
+    ASSERT_TRUE(fails_with(Status::no_space, done));
+    EXPECT_NE(done.error().message.find(folder), std::string::npos) << done.error().message;
+    EXPECT_EQ(done.error().message.find(".st-"), std::string::npos) << done.error().message;
+    ASSERT_EQ(moved, 0u) << env.free;
+    EXPECT_FALSE(disk.exists(folder));
+  }
+  ASSERT_TRUE(refused_at);
+  EXPECT_GT(moved, 0u);
+  EXPECT_EQ(shards_in(disk), 3u);
+}
+
+// Blocks that are shared take no room.
+TEST_F(ShardFolderTest, WhatShardsShareWithTheirSourceIsNoRoomThatTheyTake) {
+  std::vector<TestTensor> tensors;
+  constexpr size_t block = 4096, long_one = 256 * block;
+  for (const char *name : {"a", "b", "c", "d"}) tensors.push_back(u8_tensor(name, long_one, 1));
+  write::SaveOptions aligned;
+  aligned.alignment = block;
+  const auto least_free = [&](bool shares) {
+    SimEnv made = fresh_disk();
+    SimDisk state = made.disk();
+    state.reflinks = shares;
+    SimEnv on(state);
+    on.add_file("/models/long.safetensors", file_of(tensors));
+    EXPECT_TRUE(is_ok(join(on, "/models/long.safetensors", "/models/aligned.safetensors", aligned)));
+    FreeDisk env(on);
+    for (env.free = 0; !reshard(env, "/models/aligned.safetensors", folder, long_one, aligned); env.free += 16 * block)
+      if (env.free > 16 * long_one) break;
+    EXPECT_EQ(on.names(folder).size(), 5u);
+    return env.free;
+  };
+  EXPECT_GE(least_free(false), 4 * long_one);
+  EXPECT_LT(least_free(true), 2 * long_one);
+}
+
 TEST_F(ShardFolderTest, OfTwoWritersInOneFolderTheSecondIsRefused) {
   FaultEnv env(disk);
   size_t refused = 0;

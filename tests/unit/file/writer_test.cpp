@@ -3,9 +3,11 @@
 #include "file/writer.h"
 
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -201,21 +203,43 @@ TEST_F(WriterTest, CopiesATensorOutOfAnotherFile) {
   auto from = os::File::open(faulty, AT_FDCWD, from_path, O_RDONLY, 0, from_path);
   ASSERT_TRUE(is_ok(from));
   const auto go_on = [](uint64_t) -> Result<void> { return {}; };
+  const auto one = [](CopiedTensor tensor) { return std::array{tensor}; };
   auto w = writer({u8("a", a), u8("b", b), u8("none", "")});
-  EXPECT_TRUE(fails_with(Status::not_found, w->copy("c", *from, 6, go_on)));
-  ASSERT_TRUE(is_ok(w->copy("b", *from, 6, go_on)));
-  ASSERT_TRUE(is_ok(w->copy("none", *from, UINT64_MAX, go_on)));
+  EXPECT_TRUE(fails_with(Status::not_found, w->copy(*from, one({"c", 6}), go_on)));
+  ASSERT_TRUE(is_ok(w->copy(*from, one({"b", 6}), go_on)));
+  ASSERT_TRUE(is_ok(w->copy(*from, one({"none", UINT64_MAX}), go_on)));
   ASSERT_TRUE(is_ok(w->put(u8("a", a))));
   ASSERT_TRUE(is_ok(w->finish()));
   EXPECT_TRUE(same_bytes(seen("b"), b));
   w = writer({u8("a", a), u8("b", b)});
   const auto stop = [](uint64_t) -> Result<void> { return fail(Status::cancelled, "enough"); };
-  const auto stopped = w->copy("b", *from, 6, stop);
+  const auto stopped = w->copy(*from, one({"b", 6}), stop);
   EXPECT_TRUE(fails_with(Status::cancelled, stopped));
   EXPECT_EQ(stopped.error().tensor, "b");
-  EXPECT_FALSE(w->copy("b", *from, 6, go_on).has_value());
+  EXPECT_FALSE(w->copy(*from, one({"b", 6}), go_on).has_value());
   w.reset();
   EXPECT_TRUE(same_bytes(seen("b"), b));  // of the file before
+}
+
+TEST_F(WriterTest, ACopyOfSeveralTensorsThatFailsTellsOfTheOneThatItCameTo) {
+  const std::string from_path = dir / "from";
+  put_bytes(from_path, a + b + a);
+  auto from = os::File::open(faulty, AT_FDCWD, from_path, O_RDONLY, 0, from_path);
+  ASSERT_TRUE(is_ok(from));
+  const std::array<CopiedTensor, 3> all = {{{"a", 0}, {"b", a.size()}, {"c", a.size() + b.size()}}};
+  const std::pair<uint64_t, const char *> reached[] = {
+      {0, "a"}, {a.size(), "b"}, {a.size() + 1, "b"}, {a.size() + b.size(), "c"}};
+  for (const auto &[bytes, name] : reached) {
+    auto w = writer({u8("a", a), u8("b", b), u8("c", a)});
+    ASSERT_EQ(w->runs_of(all).value().size(), 1u);
+    // No copy by the kernel. The file ends there.
+    std::filesystem::resize_file(from_path, bytes);
+    const auto told = [](uint64_t) -> Result<void> { return {}; };
+    const auto done = w->copy(*from, all, told);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().tensor, name) << bytes;
+    put_bytes(from_path, a + b + a);
+  }
 }
 
 // A gap of 64 KiB awaits the header of tensors that were not declared.
@@ -605,17 +629,112 @@ TEST_F(Inherits, AFileThatCannotBeLockedIsReplacedAllTheSame) {
   }
 }
 
-TEST_F(Inherits, ADeadWritersTemporaryIsRemovedAndALivingOnesIsLeft) {
-  const std::string dead = dir / ".model.safetensors.st-tmp-0123456789abcdef";
-  put_bytes(dead, "half");
-  put_bytes(dir / ".other.st-tmp-0123456789abcdef", "of another file");
-  auto living = writer();
-  EXPECT_FALSE(std::filesystem::exists(dead));
-  auto second = writer();
-  EXPECT_EQ(testing::names_in(dir.path()).size(), 4u);
-  living.reset(), second.reset();
+// The folder may hold a hundred thousand files.
+TEST_F(Inherits, ASaveDoesNotListItsFolder) {
+  const auto listings = [&] { return std::count(faulty.calls.begin(), faulty.calls.end(), Call::list); };
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(is_ok(replace(faulty)));
+  std::filesystem::remove(path);
+  ASSERT_TRUE(is_ok(replace(faulty)));
+  auto arranged = writer({}, {.layout = Layout::canonical});  // by a second temporary
+  ASSERT_TRUE(is_ok(arranged->put(u8("b", b))));
+  ASSERT_TRUE(is_ok(arranged->put(u8("a", a))));
+  ASSERT_TRUE(is_ok(arranged->finish()));
+  EXPECT_EQ(listings(), 0);
+}
+
+TEST_F(Inherits, WhatTwoWritersAtOnceLeftIsFoundByTheNextAndTheRestWithIt) {
+  const auto temporary = [&](std::string_view digits) {
+    return dir / (".model.safetensors.st-tmp-" + std::string(digits));
+  };
+  put_bytes(dir / ".other.st-tmp-0000000000000001", "of another file");
+  for (const std::string_view left : first_digits) {
+    put_bytes(temporary(left), "half");
+    put_bytes(temporary("0123456789abcdef"), "of a third");
+    ASSERT_TRUE(is_ok(replace(faulty)));
+    EXPECT_EQ(testing::names_in(dir.path()).size(), 2u) << left;
+  }
+  auto first = writer(), second = writer(), third = writer();
+  EXPECT_EQ(testing::names_in(dir.path()).size(), 5u) << "living ones are left";
+  for (auto *ended : {&first, &second, &third}) ended->reset();
   EXPECT_EQ(testing::names_in(dir.path()).size(), 2u);
   dir.may_hold_temporaries();
+}
+
+// Where the name's file can be removed by others than its writer, or belongs to a stranger.
+TEST_F(Inherits, AFirstNameThatIsTakenForGoodIsPassedBy) {
+  ASSERT_EQ(::mkfifo((dir / ".model.safetensors.st-tmp-0000000000000001").c_str(), 0600), 0);
+  std::filesystem::create_symlink("nowhere", dir / ".model.safetensors.st-tmp-0000000000000002");
+  ASSERT_TRUE(is_ok(replace(faulty)));
+  EXPECT_EQ(seen("a"), a);
+  EXPECT_EQ(testing::names_in(dir.path()).size(), 3u);
+  dir.may_hold_temporaries();
+}
+
+TEST_F(Inherits, AFileThatHasTheTemporarysNameByNowIsNotRenamed) {
+  const std::string temporary = dir / ".model.safetensors.st-tmp-0000000000000001";
+  auto w = writer({{"a", Dtype::U8, {a.size()}, a.size()}});
+  ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+  std::filesystem::remove(temporary);
+  put_bytes(temporary, "half of another writer's");
+  const auto done = w->finish();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().os_errno, ENOENT);
+  EXPECT_TRUE(same_bytes(bytes_of(path), "old"));
+}
+
+// A sweep locks it before its writer does, and a third writer has the name by then.
+TEST_F(Inherits, AFirstNameThatWasLostToASweepIsNotRemovedOnceMore) {
+  const std::string temporary = dir / ".model.safetensors.st-tmp-0000000000000001";
+  size_t locks = 0;
+  faulty.before = [&](Call call) {
+    if (call != Call::lock || locks++ > 0) return 0;
+    std::filesystem::remove(temporary);
+    put_bytes(temporary, "of a third");
+    return -EAGAIN;
+  };
+  auto made = TemporaryFile::create(located(faulty, path), 0600);
+  ASSERT_TRUE(is_ok(made));
+  EXPECT_EQ(bytes_of(temporary), "of a third");
+  dir.may_hold_temporaries();
+}
+
+TEST_F(Inherits, AFailedSaveTellsOfTheNameThatWasGiven) {
+  for (const Call failing : {Call::fallocate, Call::pwrite, Call::fsync, Call::lock}) {
+    faulty.before = [&](Call call) { return call == failing ? -ENOSPC : 0; };
+    const auto done = replace(faulty);
+    ASSERT_FALSE(done) << testing::call_name(failing);
+    EXPECT_NE(done.error().message.find(path), std::string::npos) << done.error().message;
+    EXPECT_EQ(done.error().message.find(".st-tmp-"), std::string::npos) << done.error().message;
+  }
+}
+
+// They may lose their locks to each other, and must not know each other's names.
+TEST_F(Inherits, WhereOtherHostsWriteAllNamesAreRandom) {
+  class Network : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int fstat(int fd, struct stat *out) override {
+      const int r = FaultEnv::fstat(fd, out);
+      out->st_dev = makedev(0, 77);
+      return r;
+    }
+    int fstatat(int at, const char *name, struct stat *out, int flags) override {
+      const int r = FaultEnv::fstatat(at, name, out, flags);
+      out->st_dev = makedev(0, 77);
+      return r;
+    }
+    int fstatfs(int fd, struct statfs *out) override {
+      const int r = FaultEnv::fstatfs(fd, out);
+      out->f_type = 0x6969;  // NFS
+      return r;
+    }
+  } network(faulty);
+  put_bytes(dir / ".model.safetensors.st-tmp-0123456789abcdef", "half");
+  auto made = TemporaryFile::create(located(network, path), 0600);
+  ASSERT_TRUE(is_ok(made));
+  const auto names = testing::names_in(dir.path());
+  EXPECT_EQ(names.size(), 2u) << "a listing finds what is left";
+  for (const std::string_view digits : first_digits) EXPECT_FALSE((*made)->temporary().ends_with(digits));
 }
 
 // The owner may not write the file. Its writer died when the new file had these rights already.
