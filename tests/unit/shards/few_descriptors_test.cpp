@@ -182,6 +182,40 @@ TEST_F(FewDescriptorsTest, APinOfPublishedShardsKeepsNoMoreThanTheHandleMay) {
   }
 }
 
+// The commit stands. To show it takes an open file more than there is: it shows all the same, or as soon as it may.
+TEST_F(FewDescriptorsTest, WhatIsPublishedShowsWhereNothingCanBeOpened) {
+  const std::string fresh = pattern(shape, 78);
+  auto model = open(true);
+  ASSERT_TRUE(is_ok(model));
+  expect_read(**model);
+  bool renamed = false;
+  const auto fails = [&](testing::Call call) {
+    renamed |= call == testing::Call::renameat;
+    return renamed && (call == testing::Call::openat || call == testing::Call::list) ? -EMFILE : 0;
+  };
+  env.before = fails;
+  ASSERT_TRUE(is_ok(publish(**model, 0, fresh)));
+  ASSERT_TRUE(renamed);
+  const Catalogue shown = (*model)->catalogue();
+  const Place place = shown.find("t0").value();
+  const auto view = place.member->view(*place.snapshot, place.index);
+  ASSERT_TRUE(is_ok(view));
+  EXPECT_TRUE(same_bytes({reinterpret_cast<const char *>(*view), shape}, fresh));
+
+  env.before = nullptr;
+  renamed = false;
+  TransactionOptions options;
+  options.publish = true;
+  auto t = (*model)->begin(std::move(options));
+  ASSERT_TRUE(is_ok(t));
+  ASSERT_TRUE(is_ok((*t)->rename("t1", "other")));
+  env.before = fails;
+  ASSERT_TRUE(is_ok((*t)->commit()));
+  EXPECT_FALSE((*model)->catalogue().find("other").has_value());
+  env.before = nullptr;
+  EXPECT_TRUE(is_ok((*model)->lend().find("other")));
+}
+
 // Three for each shard: the file, its journal, and the folder of that; and the new file, if there is one. What the
 // handle has open for reading is closed.
 TEST_F(FewDescriptorsTest, AChangeOfAllShardsIsMadeOrRefused) {
