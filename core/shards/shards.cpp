@@ -159,6 +159,14 @@ void Shards::pin_in_all_states(const Member &shard) {
   each_catalogue([&](const ShardCatalogue &c) { c.pin_opened(&shard); });
 }
 
+void Shards::keep_open(const std::set<std::string> &names) const {
+  each_catalogue([&](const ShardCatalogue &c) {
+    for (uint32_t i = 0; i < c.shards().size(); ++i)
+      if (const Snapshot *state = c.pinned(i); state && names.contains(c.shards()[i]->name()))
+        c.shards()[i]->opened()->keep_open(*state);
+  });
+}
+
 // One look at the folder, not one at each shard.
 Result<void> Shards::check_all_there(const ShardIndex &index) const {
   ST_TRY(auto names, folder_->list());

@@ -99,6 +99,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   bool show_shards();
   void show_late() noexcept;
   bool is_behind(const Kept &kept, const Look &look) const;
+  // Shards of these names, which a state in use may have, are about to go.
+  void keep_open(const std::set<std::string> &names) const;
   Result<void> refresh_shards();
   Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   Result<void> check_all_there(const ShardIndex &index) const;
