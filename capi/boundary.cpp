@@ -1,6 +1,28 @@
 #include "boundary.h"
 
+#include "os/process.h"
+
 namespace st::capi {
+namespace {
+
+class TransactionsMutex {
+ public:
+  TransactionsMutex() {
+    current = this;
+    os::at_fork([] { current->mutex.lock(); }, [] { current->mutex.unlock(); }, [] { current->mutex.unlock(); });
+  }
+  std::mutex mutex;
+
+ private:
+  static inline TransactionsMutex *current = nullptr;
+};
+
+}  // namespace
+
+std::unique_lock<std::mutex> lock_transactions() {
+  static TransactionsMutex *const of_all = new TransactionsMutex;  // for ever, as exit handlers may use handles
+  return std::unique_lock(of_all->mutex);
+}
 
 Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
   switch (lock_timeout_ms) {

@@ -28,8 +28,7 @@ struct st_file {
   const st::store::DataFile *const single;
   const st::store::Pinned *const pin = nullptr;  // if st_snapshot answered this
   const st::store::Snapshot *const pinned = nullptr;
-  std::mutex mutex;
-  std::vector<st_txn *> transactions;  // that live
+  std::vector<st_txn *> transactions;  // that live: see lock_transactions
 };
 
 struct st_mapping {
@@ -39,6 +38,7 @@ struct st_mapping {
 struct st_txn {
   st_file *file;                                           // nullptr once it was closed
   std::unique_ptr<st::store::AnyTransaction> transaction;  // nullptr once it has ended
+  const uint64_t process;                                  // that began it: see os::Env::fork_generation
 };
 
 namespace st::capi {
@@ -145,6 +145,10 @@ void copy_text(char (&to)[N], std::string_view from) {
 inline std::string_view name_of(const char *name, size_t length) {
   return length == ST_NTS ? std::string_view(name) : std::string_view(name, length);
 }
+
+// For a change of `transactions`, of any handle. A fork takes it, too. So a child finds the lists whole and unlocked,
+// and knows the transactions that its parent has begun.
+std::unique_lock<std::mutex> lock_transactions();
 
 // As core has it: milliseconds, 0 not to wait, -1 for ever.
 Result<int32_t> timeout_of(int32_t lock_timeout_ms);

@@ -86,8 +86,8 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out) 
     ST_TRY(auto options, translate("st_txn_begin", o));
     if (!options.progress) options.progress = file->model->options().progress;
     ST_TRY(auto transaction, file->model->begin(std::move(options)));
-    auto txn = std::make_unique<st_txn>(st_txn{file, std::move(transaction)});
-    std::lock_guard lock(file->mutex);
+    auto txn = std::make_unique<st_txn>(st_txn{file, std::move(transaction), os::Env::posix().fork_generation()});
+    const auto lock = lock_transactions();
     file->transactions.push_back(txn.get());
     *out = txn.release();
     return {};
@@ -137,7 +137,7 @@ st_status st_sync(st_file *file) {
 void st_txn_free(st_txn *txn) {
   if (!txn) return;
   if (txn->file) {
-    std::lock_guard lock(txn->file->mutex);
+    const auto lock = lock_transactions();
     std::erase(txn->file->transactions, txn);
   }
   delete txn;

@@ -32,7 +32,7 @@ bool is_one_run(const SlicePlan &plan) {
 Result<void> DataFile::read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress,
                                  const Share &share) const {
   const Control control = control_of(progress);
-  ST_TRY(auto here, s.here());
+  ST_TRY(auto from, reach(s));
   std::vector<read::Piece> pieces;
   std::vector<const BulkRequest *> scattered;  // slices of many runs: each for itself
   uint64_t total = 0, scattered_bytes = 0;
@@ -57,26 +57,27 @@ Result<void> DataFile::read_many(const Snapshot &s, const std::vector<BulkReques
       return !control.progress() || control.progress()(before + done, total);
     });
   };
-  if (!s.env) {
+  const bool from_memory = !from.bytes.file;
+  if (from_memory) {
     for (const read::Piece &p : pieces)
-      if (p.length > 0) std::memcpy(p.to, s.content.bytes() + p.offset, p.length);
+      if (p.length > 0) std::memcpy(p.to, from.bytes.memory + p.offset, p.length);
   } else {
     ST_TRY(auto done,
-           read::read_pieces(here.file, std::move(pieces), strategy_of(share), limit_of(share), part_from(0)));
+           read::read_pieces(*from.bytes.file, std::move(pieces), strategy_of(share), limit_of(share), part_from(0)));
     count(done);
   }
   std::sort(scattered.begin(), scattered.end(),
             [](const BulkRequest *a, const BulkRequest *b) { return a->index < b->index; });
   uint64_t before = total - scattered_bytes;
   if (source_) {
-    ST_TRY(gather_slices(s, here.file, scattered, scattered_bytes, part_from(before), share));
+    ST_TRY(gather_slices(s, *from.bytes.file, scattered, scattered_bytes, part_from(before), share));
     scattered.clear();
   }
   for (const BulkRequest *r : scattered) {
     ST_TRY(read_slice_with(s, r->index, *r->slice, r->to, part_from(before)));
     before += r->slice->nbytes();
   }
-  return scattered.empty() && s.env ? Result<void>() : control.check(total, total);
+  return scattered.empty() && !from_memory ? Result<void>() : control.check(total, total);
 }
 
 std::vector<size_t> DataFile::own_part(const Snapshot &s) const {

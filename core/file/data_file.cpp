@@ -224,10 +224,20 @@ void DataFile::keep_open(const Snapshot &state) noexcept try {
   if (!options_.descriptors) return;
   const auto open = state.hold_open();
   if (!open) return;
+  state.stay_open(*open);  // before the others: see keep_open_as_others
   versions_.each([&](const Snapshot &s) {
     if (os::same_inode(s.identity, state.identity)) s.stay_open(*open);
   });
 } catch (const std::bad_alloc &) {
+}
+
+// A publish that began to keep states open before this one was placed has not met it. This one meets what is kept.
+void DataFile::keep_open_as_others(const Snapshot &placed) const {
+  if (!options_.descriptors) return;
+  versions_.each([&](const Snapshot &s) {
+    if (!os::same_inode(s.identity, placed.identity)) return;
+    if (const auto held = s.kept_open()) placed.stay_open(held);
+  });
 }
 
 void DataFile::adopt(const HeldSnapshot &made) noexcept {
@@ -247,6 +257,7 @@ Result<bool> DataFile::place_found(Found &found, std::unique_ptr<Snapshot> state
     ST_TRY(state->map_anew());
   }
   found.state = place(std::move(state), found.look.number);
+  keep_open_as_others(*found.state);
   // A write, so that a patch either is seen here or sees what was placed.
   return !keeps_old || patches_.fetch_add(0) == patches;
 }
@@ -348,14 +359,15 @@ void DataFile::end_writing() noexcept {
   journals_.reset();
 }
 
-namespace {
-
-read::Source source_of(const Snapshot &s, const Access &here) {
-  if (s.env) return {&here.file, nullptr};
-  return {nullptr, s.content.bytes()};
+// A file that has lost its name, and then its descriptor, may still be mapped.
+Result<DataFile::Reach> DataFile::reach(const Snapshot &s) {
+  auto here = s.here();
+  if (here && s.env) return Reach{{&here->file, nullptr}, here->held};
+  if (here) return Reach{{nullptr, s.content.bytes()}, {}};
+  const std::byte *const mapped = here.error().status == Status::file_changed ? s.mapped() : nullptr;
+  if (!mapped) return Failure(std::move(here.error()));
+  return Reach{{nullptr, mapped}, {}};
 }
-
-}  // namespace
 
 Result<const std::byte *> DataFile::view(const Snapshot &s, size_t i) const {
   const TensorView t = s.header.index.at(i);
@@ -378,9 +390,9 @@ bool DataFile::lends(const void *bytes, uint64_t n) const {
 
 Result<void> DataFile::read(const Snapshot &s, size_t i, void *to) const {
   const TensorView t = s.header.index.at(i);
-  auto here = s.here();
-  if (!here) return Failure(std::move(here.error()).about_tensor_at_least(t.name));
-  if (auto done = read::copy(source_of(s, *here), s.file_offset(t), t.nbytes, to, control()); !done)
+  auto from = reach(s);
+  if (!from) return Failure(std::move(from.error()).about_tensor_at_least(t.name));
+  if (auto done = read::copy(from->bytes, s.file_offset(t), t.nbytes, to, control()); !done)
     return Failure(std::move(done.error()).about_tensor_at_least(t.name));
   counters_.bytes_read += t.nbytes;
   return {};
@@ -393,15 +405,15 @@ Result<void> DataFile::read_slice(const Snapshot &s, size_t i, const SlicePlan &
 Result<void> DataFile::read_slice_with(const Snapshot &s, size_t i, const SlicePlan &plan, void *to,
                                        const Control &control) const {
   const TensorView t = s.header.index.at(i);
-  auto here = s.here();
-  if (!here) return Failure(std::move(here.error()).about_tensor_at_least(t.name));
+  auto from = reach(s);
+  if (!from) return Failure(std::move(from.error()).about_tensor_at_least(t.name));
   if (source_ && plan.run_count() > 1) {
     const BulkRequest slice{i, &plan, static_cast<std::byte *>(to)};
-    if (auto done = gather_slices(s, here->file, {&slice}, plan.nbytes(), control, {}); !done)
+    if (auto done = gather_slices(s, *from->bytes.file, {&slice}, plan.nbytes(), control, {}); !done)
       return Failure(std::move(done.error()).about_tensor_at_least(t.name));
     return {};
   }
-  auto bytes = read::copy_slice(source_of(s, *here), s.file_offset(t), plan, to, control);
+  auto bytes = read::copy_slice(from->bytes, s.file_offset(t), plan, to, control);
   if (!bytes) return Failure(std::move(bytes.error()).about_tensor_at_least(t.name));
   counters_.bytes_read += *bytes;
   return {};

@@ -178,8 +178,8 @@ class DataFile {
   HeldSnapshot place(std::unique_ptr<Snapshot> made) { return place(std::move(made), ++looks_); }
   // By the commit, under its locks. Takes no memory.
   void adopt(const HeldSnapshot &made) noexcept;
-  // The file that `state` is of is about to lose its name, by which it could be opened again: from now on its states
-  // keep a descriptor open. If the process may open no more, they have what is open.
+  // The file that `state` is of is about to lose its name, by which it could be opened again: its states keep a
+  // descriptor open, as long as there is room for it (os::Descriptors::keep).
   void keep_open(const Snapshot &state) noexcept;
   // These bytes of a tensor of `of` were patched through this handle. Each state of that file, whichever transaction or
   // reader has it, is to show them. One that cannot be brought up to date keeps its old bytes until a refresh.
@@ -252,6 +252,12 @@ class DataFile {
         counters_(account_->counters),
         interrupts_(account_->interrupts) {}
 
+  // What a read takes its bytes from, which are there as long as this.
+  struct Reach {
+    read::Source bytes;
+    os::Descriptors::Held held;
+  };
+  static Result<Reach> reach(const Snapshot &s);
   Result<void> read_slice_with(const Snapshot &s, size_t i, const SlicePlan &plan, void *to,
                                const Control &control) const;
   // `total`: the bytes of the whole call.
@@ -274,6 +280,7 @@ class DataFile {
     counters_.read_requests += done.requests;
   }
   Result<std::unique_ptr<Snapshot>> look(bool follows);
+  void keep_open_as_others(const Snapshot &placed) const;
   Result<bool> place_found(Found &found, std::unique_ptr<Snapshot> state);
   bool is_withheld() const { return withheld_by_ == env_.fork_generation() + 1; }
   HeldSnapshot place(std::unique_ptr<Snapshot> state, uint64_t look);

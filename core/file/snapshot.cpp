@@ -126,22 +126,6 @@ void Snapshot::share_descriptor(std::shared_ptr<os::Descriptors> among) {
   descriptors_->put(this, std::move(shared));
 }
 
-Result<os::Descriptors::Held> Snapshot::hold_open() const {
-  const auto is_kept = [&] { return is_kept_.load(std::memory_order_acquire) == Kept::yes; };
-  if (is_kept()) return kept_;
-  auto held = descriptors_->get(this, file, identity);
-  // It may have lost its name meanwhile, and before that it was kept.
-  if (!held && is_kept()) return kept_;
-  return held;
-}
-
-void Snapshot::stay_open(const os::Descriptors::Held &held) const noexcept {
-  Kept none = Kept::no;
-  if (!is_kept_.compare_exchange_strong(none, Kept::soon, std::memory_order_relaxed)) return;
-  kept_ = held;
-  is_kept_.store(Kept::yes, std::memory_order_release);
-}
-
 Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {
   Reopened *last = reopened_.load(std::memory_order_acquire);
   while (!last || last->generation != now) {

@@ -44,9 +44,16 @@ struct Snapshot {
   bool lends(const void *bytes, uint64_t n) const;
   // From now on the descriptor is one of many, and may be given up between uses.
   void share_descriptor(std::shared_ptr<os::Descriptors> among);
-  // Of one whose descriptor may be given up: one that is open now; and that this stays open as long as the state.
-  Result<os::Descriptors::Held> hold_open() const;
-  void stay_open(const os::Descriptors::Held &) const noexcept;
+  // Of one whose descriptor may be given up: one that is open now; that this is to be kept, as the file is losing its
+  // name; and what is kept, if anything: see os::Descriptors::keep.
+  Result<os::Descriptors::Held> hold_open() const { return descriptors_->get(this, file, identity); }
+  void stay_open(const os::Descriptors::Held &held) const { descriptors_->keep(this, held); }
+  os::Descriptors::Held kept_open() const { return descriptors_->kept(this); }
+  // Its bytes, as far as they are mapped and nobody may have written into the mapping. Else null.
+  const std::byte *mapped() const {
+    const bool is_files = content.map() != read::MapMode::none && content.wanted() != read::MapMode::copy_on_write;
+    return is_files ? content.bytes() : nullptr;
+  }
   // Is it of the same file, with the same tensors at the same places?
   bool is_of_same_file(const Snapshot &other) const {
     return os::same_inode(identity, other.identity) && header_hash == other.header_hash &&
@@ -101,10 +108,6 @@ struct Snapshot {
   }
   mutable std::atomic<Reopened *> reopened_ = nullptr;
   std::shared_ptr<os::Descriptors> descriptors_;
-  // What stay_open() has set.
-  enum class Kept { no, soon, yes };
-  mutable std::atomic<Kept> is_kept_ = Kept::no;
-  mutable os::Descriptors::Held kept_;
 };
 
 }  // namespace st::store

@@ -4,90 +4,158 @@
 
 namespace st::os {
 
-Descriptors::Held Descriptors::keep(Open &open, const void *owner, Held held) {
-  ByUse fresh, given_up;  // closed after the mutex is free
-  fresh.emplace_front(owner, held);
-  std::lock_guard lock(open.mutex);
+Descriptors::Closing::~Closing() {
+  if (taken_.empty()) return;
+  taken_.clear();
+  const std::lock_guard lock(open_.mutex);
+  --open_.closing;
+  open_.some_closed.notify_all();
+}
+
+void Descriptors::Closing::take(Entries &from, Entries::iterator which) {
+  open_.closing += taken_.empty();
+  open_.by_owner.erase(which->owner);
+  taken_.splice(taken_.end(), from, which);
+}
+
+void Descriptors::Closing::take_last(Entries &from, size_t stay) {
+  while (from.size() > stay) take(from, std::prev(from.end()));
+}
+
+Descriptors::Held Descriptors::counted(Open &open, File file) {
+  struct Counted {
+    Open &open;
+    void operator()(const File *f) const {
+      delete f;
+      ++open.closed;
+    }
+  };
+  return {new const File(std::move(file)), Counted{open}};
+}
+
+bool Descriptors::await_room(Open &open, uint64_t closed) {
+  std::unique_lock lock(open.mutex);
+  open.some_closed.wait(lock, [&] { return open.closed != closed || open.closing == 0; });
+  return open.closed != closed;
+}
+
+Descriptors::Held Descriptors::found(Open &open, const void *owner) {
+  const std::lock_guard lock(open.mutex);
+  const auto found = open.by_owner.find(owner);
+  if (found == open.by_owner.end()) return {};
+  const Entries::iterator entry = found->second;
+  if (!entry->is_kept) open.by_use.splice(open.by_use.begin(), open.by_use, entry);
+  return entry->held;
+}
+
+// One that was used just now stays, so that a read after the other needs no open.
+void Descriptors::keep_within_most(Open &open, Closing &closing) const {
+  closing.take_last(open.by_use, most_ > open.kept.size() ? most_ - open.kept.size() : 1);
+  closing.take_last(open.kept, most_ > open.by_use.size() ? most_ - open.by_use.size() : 0);
+}
+
+Descriptors::Held Descriptors::add(Open &open, const void *owner, Held held) {
+  Closing closing(open);
+  Entries fresh;
+  fresh.push_front({owner, held});
+  const std::lock_guard lock(open.mutex);
   // The last step that takes memory.
-  const auto [kept, is_new] = open.by_owner.try_emplace(owner, fresh.begin());
-  if (!is_new) given_up.splice(given_up.end(), open.by_use, std::exchange(kept->second, fresh.begin()));
+  const auto [entry, is_new] = open.by_owner.try_emplace(owner, fresh.begin());
+  if (!is_new && entry->second->is_kept) return entry->second->held;
+  if (!is_new) {
+    std::swap(entry->second->held, fresh.front().held);
+    open.by_use.splice(open.by_use.begin(), open.by_use, entry->second);
+    return held;
+  }
   open.by_use.splice(open.by_use.begin(), fresh);
-  given_up.splice(given_up.end(), take_from(open, most_));
+  keep_within_most(open, closing);
   return held;
 }
 
-Descriptors::ByUse Descriptors::take_from(Open &open, size_t stay) {
-  ByUse taken;
-  while (open.by_use.size() > stay) {
-    open.by_owner.erase(open.by_use.back().first);
-    taken.splice(taken.end(), open.by_use, std::prev(open.by_use.end()));
-  }
-  return taken;
+void Descriptors::put(const void *owner, File file) {
+  Open &open = open_.mine();
+  add(open, owner, counted(open, std::move(file)));
 }
 
-void Descriptors::put(const void *owner, File file) {
-  keep(open_.mine(), owner, std::make_shared<const File>(std::move(file)));
+void Descriptors::keep(const void *owner, const Held &held) {
+  Open &open = open_.mine();
+  Closing closing(open);
+  Entries fresh;  // and then what the owner had
+  fresh.push_front({owner, held, true});
+  const std::lock_guard lock(open.mutex);
+  const auto [entry, is_new] = open.by_owner.try_emplace(owner, fresh.begin());
+  if (is_new) {
+    open.kept.splice(open.kept.begin(), fresh);
+  } else if (Entry &had = *entry->second; !had.is_kept) {
+    std::swap(had.held, fresh.front().held);
+    had.is_kept = true;
+    open.kept.splice(open.kept.begin(), open.by_use, entry->second);
+  }
+  keep_within_most(open, closing);
+}
+
+Descriptors::Held Descriptors::kept(const void *owner) {
+  Open &open = open_.mine();
+  const std::lock_guard lock(open.mutex);
+  const auto entry = open.by_owner.find(owner);
+  return entry != open.by_owner.end() && entry->second->is_kept ? entry->second->held : Held();
 }
 
 Descriptors::Held Descriptors::inherited(Open &mine, const void *owner) {
   Held found;
   const std::lock_guard alone(mine.mutex);
   open_.each_parents([&](Open &parents) {
-    if (const auto kept = parents.by_owner.find(owner); !found && kept != parents.by_owner.end())
-      found = kept->second->second;
+    if (const auto entry = parents.by_owner.find(owner); !found && entry != parents.by_owner.end())
+      found = entry->second->held;
   });
   return found;
 }
 
-Result<Descriptors::Held> Descriptors::open_anew(const File &closed, const struct stat &identity) {
+Result<Descriptors::Held> Descriptors::open_anew(Open &open, const File &closed, const struct stat &identity) {
   const std::string &path = closed.path();
-  const auto opened = [&] { return File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path); };
-  auto had = opened();
-  while (!had && is_scarcity(had.error()) && give_up(GiveUp::half)) had = opened();
+  auto had = make_room_for(GiveUp::half, [&] {  //
+    return File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path);
+  });
+  if (!had && (had.error().os_errno == ENOENT || had.error().os_errno == ENOTDIR))
+    return fail(Status::file_changed, in_quotes(path), " is no longer there; refresh the handle, or open it anew");
   ST_TRY(auto file, std::move(had));
   file.read_like(closed);
   ST_TRY(auto s, file.stat());
   if (!same_inode(s, identity))
     return fail(Status::file_changed, in_quotes(path), " now names another file; refresh the handle, or open it anew");
-  return std::make_shared<const File>(std::move(file));
+  return counted(open, std::move(file));
 }
 
 Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed, const struct stat &identity) {
   Open &open = open_.mine();
-  {
-    std::lock_guard lock(open.mutex);
-    if (const auto found = open.by_owner.find(owner); found != open.by_owner.end()) {
-      open.by_use.splice(open.by_use.begin(), open.by_use, found->second);
-      return found->second->second;
-    }
-  }
-  auto held = open_anew(closed, identity);
-  if (!held && !is_scarcity(held.error()))
-    if (Held parents = inherited(open, owner)) {
-      ST_TRY(auto s, parents->stat());  // another owner may have that address by now
-      if (same_inode(s, identity)) held = std::move(parents);
-    }
-  if (!held) return held;
-  return keep(open, owner, std::move(*held));
+  if (Held now = found(open, owner)) return now;
+  auto held = open_anew(open, closed, identity);
+  if (held) return add(open, owner, std::move(*held));
+  // It may have lost its name meanwhile, and before that it was kept.
+  if (Held now = found(open, owner)) return now;
+  if (is_scarcity(held.error())) return held;
+  Held parents = inherited(open, owner);
+  if (!parents) return held;
+  ST_TRY(auto s, parents->stat());  // another owner may have that address by now
+  return same_inode(s, identity) ? add(open, owner, std::move(parents)) : held;
 }
 
 bool Descriptors::give_up(GiveUp what) {
-  ByUse given_up;  // closed after the mutex is free
   Open &open = open_.mine();
-  std::lock_guard lock(open.mutex);
-  given_up = take_from(open, what == GiveUp::half ? open.by_use.size() / 2 : 0);
-  return !given_up.empty();
+  Closing closing(open);
+  const std::lock_guard lock(open.mutex);
+  closing.take_last(open.by_use, what == GiveUp::half ? open.by_use.size() / 2 : 0);
+  if (closing.empty() && !open.kept.empty()) closing.take_last(open.kept, open.kept.size() - 1);
+  return !closing.empty();
 }
 
-void Descriptors::forget(const void *owner) {
-  Held held;  // closed after the mutex is free
-  Open &open = open_.mine();
-  std::lock_guard lock(open.mutex);
-  const auto found = open.by_owner.find(owner);
-  if (found == open.by_owner.end()) return;
-  held = std::move(found->second->second);
-  open.by_use.erase(found->second);
-  open.by_owner.erase(found);
+void Descriptors::forget(const void *owner) noexcept {
+  Open *const open = open_.find();
+  if (!open) return;
+  Closing closing(*open);
+  const std::lock_guard lock(open->mutex);
+  if (const auto entry = open->by_owner.find(owner); entry != open->by_owner.end())
+    closing.take(open->list_of(*entry->second), entry->second);
 }
 
 }  // namespace st::os

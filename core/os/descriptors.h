@@ -1,17 +1,20 @@
 // Descriptors of many files, of which only so many may be open at once. The least
 // recently used one is closed. When it is wanted again, it is opened anew by its
-// path, if that still leads to the same file. Where the process may open no more
+// path, if that still leads to the same file. One that its path is about to lead to no more
+// may be kept: it is closed after all others. Where the process may open no more
 // files, half of them are closed. Any thread. A forked child has descriptors of its
 // own, and waits for no mutex of its parent's.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 
+#include "base/waiters.h"
 #include "os/file.h"
 #include "os/per_process.h"
 
@@ -36,35 +39,78 @@ class Descriptors {
   using Held = std::shared_ptr<const File>;
   // `owner` names it: one owner, one file.
   void put(const void *owner, File file);
-  // For reading, as `closed` is read. Status file_changed if its path leads to another file than `identity`. A child
-  // that cannot open it by its path may still read by what it inherited, if that was open.
+  // For reading, as `closed` is read. Status file_changed if its path leads to another file than `identity`, or to
+  // none. A child that cannot open it by its path may still read by what it inherited, if that was open.
   Result<Held> get(const void *owner, const File &closed, const struct stat &identity);
-  void forget(const void *owner);
-  // Closes half of them, those that were used least recently, and at least one; or all. False: there was none.
+  // Its path will lead to it no more. So `held`, which is of that file, or what the owner has of it, is kept: it goes
+  // after all others, and of those that are kept the first one first.
+  void keep(const void *owner, const Held &held);
+  // Null: nothing is kept.
+  Held kept(const void *owner);
+  void forget(const void *owner) noexcept;
+  // Closes half of them, those that were used least recently, and at least one; or all. What is kept stays, unless
+  // there is nothing else: then one of it goes. False: there was none.
   enum class GiveUp { half, all };
   bool give_up(GiveUp);
 
   // Answers `work`, which opens files and may be done again, with the room of what is open here if it needs that.
   template <class Work>
   static auto with_room(const std::shared_ptr<Descriptors> &open, GiveUp what, Work work) {
-    for (;;) {
-      auto done = work();
-      if (done || !open || !is_scarcity(done.error()) || !open->give_up(what)) return done;
-    }
+    return open ? open->make_room_for(what, std::move(work)) : work();
   }
 
  private:
-  struct Open {
-    std::mutex mutex;                                 // of what follows
-    std::list<std::pair<const void *, Held>> by_use;  // the last used first
-    std::unordered_map<const void *, std::list<std::pair<const void *, Held>>::iterator> by_owner;
+  struct Entry {
+    const void *owner;
+    Held held;
+    bool is_kept = false;
   };
-  using ByUse = decltype(Open::by_use);
-  Held keep(Open &open, const void *owner, Held held);
+  using Entries = std::list<Entry>;
+  struct Open {
+    std::atomic<uint64_t> closed = 0;  // files, so far
+    std::mutex mutex;                  // of what follows
+    Waiters some_closed;
+    size_t closing = 0;    // threads that have taken files from here, and not closed them yet
+    Entries by_use, kept;  // the last used first; the last that was kept first
+    std::unordered_map<const void *, Entries::iterator> by_owner;
+
+    Entries &list_of(const Entry &e) { return e.is_kept ? kept : by_use; }
+  };
+  // What was taken from the lists, under the mutex, and is closed when that is free.
+  class Closing {
+   public:
+    explicit Closing(Open &open) : open_(open) {}
+    ~Closing();
+    Closing(const Closing &) = delete;
+    Closing &operator=(const Closing &) = delete;
+    void take(Entries &from, Entries::iterator which);
+    void take_last(Entries &from, size_t stay);
+    bool empty() const { return taken_.empty(); }
+
+   private:
+    Open &open_;
+    Entries taken_;
+  };
+
+  template <class Work>
+  auto make_room_for(GiveUp what, Work work) {
+    constexpr int most_attempts = 1000;  // beside threads that open again what is closed here
+    Open &open = open_.mine();
+    for (int attempt = 1;; ++attempt) {
+      const uint64_t closed = open.closed;
+      auto done = work();
+      if (done || !is_scarcity(done.error()) || attempt == most_attempts) return done;
+      if (!give_up(what) && !await_room(open, closed)) return done;
+    }
+  }
+  // Others may have emptied the lists. Have files been closed since there were so many; or are some about to be?
+  static bool await_room(Open &open, uint64_t closed);
+  Held found(Open &open, const void *owner);
+  Held add(Open &open, const void *owner, Held held);
+  void keep_within_most(Open &open, Closing &closing) const;
   Held inherited(Open &mine, const void *owner);
-  Result<Held> open_anew(const File &closed, const struct stat &identity);
-  // All but so many. Call with the mutex, and let them be closed when it is free.
-  static ByUse take_from(Open &open, size_t stay);
+  Result<Held> open_anew(Open &open, const File &closed, const struct stat &identity);
+  static Held counted(Open &open, File file);
 
   Env &env_;
   PerProcess<Open> open_;

@@ -95,7 +95,9 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
 Result<void> ShardCommit::prepare_new_names() {
   ST_TRY(open_folder());
   const write::Findings told = shards_.told();
-  ST_TRY(with_room([&] { return old_->remove(shards_.env().unix_time(), {work_.timeout_ms}, told); }));
+  const uint64_t now = shards_.env().unix_time();
+  shards_.keep_open(old_->due(now));
+  ST_TRY(with_room([&] { return old_->remove(now, {work_.timeout_ms}, told); }));
   ST_TRY(
       prepare_each([&](Participant &part) { return part.prepare_new_name(shards_.location().beside(name_of(part))); }));
   ST_TRY(auto spelled, new_index());

@@ -205,6 +205,13 @@ bool OldShards::remove(const std::string &name, const write::OldShard *listed, c
   return removed;
 }
 
+std::set<std::string> OldShards::due(uint64_t now) const {
+  std::set<std::string> names(unnamed_.begin(), unnamed_.end());
+  for (const write::OldShard &old : listed_)
+    if (old.until <= now) names.insert(old.name);
+  return names;
+}
+
 Result<void> OldShards::remove(uint64_t now, const os::LockWait &wait, const write::Findings &findings) {
   if (!verdict_.is_good()) put_list_aside(findings);
   for (const std::string &name : temporary_)

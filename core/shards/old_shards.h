@@ -25,6 +25,8 @@ class OldShards {
   const std::vector<write::OldShard> &listed() const { return listed_; }
   const std::vector<std::string> &unnamed() const { return unnamed_; }  // of writers that died, or are dying
   const write::Verdict &verdict() const { return verdict_; }            // on the list
+  // What remove() would remove then, at most.
+  std::set<std::string> due(uint64_t now) const;
   bool only_list() const { return has_list_ && verdict_.is_good() && unnamed_.empty() && listed_.empty(); }
   bool nothing() const { return !has_list_ && unnamed_.empty() && temporary_.empty(); }
   // The largest number in the name of a shard that the index or the list names, or of a file that is there.

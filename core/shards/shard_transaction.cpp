@@ -362,16 +362,21 @@ Result<void> ShardTransaction::commit_together(const Parts &parts) {
 void ShardTransaction::show_result() noexcept {
   const Log &log = shards_.options().log;
   try {
-    bool changed = changes_index() || renames_shards();
+    const bool of_index = changes_index() || renames_shards();
+    bool changed = of_index;
     for (const auto &[shard, transaction] : parts_)
       changed |= transaction->data_file().hold().get() != shown_.pinned(shard);
     if (!changed) return;
     const os::WaitedByCall call(os::WaitedByCall::anew);  // the commit is over, and may have waited as long as it might
     auto shown = shards_.show_anew();
-    if (!shown && log)
-      log(LogLevel::warning, text("the change is committed, but the handle cannot show it until it is refreshed: ",
+    if (shown || (!of_index && shards_.show_shards())) return;
+    ++shards_.to_show_;
+    if (log)
+      log(LogLevel::warning, text("the change is committed, but the handle cannot show it yet, and tries again when it "
+                                  "is asked: ",
                                   shown.error().message));
   } catch (const std::bad_alloc &) {
+    ++shards_.to_show_;
     warn_that_not_shown(log);
   }
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <set>
 
 #include "base/hash.h"
 #include "base/huge_memory.h"
@@ -11,6 +10,7 @@
 #include "journal/super_recover.h"
 #include "os/named_lock.h"
 #include "os/random.h"
+#include "os/waited.h"
 #include "shards/shard_transaction.h"
 
 namespace st::store {
@@ -116,8 +116,31 @@ Result<void> Shards::show(uint64_t refreshed_for) {
       continue;
     }
     if (gives_up) ++unseen_;  // whoever looks next refreshes them again
-    if (show_after(look, std::move(shown))) return {};
+    if (!show_after(look, std::move(shown))) continue;
+    kept.newer = newer;
+    return {};
   }
+}
+
+bool Shards::show_shards() {
+  Kept &kept = kept_.mine();
+  for (;;) {
+    Look look = begin_look();
+    look.number = look.shown->look;  // the index is not looked at: whoever began to look before this finds more
+    const std::lock_guard lock(kept.mutex);
+    if (hold().get() != look.shown.get()) continue;
+    if (kept.withheld_index || kept.newer != shards_newer_ || is_behind(kept, look)) return false;
+    if (show_after(look, make_catalogue(look.shown->read(), kept))) return true;
+  }
+}
+
+void Shards::show_late() noexcept try {
+  const uint64_t all = to_show_;
+  const os::WaitedByCall call(os::WaitedByCall::anew);
+  if (!show_anew()) return;
+  for (uint64_t some = shown_late_; some < all && !shown_late_.compare_exchange_weak(some, all);) {
+  }
+} catch (const std::bad_alloc &) {
 }
 
 // May one of its shards show what others have changed, or recovery has, and another not yet? With the mutex.
@@ -134,6 +157,14 @@ bool Shards::is_behind(const Kept &kept, const Look &look) const {
 void Shards::pin_in_all_states(const Member &shard) {
   std::lock_guard lock(kept_.mine().mutex);
   each_catalogue([&](const ShardCatalogue &c) { c.pin_opened(&shard); });
+}
+
+void Shards::keep_open(const std::set<std::string> &names) const {
+  each_catalogue([&](const ShardCatalogue &c) {
+    for (uint32_t i = 0; i < c.shards().size(); ++i)
+      if (const Snapshot *state = c.pinned(i); state && names.contains(c.shards()[i]->name()))
+        c.shards()[i]->opened()->keep_open(*state);
+  });
 }
 
 // One look at the folder, not one at each shard.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 
 #include "journal/recover.h"
 #include "model/multi_file.h"
@@ -31,6 +32,11 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<std::unique_ptr<AnyTransaction>> begin_on(const Catalogue &state, TransactionOptions options) override;
   // One shard after the other, each durable by itself.
   Result<void> compact(TransactionOptions options) override;
+  // With what commits have made that could not be shown before, if it can be now.
+  Catalogue catalogue() const override {
+    if (to_show_ != shown_late_) const_cast<Shards *>(this)->show_late();  // which changes nothing else
+    return MultiFileOf::catalogue();
+  }
   void close() noexcept override;
   std::string index_path() const override { return path_; }
 
@@ -77,6 +83,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     // While a commit has not yet shown the shards that belong to it, the locked index is shown in its place.
     const WithheldIndex *withheld_index = nullptr;  // of the commit, which has locked the index
     uint64_t refreshed = 0;                         // unseen_, when all shards were last refreshed together
+    uint64_t newer = 0;                             // shards_newer_, when what is shown was found
   };
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read, Kept &kept);
@@ -88,7 +95,12 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // the shards are refreshed first. `refreshed_for`: the state of the index before they were last refreshed.
   Result<void> show_anew();
   Result<void> show(uint64_t refreshed_for);
+  // Shows the shards as they are shown, under the index that is shown. Opens nothing. False: that would be a mix.
+  bool show_shards();
+  void show_late() noexcept;
   bool is_behind(const Kept &kept, const Look &look) const;
+  // Shards of these names, which a state in use may have, are about to go.
+  void keep_open(const std::set<std::string> &names) const;
   Result<void> refresh_shards();
   Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   Result<void> check_all_there(const ShardIndex &index) const;
@@ -123,6 +135,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // Counts what may have changed several shards, and is not seen by its index: a commit of ours that is left to
   // recovery, or one by others whose index a commit of ours has replaced.
   std::atomic<uint64_t> unseen_ = 0;
+  // Counts commits that could not be shown, and how many of them were shown later.
+  std::atomic<uint64_t> to_show_ = 0, shown_late_ = 0;
 };
 
 // For a progress: the bytes of the file there, or 0 of what cannot be looked at: opening it will tell why.

@@ -3,6 +3,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -119,6 +120,47 @@ TEST_F(CapiLongLife, PublishesThatNobodyLooksAtLeaveNothingBehind) {
                       [&](size_t i) { return put(file, "a", i % 2 ? one : other); });
     st_close(file);
   }
+}
+
+// A fork may come amid what another thread begins or frees, of which the child has only half.
+TEST_F(CapiLongLife, AChildBeginsTransactionsOfItsOwnWhateverItsParentIsAmid) {
+  constexpr unsigned far_too_long_s = 120;
+  const uint64_t shape[2] = {one.size(), 1};
+  st_file *file = open_model();
+  std::atomic<bool> ended = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&] {
+      while (!ended) {
+        const st_tensor value = u8(one, shape);
+        st_txn *txn = nullptr;
+        EXPECT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+        EXPECT_ST(ST_OK, st_txn_put(txn, "a", ST_NTS, &value));
+        st_txn_free(txn);
+      }
+    });
+  st_txn *parents = nullptr;
+  EXPECT_ST(ST_OK, st_txn_begin(file, nullptr, &parents));
+  int status = 0;
+  for (size_t i = 0; status == 0 && i < bounded(300, 1000, 20'000); ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(far_too_long_s);  // nobody waits for ever
+      st_txn *txn = nullptr;
+      const bool good = st_txn_begin(file, nullptr, &txn) == ST_OK;
+      st_txn_free(txn);
+      st_close(file);
+      const bool ended_too = st_txn_commit(parents) == ST_E_TXN_FAILED;
+      st_txn_free(parents);
+      ::_exit(good && ended_too ? 0 : 1);
+    }
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+  }
+  ended = true;
+  for (std::thread &t : threads) t.join();
+  EXPECT_EQ(status, 0);
+  st_txn_free(parents);
+  st_close(file);
 }
 
 TEST_F(CapiLongLife, WhatWasGivenOutGoesWhenItIsReleased) {

@@ -219,6 +219,28 @@ TEST_F(Shown, AStateThatAPublishEndsIsReadableWithoutItsName) {
   }
 }
 
+// A refresh may put another state of the old file there, when the publish has kept what it found.
+TEST_F(Shown, AStateThatARefreshFindsBesideAPublishIsReadableWithoutItsName) {
+  for (size_t n = 0, more = 1; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_bytes(path, old);
+    OpenOptions options = mapped(MapMode::copy_on_write);
+    options.descriptors = std::make_shared<os::Descriptors>(between);
+    auto c = open(between, options);
+    auto t = begin(*c, options_of(true));
+    ASSERT_TRUE(is_ok(t->update("b", value(*c, "b", new_b))));
+    HeldSnapshot found;
+    const auto refresh = [&] {
+      EXPECT_TRUE(is_ok(c->refresh()));
+      found = c->hold();
+    };
+    more = between.during(n, refresh, [&] { ASSERT_TRUE(is_ok(t->commit())); });
+    if (!more) break;
+    options.descriptors->give_up(os::Descriptors::GiveUp::all);
+    EXPECT_TRUE(is_ok(found->here()));
+  }
+}
+
 // The bytes are in the file, but the handle cannot read them, or not even open the file. It shows the old ones no more.
 TEST_F(Shown, APatchThatTheHandleCannotReadIsReadByTheNextLook) {
   constexpr std::pair<Call, int> failures[] = {{Call::pread, -EIO}, {Call::openat, -EMFILE}};

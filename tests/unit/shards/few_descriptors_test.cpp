@@ -1,6 +1,7 @@
 // Where a process may open few files: shards are read with those that can be had, and a change of many shards that
 // needs more is refused before anything has changed.
 #include <filesystem>
+#include <system_error>
 
 #include "bound.h"
 #include "few_descriptors.h"
@@ -46,6 +47,23 @@ class FewDescriptorsTest : public ::testing::Test {
       ASSERT_TRUE(is_ok(bytes)) << i;
       EXPECT_EQ(*bytes, bytes_of(dir / text("m-", 10000 + i, ".safetensors")).substr(file_size() - shape)) << i;
     }
+  }
+  Result<void> publish(Model &model, size_t i, const std::string &bytes) {
+    TransactionOptions options;
+    options.publish = true;
+    ST_TRY(auto t, model.begin(std::move(options)));
+    ST_TRY(t->update(text("t", i), {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()}));
+    return t->commit();
+  }
+  // Of files that have no name any more.
+  size_t nameless() const {
+    size_t found = 0;
+    std::error_code ignored;
+    for (const auto &fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+      const std::string to = std::filesystem::read_symlink(fd.path(), ignored).string();
+      found += to.starts_with(dir.path()) && to.ends_with("(deleted)");
+    }
+    return found;
   }
   size_t file_size() const { return bytes_of(dir / text("m-", 10000, ".safetensors")).size(); }
   Result<std::unique_ptr<Shards>> open(bool writable, read::MapMode map = read::MapMode::automatic) {
@@ -115,6 +133,87 @@ TEST_F(FewDescriptorsTest, WhatTheHandleHasIsForAPlanAndAChangeOfSomeShards) {
       expect_read(**model);
       env.most = SIZE_MAX;
     }
+}
+
+// A pin of all shards keeps the descriptors of some, when others take their names. What is mapped is read from there.
+TEST_F(FewDescriptorsTest, APinOfPublishedShardsKeepsNoMoreThanTheHandleMay) {
+  constexpr size_t most = 4;
+  const std::string fresh = pattern(shape, 78);
+  for (const auto map : {read::MapMode::automatic, read::MapMode::none}) {
+    SCOPED_TRACE(text(static_cast<int>(map)));
+    SetUp();
+    env.most = 8 * most;
+    auto model = open(true, map);
+    env.most = SIZE_MAX;
+    ASSERT_TRUE(is_ok(model));
+    expect_read(**model);
+    std::vector<std::string> old;
+    for (size_t i = 0; i < n; ++i) old.push_back(read(**model, i).value());
+    const Catalogue pin = (*model)->catalogue();
+    for (size_t i = 0; i < n; ++i) {
+      ASSERT_TRUE(is_ok(publish(**model, i, fresh)));
+      EXPECT_LE(nameless(), most) << i;
+    }
+    expect_read(**model);
+    size_t lost = 0;
+    const Range last{shape - 1, shape, 1}, odd{1, shape, 2};
+    for (size_t i = 0; i < n; ++i) {
+      const Place place = pin.find(text("t", i)).value();
+      std::string whole(shape, '\0'), end(1, '\0'), strided(shape / 2, '\0'), bulk(shape, '\0');
+      const auto done = place.member->read(*place.snapshot, place.index, whole.data());
+      if (!done && map == read::MapMode::none) {
+        EXPECT_TRUE(fails_with(Status::file_changed, done));
+        ++lost;
+        continue;
+      }
+      ASSERT_TRUE(is_ok(done)) << i;
+      EXPECT_TRUE(same_bytes(whole, old[i]));
+      const auto end_of = SlicePlan::make(Dtype::U8, {&shape, 1}, {&last, 1}).value();
+      const auto odd_of = SlicePlan::make(Dtype::U8, {&shape, 1}, {&odd, 1}).value();
+      ASSERT_TRUE(is_ok(place.member->read_slice(*place.snapshot, place.index, end_of, end.data())));
+      EXPECT_TRUE(same_bytes(end, old[i].substr(shape - 1)));
+      const auto to = [](std::string &s) { return reinterpret_cast<std::byte *>(s.data()); };
+      ASSERT_TRUE(is_ok(place.member->read_many(
+          *place.snapshot, {{place.index, nullptr, to(bulk)}, {place.index, &odd_of, to(strided)}}, {})));
+      EXPECT_TRUE(same_bytes(bulk, old[i]));
+      for (size_t k = 0; k < strided.size(); ++k) EXPECT_EQ(strided[k], old[i][2 * k + 1]);
+    }
+    EXPECT_LT(lost, n - 1);
+  }
+}
+
+// The commit stands. To show it takes an open file more than there is: it shows all the same, or as soon as it may.
+TEST_F(FewDescriptorsTest, WhatIsPublishedShowsWhereNothingCanBeOpened) {
+  const std::string fresh = pattern(shape, 78);
+  auto model = open(true);
+  ASSERT_TRUE(is_ok(model));
+  expect_read(**model);
+  bool renamed = false;
+  const auto fails = [&](testing::Call call) {
+    renamed |= call == testing::Call::renameat;
+    return renamed && (call == testing::Call::openat || call == testing::Call::list) ? -EMFILE : 0;
+  };
+  env.before = fails;
+  ASSERT_TRUE(is_ok(publish(**model, 0, fresh)));
+  ASSERT_TRUE(renamed);
+  const Catalogue shown = (*model)->catalogue();
+  const Place place = shown.find("t0").value();
+  const auto view = place.member->view(*place.snapshot, place.index);
+  ASSERT_TRUE(is_ok(view));
+  EXPECT_TRUE(same_bytes({reinterpret_cast<const char *>(*view), shape}, fresh));
+
+  env.before = nullptr;
+  renamed = false;
+  TransactionOptions options;
+  options.publish = true;
+  auto t = (*model)->begin(std::move(options));
+  ASSERT_TRUE(is_ok(t));
+  ASSERT_TRUE(is_ok((*t)->rename("t1", "other")));
+  env.before = fails;
+  ASSERT_TRUE(is_ok((*t)->commit()));
+  EXPECT_FALSE((*model)->catalogue().find("other").has_value());
+  env.before = nullptr;
+  EXPECT_TRUE(is_ok((*model)->lend().find("other")));
 }
 
 // Three for each shard: the file, its journal, and the folder of that; and the new file, if there is one. What the

@@ -253,6 +253,23 @@ TEST_F(NewNames, WhatWasGivenOutStaysWhatItWas) {
   EXPECT_THAT(shards(), ElementsAre("m-1.g2.safetensors", "m-1.g3.safetensors", "m-2.safetensors"));
 }
 
+// Descriptors of shards may be given up, but not that of a file which the handle itself is about to remove.
+TEST_F(NewNames, AStateIsReadableAfterItsShardsWereRemoved) {
+  auto c = open();
+  const Catalogue pin = c->catalogue();
+  const Place place = pin.find("a").value();
+  const auto &descriptors = place.member->options().descriptors;
+  for (int i = 0; i < 3; ++i) {
+    if (i < 2) descriptors->give_up(os::Descriptors::GiveUp::all);  // the commit after the first removes it
+    ASSERT_TRUE(is_ok(rename(*c, i % 2 == 0 ? "a" : "x", i % 2 == 0 ? "x" : "a", new_names(0))));
+  }
+  EXPECT_THAT(shards(), ElementsAre("m-1.g2.safetensors", "m-1.g3.safetensors", "m-2.safetensors"));
+  EXPECT_TRUE(is_ok(place.snapshot->here()));
+  std::string read(4000, '\0');
+  ASSERT_TRUE(is_ok(place.member->read(*place.snapshot, place.index, read.data())));
+  EXPECT_TRUE(same_bytes(read, pattern(4000, 1)));
+}
+
 TEST_F(NewNames, OtherNamesOfAShardKeepTheOldBytes) {
   fs::create_hard_link(ckpt + "/m-1.safetensors", dir / "copy");
   const std::string old = bytes_of(dir / "copy");

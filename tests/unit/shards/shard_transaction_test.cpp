@@ -880,7 +880,7 @@ TEST_F(ShardTransactionTest, AnEmptySuperJournalIsInNobodysWay) {
   EXPECT_EQ(bytes(*c, "x"), ten);
 }
 
-TEST_F(ShardTransactionTest, WhatIsCommittedStandsThoughTheHandleCannotShowIt) {
+TEST_F(ShardTransactionTest, WhatIsCommittedIsShownLaterIfTheHandleCannotShowItNow) {
   for (size_t n = 0; logged.empty(); ++n) {
     put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3)}));
     put_index(R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors")");
@@ -896,8 +896,6 @@ TEST_F(ShardTransactionTest, WhatIsCommittedStandsThoughTheHandleCannotShowIt) {
     ASSERT_TRUE(hit) << "the handle showed it each time";
     if (!logged.empty()) {
       ASSERT_TRUE(is_ok(done));
-      EXPECT_FALSE(c->catalogue().find("x").has_value());
-      ASSERT_TRUE(is_ok(c->refresh()));
       EXPECT_EQ(bytes(*c, "x"), ten);
     }
   }
