@@ -304,7 +304,8 @@ TEST_F(PullTest, ABitThatFlipsInWhatIsLateIsSeen) {
     const auto object = open(store);
     EXPECT_TRUE(read_and_check(**object, store.size() - 50));
     EXPECT_EQ(store.dropped, 0u);
-    store.late_every = store.sent + 1;  // the next one, of which the second half is asked for once more
+    store.sent = 1;
+    store.late_every = 2;  // the next one, of which the second half is asked for once more
     store.script.resize(store.requests, Fault::none);
     if (flips) store.script.push_back(Fault::flipped);
     const auto done = read_range(**object, 50, 400);
