@@ -20,7 +20,8 @@ struct Request {
   std::vector<std::string> fields;  // "Name: value"
   std::byte *into = nullptr;        // `room` bytes, until the answer was taken, or the request dropped
   uint64_t room = 0;
-  // These bytes go into `into`, behind those before. They lie in the processor's cache. By the thread that is in next().
+  // These bytes go into `into`, behind those before. They lie in the processor's cache. By the thread that is in
+  // next().
   std::function<void(std::span<const std::byte>)> comes = {};
   // Is this the answer whose body belongs into `into`? Asked once, by the thread that is in next().
   std::function<bool(const Head &)> fits = {};
