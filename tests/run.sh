@@ -55,7 +55,7 @@ run_sanitizers() {
   local filter='-*Cuts.*:*CrashEnumeration.EveryCutOfT*:*PlanTest*/file*:*PlanTest*/shards*:*PlanTest*/new_names:*SlowDiskTest*/save*'
   filter+=':*SlowDiskTest*/publish*:*ViewsAsPayloads*/300000*:LargeTransaction.*:*CrashEnumeration.EveryCutOfO*'
   filter+=':*Cluster.*_by_glusterfs:Fencing.AHostThatWakesUp*:Fencing.AHostThatWasFrozenAmid*:*ClusterMeeting*/save:*ClusterMeeting*/p*:*ClusterFencing*/save'
-  filter+=':*/RedoFourFlushes:*LargeFailures*Copied:SpellHeader.RefusesOneThatIsLonger*:ShardIndex.RefusesToSpellOneThatIsLonger'
+  filter+=':*/RedoFourFlushes:*LargeFailures*Copied:WriterTest.TheLongestHeader*:SpellHeader.RefusesOneThatIsLonger*:ShardIndex.RefusesToSpellOneThatIsLonger'
   bash "$ROOT/tests/asan.sh" &&
     ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:malloc_context_size=5:quarantine_size_mb=32 \
       UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ST_TEST_BOUND=${ST_TEST_BOUND:-small} GTEST_FILTER="${GTEST_FILTER-$filter}" \

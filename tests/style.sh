@@ -49,7 +49,7 @@ tidy() {
   local common
   mkdir -p "$PASSED"
   configure "$COMMANDS" -Dtests=true -Dcli=false && build "$COMMANDS" build.ninja || return 1
-  sed -i 's/ -fno-gnu-unique//' "$COMMANDS/compile_commands.json" # which clang does not know, nor need
+  sed -Ei 's/ (-fno-gnu-unique|--param=ggc-min-heapsize=[0-9]+)//g' "$COMMANDS/compile_commands.json" # which clang does not know, nor need
   common=$(files 'core/*.h' 'capi/*.h' .clang-tidy meson.build 'core/*meson.build' 'capi/*meson.build' | xargs cat | sha256sum | cut -d' ' -f1)
   sed -nE 's#.*"file": "((core|capi)/.*-unity[0-9]+\.cpp)".*#\1#p' "$COMMANDS/compile_commands.json" |
     xargs -P "$(nproc)" -I{} bash -c 'tidy_one "$@"' tidy_one "$COMMANDS/{}" "$common"

@@ -182,7 +182,8 @@ void Sequence::stage_step(Handle &h, Step s) {
           static_cast<int>(wanted), ", ", said(answer));
   if (t.options.copy) t.borrowed.back().reset();
   if (got != Status::ok) return;
-  t.published |= t.options.publish || s.kind != Step::update;
+  // An update of nothing publishes nothing.
+  t.published |= s.kind != Step::update || (t.options.publish && !s.value.bytes.empty());
   t.steps.push_back(std::move(s));
 }
 

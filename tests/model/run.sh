@@ -133,12 +133,12 @@ failed=0
 
 # check MODEL EXPECTED SWITCH...
 check() {
-  local model=$1 expected=$2 answer states seconds compiler=("${QUICK[@]}") table=20 TIMEFORMAT=%U
+  local model=$1 expected=$2 answer states seconds compiler=("${QUICK[@]}") table=22 TIMEFORMAT=%U
   shift 2
   rm -f pan* ./*.trail
   spin "$@" -a "$HERE/$model.pml" >spin.log 2>&1 || { cat spin.log; return 1; }
   # Millions of states are worth a compiler that optimises.
-  [[ $expected == SAFE ]] && { expected=safe; compiler=(gcc -O1); table=22; }
+  [[ $expected == SAFE ]] && { expected=safe; compiler=(gcc -O2); table=24; }
   "${compiler[@]}" -w -DSAFETY -DNOFAIR -DMEMLIM=3500 -o pan pan.c || return 1
   { time ./pan -m100000 -w$table >pan.log 2>&1; } 2>seconds
   seconds=$(<seconds)
