@@ -222,6 +222,42 @@ def test_the_pages_of_several_warm_files_are_mapped_ahead(large, tmp_path):
     assert all(tensors["large"][-1] == 15 * MIB - 1 for tensors in loaded)
 
 
+def lines_of_maps():
+    return Path("/proc/self/maps").read_text().count("\n")
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """The thread that maps pages ahead, and which has work that lasts as long as the test."""
+    threads, begun, goes_on = _ahead._Threads(1), threading.Event(), threading.Event()
+    threads.add([lambda _: (begun.set(), goes_on.wait(60))])
+    assert begun.wait(60)
+    monkeypatch.setattr(_ahead, "_mapper", threads)
+    yield threads
+    goes_on.set()
+    for thread in threading.enumerate():
+        if thread.name == _ahead.NAME:
+            thread.join(60)
+            assert not thread.is_alive()
+    assert not threads._pieces
+
+
+@populates
+def test_what_is_loaded_and_dropped_does_not_stay_mapped(tmp_path, busy):
+    stock.save_file({"a": torch.zeros(4 * MIB)}, tmp_path / "16.safetensors")
+    for _ in range(2000):
+        compat.load_file(tmp_path / "16.safetensors")
+    assert not is_mapped(tmp_path / "16.safetensors")
+    assert len(busy._pieces) < 100
+    wanted = [compat.load_file(tmp_path / "16.safetensors") for _ in range(100)]
+    assert len(busy._pieces) >= 200 and len(wanted) == 100
+
+
+def test_no_pause_is_made_for_pieces_that_nobody_wants(busy):
+    busy._pause = 3600
+    busy.add([lambda _: time.sleep(3600)], gone=["gone"])
+
+
 def test_of_several_files_the_one_that_was_loaded_last_is_mapped_next():
     """Their reader begins with the first."""
     one, begun, goes_on, order = _ahead._Threads(1), threading.Event(), threading.Event(), []
