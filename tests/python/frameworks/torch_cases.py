@@ -423,7 +423,7 @@ def test_what_this_torch_has_not_is_told(tmp_path):
         else:
             with refused("UNSUPPORTED", match="F8_E4M3"):
                 f.torch("a")
-            with pytest.raises(SafetensorError, match="F8_E4M3"):
+            with pytest.raises(SafetensorError, match="float8_e4m3fn"):
                 compat.load_file(tmp_path / "f8")
 
 
@@ -892,6 +892,30 @@ def test_a_models_metadata_are_taken_and_changed_as_stock_does(tmp_path, tied, m
         return given, said
 
     assert ask(compat) == ask(stock)
+
+
+LACKING = {
+    "load_file": lambda package, _, path: package.load_file(path),
+    "get_tensor": lambda _, opens, path: opens(path, "pt").get_tensor("a"),
+    "get_slice": lambda _, opens, path: opens(path, "pt").get_slice("a")[:],
+}
+
+
+@pytest.mark.parametrize("ask", LACKING.values(), ids=LACKING)
+@pytest.mark.parametrize("dtype", ["U16", "F8_E4M3", "F4", "F6_E2M3"])
+def test_of_an_element_type_that_torch_lacks_the_error_is_of_stocks_class(tmp_path, dtype, ask):
+    """And of SafetensorError."""
+    length = {"U16": 8, "F8_E4M3": 4, "F4": 2, "F6_E2M3": 3}[dtype]
+    (tmp_path / "model").write_bytes(raw_file([("a", dtype, [4], bytes(length))]))
+    try:
+        expected = ask(stock, stock_open, tmp_path / "model")
+    except (AttributeError, StockError) as error:
+        with pytest.raises(SafetensorError, match=f"^{re.escape(str(error))}$") as raised:
+            ask(compat, compat_open, tmp_path / "model")
+        assert isinstance(raised.value, AttributeError) == isinstance(error, AttributeError)
+    else:
+        found = ask(compat, compat_open, tmp_path / "model")
+        assert str(found) == str(expected)
 
 
 # ------------------------------------------------------------------ of safetensors 0.9
