@@ -291,7 +291,10 @@ Result<DataFile::Met> DataFile::recover_if_needed(const struct stat &identity) {
   ST_TRY(auto folder, std::move(opened));
   if (!folder) return Met::nothing;
   ST_TRY(auto journals, write::find_hot_journals(*folder, identity));
-  if (!journals.committed && !options_.writable) return Met::journals;
+  if (!journals.committed && !options_.writable) {
+    if (journals.idle) drop_idle(std::move(*folder), identity);
+    return Met::journals;
+  }
   if (!journals.committed && !journals.idle) {
     write::Folder::remove_if_empty(at_);
     return Met::journals;
@@ -301,6 +304,14 @@ Result<DataFile::Met> DataFile::recover_if_needed(const struct stat &identity) {
   auto recovered = recover({journals.committed ? options_.lock_timeout_ms : 0, &control, &counters_.lock_waits});
   if (!recovered && journals.committed) return Failure(std::move(recovered.error()));
   return journals.committed ? Met::hot : Met::journals;
+}
+
+// A reader keeps no writer waiting, and no rubbish keeps a reader out.
+void DataFile::drop_idle(write::Folder folder, const struct stat &identity) {
+  const uint32_t dropped = write::drop_idle(folder, identity, options_.log);
+  counters_.recoveries += dropped;
+  folder = {};  // on Windows it could not go while it is open
+  if (dropped > 0) write::Folder::remove_if_empty(at_);
 }
 
 Result<void> DataFile::recover(const os::LockWait &wait) {

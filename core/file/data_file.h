@@ -289,6 +289,7 @@ class DataFile {
   // What lay beside the file. Without any journal nothing has touched it.
   enum class Met { nothing, journals, hot };
   Result<Met> recover_if_needed(const struct stat &identity);
+  void drop_idle(write::Folder folder, const struct stat &identity);
 
   std::shared_ptr<os::SourceEnv> source_;  // what env_ is, if it is no file; outlives the snapshots
   os::Env &env_;

@@ -168,10 +168,11 @@ Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found)
 }
 
 // A parked journal still says what its last transaction changed. Its owner may have locked it for another one since it
-// was read, and had it say so before.
+// was read, and had it say so before. Or it has committed or finished since, and died.
 Result<Holder> who_holds(Found &found) {
   ST_TRY(auto locked, os::how_locked(found.file));
   if (locked == os::Locked::exclusive && found.file.reads_past_cache()) ST_TRY(read_state(found));
+  if (locked == os::Locked::no) ST_TRY(read_state(found));
   return locked == os::Locked::no ? Holder::nobody : locked == os::Locked::shared ? Holder::parked : Holder::writer;
 }
 

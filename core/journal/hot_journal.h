@@ -51,8 +51,8 @@ Result<void> drop_for_good(const Folder &folder, const std::string &name);
 Result<void> drop_gone(const Folder &folder, std::vector<std::string> *names);
 // By its lock (see Journal::create): nobody, a keeper for later, or a writer that may have a record in it on the disk.
 enum class Holder { nobody, parked, writer };
-// Where other hosts write, a writer's journal is read anew: what it tells is then of the transaction that it is locked
-// for.
+// A journal that nobody holds is read anew, as nobody writes to it any more. Where other hosts write, so is a writer's:
+// what it tells is then of the transaction that it is locked for.
 Result<Holder> who_holds(Found &found);
 // A journal that does not wait, and whose writer has lost its locks on the file: its
 // state becomes durable. An empty one goes. False: it waits by now. `on_ours`: another host may have written it, and it

@@ -59,9 +59,6 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
       // Another asker has locked it, and removes it or dies: see lock_empty.
       const bool is_asked = held == Holder::writer && found.size == 0 && found.file.reads_past_cache();
       if (held != Holder::nobody && !is_asked && (rests || !is_on(found, query.locked))) continue;
-      // Its writer may have finished since we read: look again, now that nobody
-      // writes to it.
-      if (found.waits()) ST_TRY(read_state(found));
     }
     (found.waits() ? journals.committed : journals.idle) = true;
   }
@@ -92,9 +89,7 @@ Result<bool> rests(const Folder &folder, const std::string &name) {
   ST_TRY(read_state(found));
   if (!found.waits()) return true;
   ST_TRY(const auto held, who_holds(found));
-  if (held != Holder::nobody) return true;
-  ST_TRY(read_state(found));  // its writer may have finished since
-  return !found.waits();
+  return held != Holder::nobody || !found.waits();
 }
 
 }  // namespace
@@ -111,6 +106,39 @@ bool all_rest(const os::Location &file) {
            const auto resting = rests(*folder, name);
            return resting ? *resting : is_gone(resting.error());
          });
+}
+
+namespace {
+
+std::string was_dropped(const std::string &name) {
+  return text("journal ", in_quotes(name), ": its transaction had not committed; it was dropped");
+}
+
+// Nobody locks a journal with bytes that is not locked: so who finds it empty then finds it as it stays.
+Result<bool> drop_if_dead(const Folder &folder, const std::string &name, const struct stat &data) {
+  ST_TRY(auto looked, look_at(folder, name, data, true));
+  if (!looked || !looked->file || looked->is_linked || looked->size == 0) return false;
+  ST_TRY(const auto held, who_holds(*looked));
+  if (held != Holder::nobody || looked->state != JournalState::empty) return false;
+  ST_TRY(empty_and_drop(folder, name, *looked));
+  return true;
+}
+
+}  // namespace
+
+uint32_t drop_idle(const Folder &folder, const struct stat &data, const Log &log) {
+  constexpr uint32_t most = 16;  // each takes a sync, and the opener waits for it
+  uint32_t dropped = 0;
+  if (folder.dir().reads_past_cache()) return dropped;
+  const auto names = folder.journals();
+  if (!names) return dropped;
+  for (auto name = names->begin(); name != names->end() && dropped < most; ++name) {
+    const auto gone = drop_if_dead(folder, *name, data);
+    if (!gone || !*gone) continue;
+    ++dropped;
+    if (log) log(LogLevel::info, was_dropped(*name));
+  }
+  return dropped;
 }
 
 Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, const HotJournalQuery &query) {
@@ -293,7 +321,7 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
   const bool may_be_finished = hot.waits() && hot.verdict.is_good() && hot.record.has_one_flush();
   if (round == Round::finished && !may_be_finished) return {};
   const std::string shown = text("journal ", in_quotes(name));
-  const std::string dropped_for = shown + ": its transaction had not committed; it was dropped";
+  const std::string dropped_for = was_dropped(name);
   if (!hot.waits()) {
     ST_TRY(auto dropped, drop_if_idle(folder, &name, hot));
     if (dropped) {

@@ -53,6 +53,9 @@ Result<void> check_none_waits(const Folder &folder, const struct stat &data, con
 // For a reader of the file, of another user's journals: is each empty, or its writer alive? Then they say no more than
 // that others may write to the file. False of a folder that anybody may write to, which somebody should look at.
 bool all_rest(const os::Location &file);
+// For an opener that locks nothing: removes empty journals of dead writers, those that it may write. What cannot be
+// removed stays. Where locks do not tell that a writer is gone, all do. Answers how many went.
+uint32_t drop_idle(const Folder &folder, const struct stat &data, const Log &log);
 // Call with locks on the bytes that will change. False: recover() must come first. Else no power cut brings back, over
 // the change, records that dead writers had emptied.
 Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, const HotJournalQuery &query);

@@ -120,6 +120,30 @@ def test_the_model_loader_fills_a_model_from_its_shards(tmp_path):
     assert said.returncode == 1 and said.stderr == "usage: python load_model.py folder\n"
 
 
+_handles = {}  # of the module, so that nothing closes them when a worker ends
+
+
+def _update_without_close(array):
+    _handles["r+"].update("large", array)
+
+
+def test_a_reader_removes_what_workers_left_that_closed_nothing(tmp_path, monkeypatch):
+    """multiprocessing ends them by os._exit."""
+    path = tmp_path / "model.safetensors"
+    array = np.arange(1 << 21, dtype=np.float32)
+    libst.save(path, {"large": array * 0})
+    with libst.open(path, "r+") as f:
+        monkeypatch.setitem(_handles, "r+", f)
+        worker = multiprocessing.get_context("fork").Process(target=_update_without_close, args=(array,))
+        worker.start()
+        worker.join()
+        assert worker.exitcode == 0
+        assert os.listdir(f"{path}.st-journal")
+        with libst.open(path) as g:
+            assert np.array_equal(g["large"], array)
+    assert os.listdir(tmp_path) == ["model.safetensors"]
+
+
 def test_other_threads_run_while_one_waits_for_a_lock(model):
     """One waits in C, for as long as ten minutes and without callbacks, for a lock that only another lets go of."""
     options = sized(_abi.OpenOptions, flags=_abi.ST_OPEN_READ_WRITE, lock_timeout_ms=600_000)

@@ -222,6 +222,42 @@ def test_the_pages_of_several_warm_files_are_mapped_ahead(large, tmp_path):
     assert all(tensors["large"][-1] == 15 * MIB - 1 for tensors in loaded)
 
 
+def lines_of_maps():
+    return Path("/proc/self/maps").read_text().count("\n")
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """The thread that maps pages ahead, and which has work that lasts as long as the test."""
+    threads, begun, goes_on = _ahead._Threads(1), threading.Event(), threading.Event()
+    threads.add([lambda _: (begun.set(), goes_on.wait(60))])
+    assert begun.wait(60)
+    monkeypatch.setattr(_ahead, "_mapper", threads)
+    yield threads
+    goes_on.set()
+    for thread in threading.enumerate():
+        if thread.name == _ahead.NAME:
+            thread.join(60)
+            assert not thread.is_alive()
+    assert not threads._pieces
+
+
+@populates
+def test_what_is_loaded_and_dropped_does_not_stay_mapped(tmp_path, busy):
+    stock.save_file({"a": torch.zeros(4 * MIB)}, tmp_path / "16.safetensors")
+    for _ in range(2000):
+        compat.load_file(tmp_path / "16.safetensors")
+    assert not is_mapped(tmp_path / "16.safetensors")
+    assert len(busy._pieces) < 100
+    wanted = [compat.load_file(tmp_path / "16.safetensors") for _ in range(100)]
+    assert len(busy._pieces) >= 200 and len(wanted) == 100
+
+
+def test_no_pause_is_made_for_pieces_that_nobody_wants(busy):
+    busy._pause = 3600
+    busy.add([lambda _: time.sleep(3600)], gone=["gone"])
+
+
 def test_of_several_files_the_one_that_was_loaded_last_is_mapped_next():
     """Their reader begins with the first."""
     one, begun, goes_on, order = _ahead._Threads(1), threading.Event(), threading.Event(), []
@@ -387,7 +423,7 @@ def test_what_this_torch_has_not_is_told(tmp_path):
         else:
             with refused("UNSUPPORTED", match="F8_E4M3"):
                 f.torch("a")
-            with pytest.raises(SafetensorError, match="F8_E4M3"):
+            with pytest.raises(SafetensorError, match="float8_e4m3fn"):
                 compat.load_file(tmp_path / "f8")
 
 
@@ -856,6 +892,30 @@ def test_a_models_metadata_are_taken_and_changed_as_stock_does(tmp_path, tied, m
         return given, said
 
     assert ask(compat) == ask(stock)
+
+
+LACKING = {
+    "load_file": lambda package, _, path: package.load_file(path),
+    "get_tensor": lambda _, opens, path: opens(path, "pt").get_tensor("a"),
+    "get_slice": lambda _, opens, path: opens(path, "pt").get_slice("a")[:],
+}
+
+
+@pytest.mark.parametrize("ask", LACKING.values(), ids=LACKING)
+@pytest.mark.parametrize("dtype", ["U16", "F8_E4M3", "F4", "F6_E2M3"])
+def test_of_an_element_type_that_torch_lacks_the_error_is_of_stocks_class(tmp_path, dtype, ask):
+    """And of SafetensorError."""
+    length = {"U16": 8, "F8_E4M3": 4, "F4": 2, "F6_E2M3": 3}[dtype]
+    (tmp_path / "model").write_bytes(raw_file([("a", dtype, [4], bytes(length))]))
+    try:
+        expected = ask(stock, stock_open, tmp_path / "model")
+    except (AttributeError, StockError) as error:
+        with pytest.raises(SafetensorError, match=f"^{re.escape(str(error))}$") as raised:
+            ask(compat, compat_open, tmp_path / "model")
+        assert isinstance(raised.value, AttributeError) == isinstance(error, AttributeError)
+    else:
+        found = ask(compat, compat_open, tmp_path / "model")
+        assert str(found) == str(expected)
 
 
 # ------------------------------------------------------------------ of safetensors 0.9

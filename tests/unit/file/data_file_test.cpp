@@ -211,10 +211,9 @@ TEST_F(DataFileTest, FinishesACommittedJournalFirst) {
   }
 }
 
-TEST_F(DataFileTest, DropsAnUncommittedJournalOnlyIfItMayWrite) {
-  const std::string journal = leave({{a_at, new_a}}, false);
-  EXPECT_TRUE(same_bytes(seen(*open({}), "a"), tensors[0].bytes));
-  EXPECT_TRUE(fs::exists(journal));
+TEST_F(DataFileTest, AWriterDropsAnUncommittedJournalAlsoWithoutBytes) {
+  ASSERT_NE(leave({{a_at, new_a}}, false), "");
+  put_bytes(folder() + "/0123456789abcdef", "");
   EXPECT_TRUE(same_bytes(seen(*open(), "a"), tensors[0].bytes));
   EXPECT_FALSE(fs::exists(folder()));
 }
@@ -227,6 +226,93 @@ TEST_F(DataFileTest, SaysOnceThatAJournalWasNotApplied) {
   EXPECT_NE(first.error().message.find(".bad"), std::string::npos);
   EXPECT_TRUE(is_ok(try_open(path)));
   EXPECT_TRUE(fs::exists(journal + ".bad"));
+}
+
+// By _exit, as the workers of Python's multiprocessing end.
+TEST_F(DataFileTest, AReaderDropsWhatAWriterLeftThatEndedWithoutClosing) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto writer = open();
+    ::_exit(is_ok(update(*writer, "a", new_a)) && testing::names_in(folder()).size() == 1 ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_EQ(status, 0);
+  ASSERT_EQ(testing::names_in(folder()).size(), 1u);
+  OpenOptions options;
+  std::vector<std::string> told;
+  options.log = [&](LogLevel, const std::string &message) { told.push_back(message); };
+  auto reader = open(std::move(options));
+  ASSERT_TRUE(reader);
+  EXPECT_FALSE(fs::exists(folder()));
+  EXPECT_EQ(reader->counters().recoveries, 1u);
+  EXPECT_EQ(told.size(), 1u);
+  EXPECT_TRUE(same_bytes(seen(*reader, "a"), new_a));
+}
+
+// Each of them takes a sync.
+TEST_F(DataFileTest, AReaderDropsAFewAtOnce) {
+  for (int i = 0; i < 20; ++i) ASSERT_NE(leave({{a_at, new_a}}, false), "");
+  ASSERT_TRUE(is_ok(try_open(path)));
+  EXPECT_EQ(testing::names_in(folder()).size(), 4u);
+  ASSERT_TRUE(is_ok(try_open(path)));
+  EXPECT_FALSE(fs::exists(folder()));
+}
+
+// The emptied record must be on the disk before.
+TEST_F(DataFileTest, AReaderMakesDurableWhatItDrops) {
+  ASSERT_NE(leave({{a_at, new_a}}, false), "");
+  FaultEnv watched(env);
+  ASSERT_TRUE(is_ok(DataFile::open(watched, path, {})));
+  const auto at = [&](Call call) {
+    return std::find(watched.calls.begin(), watched.calls.end(), call) - watched.calls.begin();
+  };
+  EXPECT_LT(at(Call::pwrite), at(Call::fdatasync));
+  EXPECT_LT(at(Call::fdatasync), at(Call::unlinkat));
+  EXPECT_LT(at(Call::unlinkat), static_cast<ptrdiff_t>(watched.calls.size()));
+}
+
+TEST_F(DataFileTest, AReaderOpensWhetherOrNotItCanDropWhatADeadWriterLeft) {
+  const std::string journal = leave({{a_at, new_a}}, false);
+  testing::ReadOnlyEnv read_only(env);
+  for (const int error : {EROFS, EACCES, EPERM}) {
+    read_only.error = error;
+    EXPECT_TRUE(is_ok(DataFile::open(read_only, path, {})));
+    EXPECT_TRUE(fs::exists(journal));
+  }
+  testing::OthersJournals others(env);
+  EXPECT_TRUE(is_ok(DataFile::open(others, path, {})));
+  EXPECT_TRUE(fs::exists(journal));
+  FaultEnv faulty(env);
+  size_t lists = 0;
+  for (const auto &[failing, error] :
+       {std::pair(Call::pwrite, -EIO), {Call::fdatasync, -EIO}, {Call::lock, -ENOSYS}, {Call::list, -EIO}}) {
+    faulty.before = [&, failing = failing, error = error](Call call) {
+      if (call != failing || (call == Call::list && lists++ == 0)) return 0;
+      return error;
+    };
+    EXPECT_TRUE(is_ok(DataFile::open(faulty, path, {})));
+    EXPECT_TRUE(fs::exists(journal));
+  }
+  faulty.before = [&](Call call) { return call == Call::unlinkat ? -EROFS : 0; };
+  EXPECT_TRUE(is_ok(DataFile::open(faulty, path, {})));
+  EXPECT_TRUE(fs::exists(journal));
+}
+
+TEST_F(DataFileTest, AReaderLeavesJournalsThatMayBeInUse) {
+  ASSERT_NE(leave({{a_at, new_a}}, false), "");
+  const std::string made = "0123456789abcdef";
+  put_bytes(folder() + "/" + made, "");  // its maker is about to lock it
+  auto living = make_journal({{b_at, new_b}}, false), linked = make_journal({{b_at, new_b}}, false);
+  fs::create_hard_link(folder() + "/" + linked->name(), dir / "backup");
+  const std::string as_it_is = bytes_of(dir / "backup");
+  ASSERT_TRUE(is_ok(try_open(path)));
+  std::vector<std::string> left = {made, living->name(), linked->name()};
+  std::sort(left.begin(), left.end());
+  auto names = testing::names_in(folder());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, left);
+  EXPECT_EQ(bytes_of(dir / "backup"), as_it_is);
 }
 
 // Before each call of a first commit, of which one makes the journal, and a later one lets readers in.

@@ -106,6 +106,13 @@ TEST_P(Hosts, AHostFinishesWhatAnotherBegan) {
     }
 }
 
+// Its writer may be alive, and have lost its locks.
+TEST_P(Hosts, AReaderLeavesAnEmptyJournal) {
+  const std::string journal = leave({{a_at, new_a}}, false);
+  EXPECT_TRUE(same_bytes(seen(*open(there, {}), "a"), tensors[0].bytes));
+  EXPECT_TRUE(fs::exists(journal));
+}
+
 // The folder of journals that a host remembers is gone, and another has its name.
 TEST_P(Hosts, AHotJournalIsFoundInAFolderThatWasMadeAnew) {
   auto first = open(here);

@@ -472,6 +472,39 @@ TEST_F(LookingForHotJournals, AndRecoveryPassOverAJournalThatGoesMeanwhile) {
       }
 }
 
+// At whichever look at a lock. Its journal was empty when it was read.
+TEST_F(LookingForHotJournals, AndDroppingOthersLoseNoneThatIsCommittedMeanwhile) {
+  for (const bool settles : {false, true})
+    for (size_t n = 0;; ++n) {
+      put_bytes(path, old);
+      ASSERT_NE(leave({{c_at, "x"}}, false), "");
+      auto writer = make_journal(changes, false);
+      ASSERT_TRUE(writer);
+      const auto commit_and_die = [&] {
+        EXPECT_TRUE(is_ok(writer->commit()));
+        writer.reset();
+      };
+      FaultEnv faulty(env);
+      size_t calls = 0;
+      faulty.before = [&](Call call) {
+        if (call == Call::lock && calls++ == n) commit_and_die();
+        return 0;
+      };
+      struct stat s;
+      ::stat(path.c_str(), &s);
+      auto opened = Folder::open(testing::located(faulty, path), s, {});
+      ASSERT_TRUE(is_ok(opened));
+      if (settles)
+        ASSERT_TRUE(is_ok(settle_hot_journals(**opened, s, {})));
+      else
+        drop_idle(**opened, s, {});
+      if (writer) commit_and_die();
+      ASSERT_TRUE(is_ok(recover()));
+      EXPECT_TRUE(same_bytes(bytes_of(path), with(changes))) << n;
+      if (calls <= n) break;
+    }
+}
+
 TEST_F(LookingForHotJournals, SeesWhatIsNoJournalAndPartsThatMakeNewFiles) {
   ASSERT_NE(leave(changes, false), "");
   std::filesystem::create_symlink(path, folder() + "/0123456789abcdef");

@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ _FOLLOWERS, _STRETCH = 2, 32 << 20  # threads, and bytes of each of their sequen
 _PAUSE = 0.001  # seconds; who maps holds a lock that the opening of the next file waits for
 _STEP = 8 << 20  # bytes that are mapped by a call; between two the thread may end with the process
 _LOOKS = 8
+_MANY = 64  # pieces that may wait before those that nobody wants any more are dropped
 
 # What has descriptors. A forked child closes them: the stacks of the threads that it has not would keep them for good.
 _opened: "weakref.WeakSet[Any]" = weakref.WeakSet()
@@ -61,11 +63,14 @@ def read_ahead(path: str, size: int) -> bool:
 
 def map_ahead(address: int, size: int, buffer: Any) -> None:
     """A mapping whose file is in memory, and which `buffer` keeps. Its reader begins at its first byte, so this begins
-    in the middle; of several files the reader begins with the first, and this goes on with the last."""
+    in the middle; of several files the reader begins with the first, and this goes on with the last. While it waits for
+    its turn, nothing here keeps the mapping."""
     if _populates and size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
         middle = size // 2 // _STEP * _STEP
         steps = (*range(middle, size, _STEP), *range(0, middle, _STEP))
-        _mapper.add([partial(_map, address + at, min(_STEP, size - at), buffer) for at in steps], next_ones=True)
+        gone: list[Any] = []
+        kept = weakref.ref(buffer, gone.append)
+        _mapper.add([partial(_map, address + at, min(_STEP, size - at), kept) for at in steps], True, gone)
 
 
 def _is_cold(fd: int, size: int) -> bool:
@@ -129,23 +134,29 @@ class _File:
 class _Threads:
     """Do pieces of work file by file, in the order in which they were asked for, or the file first that was asked for
     last. Several files at once would keep the disk from the first, with which their reader begins. No piece begins
-    within `pause` seconds of a file being asked for."""
+    within `pause` seconds of a file being asked for. Pieces are left out once there is something in `gone`, which was
+    given with them: nobody wants them any more."""
 
     def __init__(self, most: int, pause: float = 0) -> None:
         self._most = most
         self._pause = pause
         self._begin = 0.0
         self._lock = threading.Lock()
-        self._pieces: deque[Callable[[mmap.mmap], None]] = deque()
+        self._pieces: deque[tuple[Sequence[Any], Callable[[mmap.mmap], None]]] = deque()
+        self._many = _MANY
         self._running = 0
 
-    def add(self, pieces: list[Callable[[mmap.mmap], None]], next_ones: bool = False) -> None:
+    def add(self, pieces: list[Callable[[mmap.mmap], None]], next_ones: bool = False, gone: Sequence[Any] = ()) -> None:
+        added = [(gone, piece) for piece in pieces]
         with self._lock:
             self._begin = time.monotonic() + self._pause
+            if len(self._pieces) >= self._many:
+                self._pieces = deque(each for each in self._pieces if not each[0])
+                self._many = max(_MANY, 2 * len(self._pieces))
             if next_ones:
-                self._pieces.extendleft(reversed(pieces))
+                self._pieces.extendleft(reversed(added))
             else:
-                self._pieces.extend(pieces)
+                self._pieces.extend(added)
             missing, self._running = self._most - self._running, self._most
         for _ in range(missing):
             try:
@@ -166,14 +177,16 @@ class _Threads:
         with mmap.mmap(-1, _READ) as memory:  # no memory is kept by malloc for the next thread
             while True:
                 with self._lock:
+                    while self._pieces and self._pieces[0][0]:
+                        self._pieces.popleft()
                     if not self._pieces:
                         self._running -= 1
                         return
                     early = self._begin - time.monotonic()
-                    piece = self._pieces.popleft() if early <= 0 else None
+                    piece = self._pieces.popleft()[1] if early <= 0 else None
                 if piece:
                     piece(memory)
-                    del piece  # and the mapping that it keeps
+                    del piece  # and the file that it keeps
                 else:
                     time.sleep(early)
 
@@ -203,5 +216,7 @@ if os.name != "nt":
 _populates = _madvise is not None and _madvise(None, 0, _POPULATE_READ) == 0
 
 
-def _map(address: int, size: int, _buffer: Any, _memory: mmap.mmap) -> None:
-    _madvise(address, size, _POPULATE_READ)
+def _map(address: int, size: int, kept: "weakref.ref[Any]", _memory: mmap.mmap) -> None:
+    buffer = kept()  # until the call has returned
+    if buffer is not None:
+        _madvise(address, size, _POPULATE_READ)

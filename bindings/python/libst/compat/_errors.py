@@ -17,6 +17,10 @@ class SafetensorError(Exception):
     """What stock raises for everything that is about the format or its own arguments."""
 
 
+class MissingDtypeError(SafetensorError, AttributeError):
+    """Of an element type that this torch lacks, and newer ones have. Stock raises AttributeError alone."""
+
+
 TOO_MANY_BYTES = "overflow computing buffer size from shape and/or element type"
 _FORMAT = {
     Status.HEADER_TOO_SMALL: "header too small",

@@ -9,7 +9,7 @@ import numpy as np
 from .._torch import TORCH_NAMES, torch_dtype, torch_tensor
 from ..errors import Error
 from ._bytes import check_type
-from ._errors import SafetensorError
+from ._errors import MissingDtypeError, SafetensorError
 
 _FRAMEWORKS = {
     "np": "numpy",
@@ -98,11 +98,14 @@ def check_dtype(dtype: str, framework: str) -> None:
         try:
             torch_dtype(dtype)
         except Error as error:  # Status.UNSUPPORTED
-            raise dtype_not_understood(dtype) from error
+            raise _lacking(dtype) from error
 
 
-def dtype_not_understood(dtype: str) -> SafetensorError:
-    return SafetensorError(f"Dtype not understood: {dtype}")
+def _lacking(dtype: str) -> SafetensorError:
+    name = TORCH_NAMES.get(dtype)
+    if name is None:
+        return SafetensorError(f"Dtype not understood: {dtype}")
+    return MissingDtypeError(f"module 'torch' has no attribute '{name}'")
 
 
 def on_device(tensor: Any, device: Device) -> Any:
