@@ -82,13 +82,13 @@ OutputFile::OutputFile(const std::string &path) : Output(-1), path_(path) {
   }
   is_new_ = true;
   if (!find_entry(target.path, &target_)) fail(errno);
-  if (create(exists ? std::optional<unsigned>(st.st_mode) : std::nullopt)) return;
+  if (create(exists)) return;
   const int err = errno;  // no destructor runs for what a constructor left
   drop();
   fail(err);
 }
 
-bool OutputFile::create(std::optional<unsigned> mode) {
+bool OutputFile::create(bool replaces) {
   fd_ = create_unnamed(target_);
   if (fd_ < 0) {
     const std::string name = temporary_for(target_);
@@ -96,7 +96,7 @@ bool OutputFile::create(std::optional<unsigned> mode) {
     if (fd_ < 0) return false;
     temporary_ = name;
   }
-  return !mode || set_mode(fd_, *mode & 07777) == 0;
+  return !replaces || hand_on_rights(target_.path + target_.name, fd_) == 0;
 }
 
 void OutputFile::drop() {

@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -62,7 +61,7 @@ class OutputFile : public Output {
   bool goes_to(int fd) const;  // to the same file, pipe or device
 
  private:
-  bool create(std::optional<unsigned> mode);
+  bool create(bool replaces);
   void drop();
   void sync();
   [[noreturn]] void fail(int err) override;

@@ -4,13 +4,18 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#ifdef __linux__
+#include <sys/xattr.h>
+#endif
 #include <unistd.h>
 
 #include <charconv>
+#include <string_view>
 #include <vector>
 
 #include "system.h"
@@ -30,6 +35,36 @@ bool can_be_written(int fd) {
   const int flags = fcntl(fd, F_GETFL);
   return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
 }
+
+#ifdef __linux__
+// Labels of security modules are theirs to give. ACLs come last: they may forbid to set another attribute.
+int copy_attributes(const std::string &path, int fd) {
+  fremovexattr(fd, "system.posix_acl_access");  // which the folder may have given
+  const ssize_t n = listxattr(path.c_str(), nullptr, 0);
+  if (n <= 0) return n == 0 || errno == ENOTSUP ? 0 : -1;
+  std::string names(static_cast<size_t>(n), '\0');
+  const ssize_t listed = listxattr(path.c_str(), names.data(), names.size());
+  if (listed < 0) return -1;
+  names.resize(static_cast<size_t>(listed));
+  for (const std::string_view kind : {"user.", "system."}) {
+    for (size_t at = 0; at < names.size(); at += strlen(&names[at]) + 1) {
+      const char *name = &names[at];
+      if (!std::string_view(name).starts_with(kind)) continue;
+      const ssize_t length = getxattr(path.c_str(), name, nullptr, 0);
+      if (length < 0 && (errno == EACCES || errno == ENODATA)) continue;  // a file that may not be read
+      if (length < 0) return -1;
+      std::string value(static_cast<size_t>(length), '\0');
+      const ssize_t got = getxattr(path.c_str(), name, value.data(), value.size());
+      if (got < 0 || fsetxattr(fd, name, value.data(), static_cast<size_t>(got), 0) != 0) return -1;
+    }
+  }
+  return 0;
+}
+#else
+int copy_attributes(const std::string &, int) {
+  return 0;
+}
+#endif
 
 }  // namespace
 
@@ -151,7 +186,15 @@ int sync_file(int fd) {
   return fsync(fd);
 }
 
-int set_mode(int fd, unsigned mode) {
+int hand_on_rights(const std::string &path, int fd) {
+  struct stat old = {}, made = {};
+  if (stat(path.c_str(), &old) != 0 || fstat(fd, &made) != 0) return -1;
+  mode_t mode = old.st_mode & 07777;
+  if (old.st_gid != made.st_gid && fchown(fd, static_cast<uid_t>(-1), old.st_gid) != 0)
+    mode &= static_cast<mode_t>(~(S_IRWXG | S_ISGID) | (mode & S_IRWXO) << 3);
+  if (old.st_uid != made.st_uid && fchown(fd, old.st_uid, static_cast<gid_t>(-1)) != 0)
+    mode &= static_cast<mode_t>(~S_ISUID);
+  if (copy_attributes(path, fd) != 0) return -1;
   return fchmod(fd, mode);
 }
 

@@ -58,7 +58,9 @@ struct FileState {
 FileState state_of(const std::string &path);
 
 int sync_file(int fd);
-int set_mode(int fd, unsigned mode);
+// A new file gets the owner, extended attributes, ACL and mode of the one at `path`, which it is to replace. An owner
+// or a group that may not be given stays the caller's, and a new group then may do no more than others.
+int hand_on_rights(const std::string &path, int fd);
 // What is written to that goes to `path`.
 struct Target {
   int fd = -1;       // a duplicate, where it is a descriptor of this process, as /dev/stdout is

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/joined_progress.h"
+#include "file/pending_catalogue.h"
 #include "newfile/build.h"
 #include "newfile/data_offset.h"
 #include "newfile/room.h"
@@ -88,8 +89,22 @@ Result<void> Writer::declare(std::vector<NewTensor> declared) {
   order.reserve(declared_);
   for (const Slot &s : slots_) order.push_back(&s);
   ST_TRY(header_, header(order, &data_offset_));  // also checks what was declared
+  header_end_ = header_.size();
   if (declared_ == 0) data_offset_ = data_offset_behind(std::max(gap, data_offset_), alignment_of(options_));
   return {};
+}
+
+// Else the end of hours of writing would tell.
+Result<uint64_t> Writer::header_end_with(const NewTensor &tensor) const {
+  ST_TRY(store::check_new_name(tensor.name));
+  ST_TRY(const uint64_t n, header_bytes_of({tensor.name, tensor.dtype, tensor.shape, end_, tensor.nbytes}));
+  const uint64_t comma = slots_.empty() && metadata_.empty() ? 0 : 1;
+  const uint64_t end = header_end_ + comma + n;
+  if (data_offset_behind(end + options_.reserve, alignment_of(options_)) <= length_bytes + max_header_bytes) return end;
+  return Failure(error(Status::header_too_large, "with tensor ", in_quotes(tensor.name), " the header would have ",
+                       end - length_bytes, " bytes, and with its padding more than the format's ", max_header_bytes,
+                       "; the tensors before it can be finished")
+                     .about_tensor(tensor.name));
 }
 
 Result<Writer::Slot *> Writer::append(NewTensor tensor) {
@@ -204,7 +219,9 @@ Result<void> Writer::put(NewTensor tensor) {
     return Failure(error(Status::invalid_argument, "tensor ", in_quotes(tensor.name),
                          " comes too late: the file is made, and waits for its name; finish the writer again")
                        .about_tensor(tensor.name));
+  ST_TRY(const uint64_t header_end, header_end_with(tensor));
   ST_TRY(auto slot, append(std::move(tensor)));
+  header_end_ = header_end;
   return write(slot, bytes, n);
 }
 

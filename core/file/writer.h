@@ -98,6 +98,7 @@ class Writer {
   std::optional<size_t> find(std::string_view name);
   Result<Slot *> declared_slot(std::string_view name);
   Result<void> declare(std::vector<NewTensor> declared);
+  Result<uint64_t> header_end_with(const NewTensor &tensor) const;
   Result<Slot *> append(NewTensor tensor);
   Result<void> write(Slot *slot, const void *bytes, uint64_t n);
   Failure failed_to_write(Error e) const;
@@ -116,6 +117,7 @@ class Writer {
   uint64_t end_ = 0;                             // of the data so far
   size_t declared_ = 0;                          // the first so many slots
   std::string header_;                           // of these
+  uint64_t header_end_ = 0;                      // of the header of all slots, if they stay in this order
   bool arranged_ = false;
   bool failed_ = false;
   std::unique_ptr<TemporaryFile> made_;

@@ -57,6 +57,9 @@ using MetadataPairs = std::span<const std::pair<std::string_view, std::string_vi
 // refuses, names that stand twice, and offsets beyond 2^63.
 Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata);
 
+// How many of its bytes one of the tensors takes. Status header_utf8.
+Result<uint64_t> header_bytes_of(const HeaderTensor &tensor);
+
 // Spaces up to data_offset, which is no less than the header's size, and the
 // length. Status header_too_large.
 Result<void> pad_header(std::string *header, uint64_t data_offset);

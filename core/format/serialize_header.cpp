@@ -116,6 +116,15 @@ Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, Meta
   return out;
 }
 
+Result<uint64_t> header_bytes_of(const HeaderTensor &tensor) {
+  if (!simdjson::validate_utf8(tensor.name.data(), tensor.name.size()))
+    return Failure(error(Status::header_utf8, "the name ", in_quotes(tensor.name), " is not valid UTF-8")
+                       .about_tensor(tensor.name));
+  std::string out;
+  append_tensor(out, tensor);
+  return out.size();
+}
+
 Result<void> pad_header(std::string *header, uint64_t data_offset) {
   ST_ASSERT(data_offset >= header->size());
   if (data_offset > length_bytes + max_header_bytes)

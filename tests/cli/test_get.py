@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import shutil
+import struct
 import subprocess
 
 import numpy as np
@@ -209,6 +210,35 @@ def test_large_tensors_stream_in_pieces(stctl, tmp_path):
         assert stctl.raw("get", path, name, "-o", "-").stdout == array.tobytes(), name
     want = array[::-1, 1:, ::-1]
     assert stctl.raw("get", path, "planes", "--slice", "::-1,1:,::-1", "-o", "-").stdout == want.tobytes()
+
+
+def test_output_hands_on_owner_attributes_and_acl(stctl, model, tmp_path):
+    out = tmp_path / "w.bin"
+    out.write_bytes(b"old")
+    acl = b"\2\0\0\0" + b"".join(
+        struct.pack("<HHI", tag, rights, who)
+        for tag, rights, who in [
+            (1, 6, 2**32 - 1),
+            (2, 4, 4242),
+            (4, 4, 2**32 - 1),
+            (16, 4, 2**32 - 1),
+            (32, 0, 2**32 - 1),
+        ]
+    )
+    attributes = {"user.origin": b"by hand", "system.posix_acl_access": acl}
+    try:
+        for name, value in attributes.items():
+            os.setxattr(out, name, value)
+    except OSError as e:
+        pytest.skip(f"no attributes here: {e}")
+    if os.geteuid() == 0:
+        os.chown(out, 4243, 4244)
+    before = out.stat()
+    stctl("get", model, "scalar", "-o", out)
+    after = out.stat()
+    assert out.read_bytes() != b"old"
+    assert [after.st_uid, after.st_gid, after.st_mode] == [before.st_uid, before.st_gid, before.st_mode]
+    assert {name: os.getxattr(out, name) for name in attributes} == attributes
 
 
 def test_output_replaces_a_file_and_keeps_its_mode(stctl, model, tmp_path, arrays):

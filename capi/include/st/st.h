@@ -961,8 +961,11 @@ st_status st_writer_write(st_writer *writer, const char *name, size_t name_len,
 /* Write a whole tensor, declared or not: name, name_len, dtype, rank, shape,
  * nbytes and data are read. Statuses: as st_writer_write; ST_E_DUPLICATE_NAME,
  * ST_E_SHAPE_MISMATCH (not as declared), ST_E_DTYPE, ST_E_SHAPE_OVERFLOW,
- * ST_E_SUBBYTE; ST_E_INVALID_ARGUMENT where st_writer_finish has answered
- * ST_E_BUSY, as the file is made by then. */
+ * ST_E_SUBBYTE; ST_E_INVALID_ARGUMENT for the name __metadata__, and where
+ * st_writer_finish has answered ST_E_BUSY, as the file is made by then;
+ * ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE (the tensors before can be finished;
+ * where another layout sorts them, st_writer_finish may tell of a few bytes too
+ * many). None of these ends it. */
 st_status st_writer_put(st_writer *writer, const st_tensor *tensor);
 
 /* Make the file durable and give it its name. Frees nothing. After ST_E_BUSY

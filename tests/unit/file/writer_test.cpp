@@ -221,6 +221,21 @@ TEST_F(WriterTest, CopiesATensorOutOfAnotherFile) {
   EXPECT_TRUE(same_bytes(seen("b"), b));  // of the file before
 }
 
+TEST_F(WriterTest, ATensorThatNoHeaderCanHoldIsRefusedBeforeItsBytesAreWritten) {
+  const std::string long_name(size_t{50'000'000}, 'x');
+  auto w = writer({}, {}, {{"key", "value"}});
+  ASSERT_TRUE(is_ok(w->put(u8(long_name, a))));
+  const auto writes = std::count(faulty.calls.begin(), faulty.calls.end(), Call::pwrite);
+  EXPECT_TRUE(fails_with(Status::invalid_argument, w->put(u8("__metadata__", b))));
+  EXPECT_TRUE(fails_with(Status::header_utf8, w->put(u8("\xff", b))));
+  const auto too_large = w->put(u8("y" + long_name, b));
+  EXPECT_TRUE(fails_with(Status::header_too_large, too_large));
+  EXPECT_EQ(std::count(faulty.calls.begin(), faulty.calls.end(), Call::pwrite), writes);
+  ASSERT_TRUE(is_ok(w->put(u8("b", b))));
+  ASSERT_TRUE(is_ok(w->finish()));
+  EXPECT_EQ(seen("b"), b);
+}
+
 TEST_F(WriterTest, ACopyOfSeveralTensorsThatFailsTellsOfTheOneThatItCameTo) {
   const std::string from_path = dir / "from";
   put_bytes(from_path, a + b + a);
