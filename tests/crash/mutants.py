@@ -571,7 +571,7 @@ MUTANTS = [
     Mutant("a file whose name was not synced is called durable", REWRITE, "  if (placed) return {};\n  staged.file.poison();", "  return {};"),
     Mutant("data begins where nothing can be shared", DATA_OFFSET, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
     Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
-    Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
+    Mutant("the edges of shared blocks are not copied", TRANSFER, "  ST_TRY(copy(from, to, {range.from, range.to, head}, tell));\n", ""),
     Mutant("a save does not lock what it replaces", REPLACE_FILE, "  auto look = lock_settled(target, wait, steps, &old.locked);", "  Result<Look> look = fail(Status::lock_unsupported, \"\");"),
     # what is on its way to the disk
     Mutant("a slice that the disk did not take is forgotten", WRITE_OUT, "  if (r < 0 && !os::is_missing(r) && r != -ESPIPE) return", "  if (false) return"),
