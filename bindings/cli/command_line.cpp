@@ -41,12 +41,16 @@ bool is_in_brackets(std::string_view arg) {
   return arg.starts_with('[') && ends_with_bracket_and_marks(arg);
 }
 
-// `help COMMAND` as git has it: `COMMAND --help`.
+// `help COMMAND` as git has it: `COMMAND --help`. Options may stand before.
 void take_help(const CLI::App &app, std::vector<std::string> &args) {
-  if (args.empty() || args[0] != "help") return;
-  args.erase(args.begin());
-  const auto is_it = [&](const CLI::App *command) { return command->get_name() == args[0]; };
-  if (!args.empty() && !args[0].starts_with('-') && app.get_subcommands(is_it).empty()) return;  // the error names it
+  const auto next_word = [&] {
+    return std::find_if(args.begin(), args.end(), [](const std::string &arg) { return !arg.starts_with('-'); });
+  };
+  if (next_word() == args.end() || *next_word() != "help") return;
+  args.erase(next_word());
+  if (next_word() != args.end() && *next_word() == "help") args.erase(next_word());
+  const auto is_it = [&](const CLI::App *command) { return command->get_name() == *next_word(); };
+  if (next_word() != args.end() && app.get_subcommands(is_it).empty()) return;  // the error names it
   args.push_back("--help");
 }
 

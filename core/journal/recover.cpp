@@ -111,7 +111,7 @@ bool all_rest(const os::Location &file) {
 namespace {
 
 std::string was_dropped(const std::string &name) {
-  return text("journal ", in_quotes(name), ": its transaction had not committed; it was dropped");
+  return text("journal ", in_quotes(name), ": it held no change that waits; it was removed");
 }
 
 // Nobody locks a journal with bytes that is not locked: so who finds it empty then finds it as it stays.

@@ -269,7 +269,6 @@ class Pull {
     if (verdict.next != Next::take && verdict.next != Next::again)
       return renew(std::move(flight), answer, std::move(verdict.error));
     const uint64_t now = transport_.now_ms();
-    flight.piece.sum = flight.sum;
     if (verdict.next == Next::take) {
       if (check_) summed_.push_back(flight.sum);
       last_came_ = now;
@@ -286,7 +285,7 @@ class Pull {
       return {};
     }
     if (flight.hedge) drop(flight.hedge);
-    return verdict.next == Next::take ? Result<void>() : ask_again(piece, answer, std::move(verdict), now);
+    return verdict.next == Next::take ? Result<void>() : ask_again(flight, answer, std::move(verdict), now);
   }
 
   // Newer keys may do: it is asked once more, if there are any.
@@ -300,14 +299,16 @@ class Pull {
     }
     if (flight.hedge) drop(flight.hedge);
     if (renewal == Renewal::later)
-      return ask_again(piece, answer, {Next::again, std::move(refusal)}, transport_.now_ms());
+      return ask_again(flight, answer, {Next::again, std::move(refusal)}, transport_.now_ms());
     piece.renewed = true;
     waiting_.push_back(piece);
     return {};
   }
 
-  Result<void> ask_again(Piece piece, const Answer &answer, Verdict verdict, uint64_t now) {
+  Result<void> ask_again(const InFlight &flight, const Answer &answer, Verdict verdict, uint64_t now) {
+    Piece piece = flight.piece;
     // What came is good, and is not asked for again.
+    piece.sum = flight.sum;
     const uint64_t came = answer.fitted ? std::min(answer.received, piece.n) : 0;
     if (came >= limits_.drip) last_came_ = now;
     pace_.came_in_part(came);

@@ -54,6 +54,8 @@ def test_help_may_be_asked_for_as_of_git(stctl):
     assert stctl("help") == stctl("--help")
     for command in COMMANDS:
         assert stctl("help", command) == stctl(command, "--help")
+    assert stctl("help", "help") == stctl("--help")
+    assert stctl("-q", "help", "get") == stctl("get", "--help")
     assert stctl("help", "none such", code=2)[1].startswith("stctl: no command is named 'none such'")
 
 

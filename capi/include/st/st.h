@@ -401,8 +401,9 @@ typedef struct st_open_options {
 } st_open_options;
 
 /* Open a safetensors file: read and check its header, map its data. First
- * finish what a crashed writer had committed (see st_recover). Data is not
- * touched.
+ * finish what a crashed writer had committed (see st_recover), and remove the
+ * empty journals of some dead writers, if this process may. So an open for
+ * reading may write, too. Data is not touched.
  *   path  the file; symbolic links are followed. Or the index of a sharded
  *         checkpoint (*.safetensors.index.json): see "Shards". Or a folder:
  *         its model.safetensors, unless that is or was a shard of an index
@@ -926,11 +927,11 @@ typedef struct st_save_options {
  *            fields as in st_update. `data` is borrowed during the call.
  *   opts     NULL for the defaults.
  * Statuses: ST_E_INVALID_ARGUMENT (the path has the name of an index of shards,
- * *.safetensors.index.json: an open of it looks for shards); ST_E_DTYPE,
- * ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE, ST_E_DUPLICATE_NAME,
- * ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE (no reader would take
- * it); ST_E_NO_SPACE, ST_E_NO_FILE (the folder),
- * ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_UNSUPPORTED (the file is a mount
+ * *.safetensors.index.json or *.safetensors.index.VARIANT.json: an open of it
+ * looks for shards); ST_E_DTYPE, ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW,
+ * ST_E_SUBBYTE, ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8,
+ * ST_E_HEADER_TOO_LARGE (no reader would take it); ST_E_NO_SPACE, ST_E_NO_FILE
+ * (the folder), ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_UNSUPPORTED (the file is a mount
  * point of its own), ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing changed.
  * ST_E_NEEDS_RECOVERY: the new file is in place, but the folder could not be
  * synced; save it again. Any thread. */
@@ -1525,7 +1526,8 @@ typedef struct st_io_info {
   uint64_t header_size;      /* n: bytes of JSON with padding */
   uint64_t data_offset;      /* 8 + n: where tensors begin */
   char filesystem[64];       /* as in the mount table: "ext4", "fuse.gcsfuse";
-                                "source" for what has none */
+                                "source" for what has none,
+                                "memory" for st_open_memory */
   char reason[256];          /* one sentence: why this mapping */
   uint32_t prefetch;         /* ST_PREFETCH_NONE, SEQUENTIAL or PARALLEL */
   uint32_t direct;           /* ST_DIRECT_...: of bulk reads into memory */
