@@ -931,8 +931,9 @@ typedef struct st_save_options {
  * looks for shards); ST_E_DTYPE, ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW,
  * ST_E_SUBBYTE, ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8,
  * ST_E_HEADER_TOO_LARGE (no reader would take it); ST_E_NO_SPACE, ST_E_NO_FILE
- * (the folder), ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_UNSUPPORTED (the file is a mount
- * point of its own), ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing changed.
+ * (the folder), ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_UNSUPPORTED (the file
+ * is a mount point of its own), ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing
+ * changed.
  * ST_E_NEEDS_RECOVERY: the new file is in place, but the folder could not be
  * synced; save it again. Any thread. */
 st_status st_save(const char *path, const st_tensor *tensors, size_t n,
