@@ -39,6 +39,7 @@ Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
 
 Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out) {
   ST_TRY(auto model, std::move(opened));
+  static_cast<void>(lock_transactions());  // made before there can be a fork amid its first use
   *out = new st_file(std::move(model));
   return {};
 }
@@ -50,3 +51,8 @@ Result<void> describe_with_view(const store::Place &place, st_tensor *out) {
 }
 
 }  // namespace st::capi
+
+void st_txn::end() noexcept {
+  if (process != st::os::Env::posix().fork_generation()) static_cast<void>(transaction.release());
+  transaction.reset();
+}

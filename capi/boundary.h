@@ -39,6 +39,8 @@ struct st_txn {
   st_file *file;                                           // nullptr once it was closed
   std::unique_ptr<st::store::AnyTransaction> transaction;  // nullptr once it has ended
   const uint64_t process;                                  // that began it: see os::Env::fork_generation
+  // In a child a thread that is not in it may have been amid a change of its parent's: that one is left as it is.
+  void end() noexcept;
 };
 
 namespace st::capi {

@@ -109,11 +109,8 @@ void st_release(st_file *file) {
 
 void st_close(st_file *file) {
   if (!file) return;
-  const uint64_t process = os::Env::posix().fork_generation();
   for (st_txn *txn : file->transactions) {
-    // A thread that is not in this child may have been amid a change of it: then it is left as it is.
-    if (txn->process != process) static_cast<void>(txn->transaction.release());
-    txn->transaction.reset();
+    txn->end();
     txn->file = nullptr;
   }
   file->model->close();

@@ -140,5 +140,6 @@ void st_txn_free(st_txn *txn) {
     const auto lock = lock_transactions();
     std::erase(txn->file->transactions, txn);
   }
+  txn->end();
   delete txn;
 }

@@ -59,8 +59,11 @@ Result<void> DataFile::read_many(const Snapshot &s, const std::vector<BulkReques
   };
   const bool from_memory = !from.bytes.file;
   if (from_memory) {
-    for (const read::Piece &p : pieces)
-      if (p.length > 0) std::memcpy(p.to, from.bytes.memory + p.offset, p.length);
+    uint64_t copied = 0;
+    for (const read::Piece &p : pieces) {
+      ST_TRY(read::copy(from.bytes, p.offset, p.length, p.to, part_from(copied)));
+      copied += p.length;
+    }
   } else {
     ST_TRY(auto done,
            read::read_pieces(*from.bytes.file, std::move(pieces), strategy_of(share), limit_of(share), part_from(0)));

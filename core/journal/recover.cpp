@@ -127,7 +127,7 @@ Result<bool> drop_if_dead(const Folder &folder, const std::string &name, const s
 }  // namespace
 
 uint32_t drop_idle(const Folder &folder, const struct stat &data, const Log &log) {
-  constexpr uint32_t most = 16;  // each takes a sync, and the opener waits for it
+  constexpr uint32_t most = 4;  // each takes a sync, and the opener waits for it
   uint32_t dropped = 0;
   if (folder.dir().reads_past_cache()) return dropped;
   const auto names = folder.journals();

@@ -29,6 +29,11 @@ bool TemporaryFile::stands(const os::Location &at) const {
   return ours && at.stat(&by_name) == 0 && os::same_inode(by_name, *ours);
 }
 
+// Who removes it by hand lets another writer have its name, where two names are for all.
+bool TemporaryFile::is_still_ours() const {
+  return !may_have_first_name_ || stands(target_.beside(temporary_));
+}
+
 Result<void> TemporaryFile::rename_to(const os::Location &to) {
   const int renamed = os::repeat_interrupted(
       [&] { return env().renameat(target_.dir(), temporary_.c_str(), to.dir(), to.name().c_str()); });
@@ -74,9 +79,7 @@ tl::expected<void, SwapFailure> TemporaryFile::rename_into_place(const Control &
   if (!folder) return Failed({std::move(folder.error()), false});
   if (may)
     if (auto asked = may(); !asked) return Failed({std::move(asked.error()), false});
-  // Who removes it by hand lets another writer have its name.
-  if (may_have_first_name_ && !stands(target_.beside(temporary_)))
-    return Failed({os_error(ENOENT, "rename a new file to", target_.path()), false});
+  if (!is_still_ours()) return Failed({os_error(ENOENT, "rename a new file to", target_.path()), false});
   if (auto renamed = rename(); !renamed) return Failed({std::move(renamed.error()), false});
   try {
     if (auto synced = folder->sync(); !synced) return Failed({std::move(synced.error()), true});

@@ -26,6 +26,9 @@ bool remove_unlocked(const os::Location &at, const struct stat *known) {
   if (!lock) return false;
   auto second = opened();
   if (!second) return false;
+  // Another sweeper may have been here before, and a living writer have the name by now.
+  const auto named = second->stat();
+  if (!named || !os::same_inode(*named, *s)) return false;
   const auto excludes =
       writes ? os::locks_exclude(*file, *second, os::whole_file(true)) : os::is_locked(*second, os::whole_file(true));
   return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;
@@ -120,7 +123,8 @@ Result<void> TemporaryFile::make() {
 }
 
 TemporaryFile::~TemporaryFile() {
-  if (named_ && file_.env().fork_generation() == process_) env().unlinkat(target_.dir(), temporary_.c_str(), 0);
+  if (!named_ || file_.env().fork_generation() != process_) return;
+  if (is_still_ours()) env().unlinkat(target_.dir(), temporary_.c_str(), 0);
 }
 
 Result<os::File> TemporaryFile::open_again() const {

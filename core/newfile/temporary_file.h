@@ -95,6 +95,7 @@ class TemporaryFile {
   Result<void> make();
   os::Env &env() const { return target_.env(); }
   bool stands(const os::Location &at) const;
+  bool is_still_ours() const;
   Result<void> rename_to(const os::Location &to);
 
   uint64_t process_ = 0;              // see os::Env::fork_generation

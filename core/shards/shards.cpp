@@ -72,16 +72,16 @@ Result<std::unique_ptr<Shards>> Shards::open_sources(os::Env &env, os::SourceEnv
 
 Result<void> Shards::show_anew() {
   ST_TRY(recover_left());
-  return show(0);
+  return show(0, options().lock_timeout_ms);
 }
 
-Result<void> Shards::show(uint64_t refreshed_for) {
+Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms) {
   constexpr int most_refreshes = 8;  // others may change more while each goes on
   int refreshes = 0;
   for (const uint64_t begun = begin_look().number;;) {
     const Look look = begin_look();
     const uint64_t newer = shards_newer_.load();
-    ST_TRY(auto read, with_room([this] { return read_index(at_, {options().lock_timeout_ms}); }));
+    ST_TRY(auto read, with_room([&] { return read_index(at_, {timeout_ms}); }));
     if (auto there = with_room([&] { return check_all_there(read.index); }); !there) {
       struct stat now;
       const bool is_replaced = at_.stat(&now) == 0 && state_of(now) != state_of(read.identity);
@@ -136,8 +136,7 @@ bool Shards::show_shards() {
 
 void Shards::show_late() noexcept try {
   const uint64_t all = to_show_;
-  const os::WaitedByCall call(os::WaitedByCall::anew);
-  if (!show_anew()) return;
+  if (!show(0, 0)) return;  // its callers answer at once
   for (uint64_t some = shown_late_; some < all && !shown_late_.compare_exchange_weak(some, all);) {
   }
 } catch (const std::bad_alloc &) {
@@ -335,7 +334,7 @@ Result<void> Shards::refresh() {
   struct stat index;  // before the shards, which are as new then, or newer
   const bool there = at_.stat(&index) == 0;
   ST_TRY(refresh_shards());
-  return show(there ? state_of(index) : 0);
+  return show(there ? state_of(index) : 0, options().lock_timeout_ms);
 }
 
 // What is found in all of them is shown at once: else a catalogue that is made meanwhile would have a part of it.

@@ -94,7 +94,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // Shows the index as it is now, and the shards as they are shown. But where others have changed more than one file,
   // the shards are refreshed first. `refreshed_for`: the state of the index before they were last refreshed.
   Result<void> show_anew();
-  Result<void> show(uint64_t refreshed_for);
+  Result<void> show(uint64_t refreshed_for, int32_t timeout_ms);
   // Shows the shards as they are shown, under the index that is shown. Opens nothing. False: that would be a mix.
   bool show_shards();
   void show_late() noexcept;

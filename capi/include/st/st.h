@@ -302,7 +302,7 @@ st_status st_last_error_info(st_error_info *out);
 
 /* Told now and then during long work: bytes of this call done, and in all, or 0
  * if not known. It is one count to one total, also over several files. The
- * total is 0 where the call waits, for a lock or a server, and counts nothing.
+ * total may be 0 where the call waits, for a lock or a server.
  * st_update counts its bytes twice: as they are staged, and as they are
  * committed. Each call of a transaction, or of a writer, has a count of its
  * own. A read of at most 64 KiB in one piece is no long work. Return non-zero

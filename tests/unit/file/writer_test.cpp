@@ -695,6 +695,26 @@ TEST_F(Inherits, AFileThatHasTheTemporarysNameByNowIsNotRenamed) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().os_errno, ENOENT);
   EXPECT_TRUE(same_bytes(bytes_of(path), "old"));
+  w.reset();
+  EXPECT_EQ(bytes_of(temporary), "half of another writer's");
+  dir.may_hold_temporaries();
+}
+
+// Another sweep is faster, and a living writer takes the name, before the first one has its lock.
+TEST_F(Inherits, AFirstNameThatALivingWriterHasByNowIsNotSwept) {
+  const std::string temporary = dir / ".model.safetensors.st-tmp-0000000000000001";
+  put_bytes(temporary, "half");
+  std::unique_ptr<TemporaryFile> living;
+  faulty.before = [&](Call call) {
+    if (call != Call::lock || living) return 0;
+    auto made = TemporaryFile::create(located(os::Env::posix(), path), 0600);
+    EXPECT_TRUE(is_ok(made));
+    living = std::move(*made);
+    return 0;
+  };
+  EXPECT_TRUE(TemporaryFile::remove_stale(located(faulty, path), {temporary_infix}).empty());
+  ASSERT_TRUE(living);
+  EXPECT_TRUE(std::filesystem::exists(temporary)) << "it is the living one's";
 }
 
 // A sweep locks it before its writer does, and a third writer has the name by then.
