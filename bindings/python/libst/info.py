@@ -66,7 +66,7 @@ class IoInfo:
     file_size: bytes.
     header_size: bytes of JSON with padding.
     data_offset: where tensors begin, in bytes.
-    filesystem: its type as in the mount table: "ext4", "fuse.gcsfuse"; "source" for what has none, "memory" for `open_memory`.
+    filesystem: its type as in the mount table: "ext4", "fuse.gcsfuse"; "memory" of bytes, "source" of what has none.
     reason: one sentence: why this mapping.
     prefetch: how bulk reads go: "none", "sequential" or "parallel".
     direct: whether bulk reads into memory go past the page cache; None: the first load of what is not in memory does.

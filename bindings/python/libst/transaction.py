@@ -205,8 +205,8 @@ class Transaction(EndsWithBlock):
         After these nothing has changed:
 
         - BusyError: `tensor` could not be locked in time;
-        - StorageError, whose `status` says why: no space, the file was removed, or replaced by one that the change does not
-          fit, or it cannot be locked;
+        - StorageError, whose `status` says why: no space, the file was removed, or replaced by one that the change does
+          not fit, or it cannot be locked;
         - FormatError: the file was truncated, or replaced by one that is no model, or the new header would be too long;
         - ValueError (`Status.INVALID_ARGUMENT`): an array changed that was staged without `copy`, or the alignment;
         - NotImplementedError (`UNSUPPORTED`): the file is mounted by itself, or see `new_names`;
