@@ -114,7 +114,7 @@ std::string was_dropped(const std::string &name) {
   return text("journal ", in_quotes(name), ": it held no change that waits; it was removed");
 }
 
-// Nobody locks a journal with bytes that is not locked: so who finds it empty then finds it as it stays.
+// Nobody locks a journal with bytes that is not locked. So one that is found empty then stays empty.
 Result<bool> drop_if_dead(const Folder &folder, const std::string &name, const struct stat &data) {
   ST_TRY(auto looked, look_at(folder, name, data, true));
   if (!looked || !looked->file || looked->is_linked || looked->size == 0) return false;

@@ -29,7 +29,7 @@ bool TemporaryFile::stands(const os::Location &at) const {
   return ours && at.stat(&by_name) == 0 && os::same_inode(by_name, *ours);
 }
 
-// Who removes it by hand lets another writer have its name, where two names are for all.
+// Two names are for all writers. If somebody removes the file by hand, another writer may have its name.
 bool TemporaryFile::is_still_ours() const {
   return !may_have_first_name_ || stands(target_.beside(temporary_));
 }

@@ -102,7 +102,7 @@ Result<void> TemporaryFile::make() {
     // ours once it is both locked and linked.
     auto lock = os::RangeLock::acquire(file_, {os::whole_file(true)}, {});
     if (!lock && lock.error().status == Status::busy) {
-      // Who took it for stale may have removed it, and somebody else's file may have the name by now.
+      // The sweep that took it for stale may have removed it, and somebody else's file may have the name by now.
       named_ = false;
       if (const auto ours = file_.stat()) remove_unlocked(target_.beside(temporary_), &*ours);
       last = std::move(lock.error());

@@ -1006,9 +1006,9 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
  * callbacks, which must live as long, and its counts in st_file_stats.
  * st_interrupt of either reaches calls on both. Shards that `file` has not
  * opened are opened when first needed; if one was replaced by then, the answer
- * is ST_E_FILE_CHANGED. It is so, too, for a shard that was replaced later, if
- * it is under ST_MAP_NONE or _COPY_ON_WRITE and its descriptor was given up for
- * others; a publish by `file` gives it up after all others. Any thread. */
+ * is ST_E_FILE_CHANGED. A shard may also be replaced later. Under ST_MAP_NONE
+ * and ST_MAP_COPY_ON_WRITE that is ST_E_FILE_CHANGED, too, if its descriptor
+ * was given up for others. Any thread. */
 st_status st_snapshot(st_file *file, st_file **out);
 
 /* Keep the mapping in which views of what `file` shows now lie: they stay until

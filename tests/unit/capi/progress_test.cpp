@@ -37,7 +37,7 @@ class CapiProgress : public CapiScene {
     t.nbytes = length;
     return t;
   }
-  // Of a transaction: what its commit tells.
+  // What the commit of a transaction tells.
   void commit_with(uint32_t flags, uint64_t least, const std::function<void(st_txn *)> &stage) {
     st_file *file = open_telling();
     auto options = telling<st_txn_options>();

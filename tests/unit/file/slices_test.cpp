@@ -396,7 +396,7 @@ TEST_F(Slices, OfVeryManyRowsTakeNoLockForEach) {
   // And it is asked now and then whether to go on.
   TransactionOptions stopped;
   for (const bool publish : {false, true}) {
-    // Of a publish, when the file is made, and its slices are under way.
+    // A publish is stopped when the file is made, and its slices are under way.
     stopped.progress = [=, words = 0](uint64_t done, uint64_t total) mutable {
       return publish ? done < total || ++words < 3 : done == 0 || total != rows * 4;
     };

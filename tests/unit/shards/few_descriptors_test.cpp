@@ -55,7 +55,7 @@ class FewDescriptorsTest : public ::testing::Test {
     ST_TRY(t->update(text("t", i), {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()}));
     return t->commit();
   }
-  // Of files that have no name any more.
+  // Descriptors of files that have no name any more.
   size_t nameless() const {
     size_t found = 0;
     std::error_code ignored;
