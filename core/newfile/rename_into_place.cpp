@@ -29,9 +29,11 @@ bool TemporaryFile::stands(const os::Location &at) const {
   return ours && at.stat(&by_name) == 0 && os::same_inode(by_name, *ours);
 }
 
-// Two names are for all writers. If somebody removes the file by hand, another writer may have its name.
-bool TemporaryFile::is_still_ours() const {
-  return !may_have_first_name_ || stands(target_.beside(temporary_));
+bool TemporaryFile::is_anothers() const noexcept {
+  struct stat ours, by_name;
+  return may_have_first_name_ && env().fstat(file_.fd(), &ours) == 0 &&
+         env().fstatat(target_.dir(), temporary_.c_str(), &by_name, AT_SYMLINK_NOFOLLOW) == 0 &&
+         !os::same_inode(by_name, ours);
 }
 
 Result<void> TemporaryFile::rename_to(const os::Location &to) {
@@ -79,7 +81,8 @@ tl::expected<void, SwapFailure> TemporaryFile::rename_into_place(const Control &
   if (!folder) return Failed({std::move(folder.error()), false});
   if (may)
     if (auto asked = may(); !asked) return Failed({std::move(asked.error()), false});
-  if (!is_still_ours()) return Failed({os_error(ENOENT, "rename a new file to", target_.path()), false});
+  if (may_have_first_name_ && !stands(target_.beside(temporary_)))
+    return Failed({os_error(ENOENT, "rename a new file to", target_.path()), false});
   if (auto renamed = rename(); !renamed) return Failed({std::move(renamed.error()), false});
   try {
     if (auto synced = folder->sync(); !synced) return Failed({std::move(synced.error()), true});

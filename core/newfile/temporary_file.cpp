@@ -124,7 +124,7 @@ Result<void> TemporaryFile::make() {
 
 TemporaryFile::~TemporaryFile() {
   if (!named_ || file_.env().fork_generation() != process_) return;
-  if (is_still_ours()) env().unlinkat(target_.dir(), temporary_.c_str(), 0);
+  if (!is_anothers()) env().unlinkat(target_.dir(), temporary_.c_str(), 0);
 }
 
 Result<os::File> TemporaryFile::open_again() const {

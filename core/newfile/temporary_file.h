@@ -95,7 +95,9 @@ class TemporaryFile {
   Result<void> make();
   os::Env &env() const { return target_.env(); }
   bool stands(const os::Location &at) const;
-  bool is_still_ours() const;
+  // Two names are for all writers. If somebody removes the file by hand, another writer may have its name.
+  // Takes no memory.
+  bool is_anothers() const noexcept;
   Result<void> rename_to(const os::Location &to);
 
   uint64_t process_ = 0;              // see os::Env::fork_generation

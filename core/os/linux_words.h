@@ -8,6 +8,9 @@
 #define FALLOC_FL_UNSHARE_RANGE 0x40
 #define FIEMAP_EXTENT_SHARED 0x2000
 #define PROC_SUPER_MAGIC 0x9fa0
+#ifndef S_ISVTX
+#define S_ISVTX 01000
+#endif
 
 struct fiemap_extent {
   uint64_t fe_logical, fe_physical, fe_length;
