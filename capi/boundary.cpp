@@ -1,27 +1,18 @@
 #include "boundary.h"
 
-#include "os/process.h"
+#include "os/whole_over_fork.h"
 
 namespace st::capi {
 namespace {
 
-class TransactionsMutex {
- public:
-  TransactionsMutex() {
-    current = this;
-    os::at_fork([] { current->mutex.lock(); }, [] { current->mutex.unlock(); }, [] { current->mutex.unlock(); });
-  }
-  std::mutex mutex;
-
- private:
-  static inline TransactionsMutex *current = nullptr;
+struct Transactions {
+  std::mutex mutex;  // of the lists of all handles
 };
 
 }  // namespace
 
 std::unique_lock<std::mutex> lock_transactions() {
-  static TransactionsMutex *const of_all = new TransactionsMutex;  // for ever, as exit handlers may use handles
-  return std::unique_lock(of_all->mutex);
+  return std::unique_lock(os::whole_over_fork<Transactions>().mutex);
 }
 
 Result<int32_t> timeout_of(int32_t lock_timeout_ms) {

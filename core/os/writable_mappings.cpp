@@ -7,6 +7,7 @@
 
 #include "base/round.h"
 #include "os/process.h"
+#include "os/whole_over_fork.h"
 
 namespace st::os {
 namespace {
@@ -18,23 +19,13 @@ struct Noted {
   size_t size;
 };
 
-// A fork waits until nobody is in it, so that the child finds it whole and unlocked.
-class List {
- public:
-  List() {
-    current = this;
-    at_fork([] { current->mutex.lock(); }, [] { current->mutex.unlock(); }, [] { current->mutex.unlock(); });
-  }
+struct List {
   std::mutex mutex;
   std::vector<Noted> mappings;
-
- private:
-  static inline List *current = nullptr;
 };
 
 List &list() {
-  static List *const all = new List;  // for ever, as handles may be closed while the process ends
-  return *all;
+  return whole_over_fork<List>();
 }
 
 // Where the kernel cannot do it (Linux before 5.14). A write of what is there, which loses none of another thread's. If

@@ -181,6 +181,12 @@ TEST(DescriptorsTest, RoomThatAnotherThreadIsMakingIsAwaited) {
   other.join();
 }
 
+std::string five_bytes_of(const File &file) {
+  std::string read(5, '?');
+  EXPECT_TRUE(testing::is_ok(file.read(read.data(), read.size(), 0)));
+  return read;
+}
+
 // Another file has taken the name since. A child can still read the old one, if its parent had it open.
 TEST(DescriptorsTest, AChildReadsAFileThatWasReplacedByWhatItInherited) {
   const testing::TempDir dir;
@@ -198,9 +204,7 @@ TEST(DescriptorsTest, AChildReadsAFileThatWasReplacedByWhatItInherited) {
   env.generation = 8;
   auto held = descriptors.get(&identity, closed, identity);
   ASSERT_TRUE(testing::is_ok(held));
-  char read[5] = {};
-  EXPECT_TRUE(testing::is_ok((*held)->read(read, sizeof read, 0)));
-  EXPECT_EQ(std::string_view(read, sizeof read), "bytes");
+  EXPECT_EQ(five_bytes_of(**held), "bytes");
   descriptors.give_up(Descriptors::GiveUp::all);
   held->reset();
   env.generation = 7;
@@ -234,9 +238,7 @@ TEST(DescriptorsTest, AChildWithoutRightsReadsByWhatItInherited) {
     EXPECT_TRUE(testing::fails_with(Status::permission, descriptors.get(&file, closed, others)));
     auto held = descriptors.get(&file, closed, identity);
     ASSERT_TRUE(testing::is_ok(held));
-    char read[5] = {};
-    EXPECT_TRUE(testing::is_ok((*held)->read(read, sizeof read, 0)));
-    EXPECT_EQ(std::string_view(read, sizeof read), "bytes");
+    EXPECT_EQ(five_bytes_of(**held), "bytes");
     EXPECT_TRUE(testing::fails_with(Status::permission, descriptors.get(&other, other_closed, others)));
   }
 }
