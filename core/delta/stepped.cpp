@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/interrupt.h"
+
 namespace st::store {
 namespace {
 
@@ -104,13 +106,23 @@ Result<OldBytes> step_through(const Snapshot &file, const TensorView &t, std::sp
   return hasher.digest();
 }
 
-// What the steps lead to is not what it is to be. Is that by the file, or by the steps?
+// What the steps lead to is not what it is to be. Is that by what lies below them, by one delta's steps that are not
+// those that were written, or by steps that never led there?
 Result<OldBytes> astray(const SteppedTensor &t) {
-  const StepsAt &first = t.steps.front(), &last = t.steps.back();
+  const auto goes_on = [](std::span<const std::byte>) -> Result<void> {
+    if (InterruptCheck::stops()) return Failure(*InterruptCheck::stopped());
+    return {};
+  };
+  const StepsAt &first = t.steps.front();
   TensorWindow window(false);
-  ST_TRY(auto old, hash_tensor(window, *t.file, t.tensor, [](auto) { return Result<void>(); }));
-  if (old.all != first.delta->notes.tensors[first.index].old->all) return Failure(wrong_base(t.tensor.name, t.path));
-  return Failure(wrong_steps(t.tensor.name, last.delta->path));
+  if (t.holder) {
+    ST_TRY(t.holder->check_tensor(*t.holder->index().find(t.tensor.name), window, goes_on));
+  } else {
+    ST_TRY(auto old, hash_tensor(window, *t.file, t.tensor, goes_on));
+    if (old.all != first.delta->notes.tensors[first.index].old->all) return Failure(wrong_base(t.tensor.name, t.path));
+  }
+  for (const StepsAt &at : t.steps) ST_TRY(at.delta->check_tensor(at.index, window, goes_on));
+  return Failure(wrong_steps(t.tensor.name, t.steps.back().delta->path));
 }
 
 // A block as it is and as it will be. There are two, so that one is looked at while the next one is made.
@@ -182,9 +194,10 @@ SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> d
     out.tensor = base.at(t.index).tensor();
     out.path = base.at(t.index).member->place();
   } else {
-    out.file = deltas[t.layer - 1].snapshot.get();
-    out.tensor = deltas[t.layer - 1].index().at(t.index);
-    out.path = deltas[t.layer - 1].path;
+    out.holder = &deltas[t.layer - 1];
+    out.file = out.holder->snapshot.get();
+    out.tensor = out.holder->index().at(t.index);
+    out.path = out.holder->path;
   }
   for (const auto &[layer, index] : t.steps) out.steps.push_back({&deltas[layer - 1], index});
   return out;

@@ -39,6 +39,76 @@ class SteppedOverlay : public ::testing::Test {
   Unsure unsure{disk};
 };
 
+// Deltas of elements of a tensor of three blocks.
+class SteppedInTime : public SteppedOverlay {
+ protected:
+  SteppedInTime() {
+    a = {{u8_tensor("a", 4000, 1), {"w", Dtype::BF16, {1200000}, pattern(2400000, 5)}}, {}};
+    b = touched(a, 1);
+    c = touched(b, 4);
+    disk.add_file("/m/base", a.file());
+    diff(a, b, "/m/d");
+  }
+  static Holdings touched(Holdings h, char by) {
+    std::string &w = h.tensors.back().bytes;
+    for (size_t i = 0; i < w.size(); i += 400) w[i] ^= by;
+    return h;
+  }
+  static std::string_view w_of(const store::Model &model) {
+    const store::Place p = model.catalogue().find("w").value();
+    return {reinterpret_cast<const char *>(p.member->view(*p.snapshot, p.index).value()), 2400000};
+  }
+  Holdings a, b, c;
+};
+
+class DamagedLayer : public SteppedInTime {
+ protected:
+  void is_named(const std::vector<std::string> &deltas, const std::string &damaged) {
+    const auto opened = open(deltas);
+    ASSERT_TRUE(fails_with(Status::delta, opened));
+    const std::string &why = opened.error().message;
+    for (const std::string &other : deltas)
+      EXPECT_EQ(why.find("'" + other + "'") != std::string::npos, other == damaged) << why;
+  }
+  // Other bytes of the last tensor, and the hashes that it had.
+  void damage(const std::string &delta, const std::function<void(TestTensor &)> &how) {
+    Holdings d = holdings_of(disk.contents(delta));
+    how(d.tensors.back());
+    disk.add_file(delta, d.file());
+  }
+};
+
+// They are sound, and lead elsewhere.
+TEST_F(DamagedLayer, OfStepsIsNamedWhereverItLies) {
+  diff(b, c, "/m/e");
+  Holdings elsewhere = b;
+  elsewhere.tensors.back().bytes[76] ^= 1;
+  const TestTensor foreign = holdings_of(disk.contents(diff(a, elsewhere, "/m/x"))).tensors.back();
+  for (const std::string damaged : {"/m/d", "/m/e"}) {
+    const std::string sound = disk.contents(damaged);
+    damage(damaged, [&](TestTensor &w) { w = foreign; });
+    is_named({"/m/d", "/m/e"}, damaged);
+    disk.add_file(damaged, sound);
+  }
+  EXPECT_TRUE(is_ok(open({"/m/d", "/m/e"})));
+}
+
+TEST_F(DamagedLayer, OfTheBytesBelowStepsIsNamed) {
+  b.tensors.back().bytes = pattern(2400000, 77);  // another tensor: it is held whole
+  diff(a, b, "/m/d");
+  diff(b, touched(b, 4), "/m/e");
+  EXPECT_TRUE(is_ok(open({"/m/d", "/m/e"})));
+  damage("/m/d", [](TestTensor &w) { w.bytes[1500001] ^= 1; });
+  is_named({"/m/d", "/m/e"}, "/m/d");
+}
+
+TEST_F(DamagedLayer, IsNoMatterOfABaseThatIsAnother) {
+  diff(b, c, "/m/e");
+  a.tensors.back().bytes[1500001] ^= 1;
+  disk.add_file("/m/base", a.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, open({"/m/d", "/m/e"})));
+}
+
 // Each identity sorts all names.
 TEST_F(SteppedOverlay, OfALongChainTakeEachIdentityOnce) {
   constexpr size_t n = 50;
