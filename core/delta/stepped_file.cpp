@@ -23,7 +23,7 @@ bool SteppedFile::is_of(const ModelView &base, std::span<const DeltaFile> deltas
 }
 
 Result<void> SteppedFile::check(const ModelView &base, std::span<const DeltaFile> deltas, const TensorList &listing,
-                                const MayHaveChanged &may_have_changed) {
+                                const MayHaveChanged &may_have_changed, const Tell &tell) {
   StepRoom room;
   for (const ListedTensor &listed : listing.tensors) {
     if (listed.steps.empty()) continue;
@@ -31,7 +31,9 @@ Result<void> SteppedFile::check(const ModelView &base, std::span<const DeltaFile
     const bool steps_may =
         std::ranges::any_of(t.steps, [&](const StepsAt &at) { return may_have_changed(*at.delta->snapshot); });
     if (steps_may || may_have_changed(*t.file))
-      ST_TRY(step_to_the_end(t, room, [](const SteppedBlock &) { return Result<void>(); }));
+      ST_TRY(step_to_the_end(t, room, [&](const SteppedBlock &block) { return tell(block.bytes.size()); }));
+    else
+      ST_TRY(tell(listed.nbytes));
   }
   return {};
 }
@@ -47,7 +49,7 @@ void SteppedFile::put_into(TensorList *listing, uint32_t layer) const {
 
 Result<std::unique_ptr<SteppedFile>> SteppedFile::make(os::Env &env, const ModelView &base,
                                                        std::span<const DeltaFile> deltas, uint32_t layer,
-                                                       TensorList *listing) {
+                                                       TensorList *listing, const Tell &tell) {
   std::vector<ListedTensor *> stepped;
   std::vector<HeaderTensor> entries;
   uint64_t end = 0;
@@ -69,9 +71,9 @@ Result<std::unique_ptr<SteppedFile>> SteppedFile::make(os::Env &env, const Model
   StepRoom room;
   for (size_t i = 0; i < stepped.size(); ++i) {
     std::byte *to = made->bytes_.get() + data + entries[i].begin;
-    const auto copy = [to](const SteppedBlock &block) -> Result<void> {
+    const auto copy = [&, to](const SteppedBlock &block) {
       std::memcpy(to + block.begin, block.bytes.data(), block.bytes.size());
-      return {};
+      return tell(block.bytes.size());
     };
     const SteppedTensor t = stepped_tensor(base, deltas, *stepped[i]);
     made->made_of_.push_back(made_of(t));

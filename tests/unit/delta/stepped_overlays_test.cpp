@@ -1,11 +1,50 @@
 // Overlays of deltas.
+#include "base/interrupt.h"
 #include "delta/delta_chain.h"
+#include "delta/overlay.h"
 #include "delta_scene.h"
 #include "fault_env.h"
 #include "format/base_identity.h"
+#include "told_progress.h"
 
 namespace st::testing {
 namespace {
+
+// A server of one file, which counts how it is asked. It may fall silent: then only a caller that wants no more ends a
+// read, and here a read fails instead of waiting.
+class Server final : public os::Source {
+ public:
+  struct Asked {
+    uint64_t reads = 0, longest = 0;
+    bool is_silent = false;
+  };
+  Server(std::string bytes, uint64_t long_read, Asked *asked)
+      : Source("a server", bytes.size(), 1), bytes_(std::move(bytes)), long_read_(long_read), asked_(asked) {}
+  int read(std::span<const Range> ranges) override {
+    if (asked_->is_silent) return InterruptCheck::stops() ? ECANCELED : EIO;
+    uint64_t n = 0;
+    for (const Range &r : ranges) {
+      std::memcpy(r.to, bytes_.data() + r.offset, r.nbytes);
+      n += r.nbytes;
+    }
+    ++asked_->reads;
+    asked_->longest = std::max(asked_->longest, n);
+    return 0;
+  }
+  uint64_t long_read() const override { return long_read_; }
+
+ private:
+  const std::string bytes_;
+  const uint64_t long_read_;
+  Asked *const asked_;
+};
+
+std::unique_ptr<store::DataFile> served(std::string bytes, uint64_t long_read, Server::Asked *asked) {
+  auto source = std::make_shared<os::SourceEnv>(std::make_unique<Server>(std::move(bytes), long_read, asked));
+  auto file = store::DataFile::open_source(source, {});
+  EXPECT_TRUE(is_ok(file));
+  return std::move(*file);
+}
 
 class SteppedOverlay : public ::testing::Test {
  protected:
@@ -60,6 +99,60 @@ class SteppedInTime : public SteppedOverlay {
   }
   Holdings a, b, c;
 };
+
+TEST_F(SteppedInTime, TellTheirProgressAndAreCancelled) {
+  ToldProgress told;
+  ASSERT_TRUE(is_ok(open({"/m/d"}, told.progress())));
+  told.expect_one_count(2400000);
+  for (int after = 0; after < 3; ++after) {
+    int asked = 0;
+    EXPECT_TRUE(fails_with(Status::cancelled, open({"/m/d"}, [&](uint64_t, uint64_t) { return asked++ < after; })));
+    EXPECT_EQ(asked, after + 1);
+  }
+}
+
+TEST_F(SteppedInTime, AreInterruptedWhileTheyAreRefreshed) {
+  std::unique_ptr<store::Model> overlay;
+  bool interrupts = false;
+  auto opened = open({"/m/d"}, [&](uint64_t, uint64_t) {
+    if (interrupts) overlay->interrupt();
+    return true;
+  });
+  ASSERT_TRUE(is_ok(opened));
+  overlay = std::move(*opened);
+  const char *const at = w_of(*overlay).data();
+  for (const bool is_another : {false, true}) {
+    if (is_another) diff(a, c, "/m/d");
+    interrupts = true;
+    EXPECT_TRUE(fails_with(Status::interrupted, overlay->refresh()));
+    EXPECT_EQ(w_of(*overlay).data(), at);
+    EXPECT_TRUE(same_bytes(w_of(*overlay), b.tensors.back().bytes));
+    interrupts = false;
+    ASSERT_TRUE(is_ok(overlay->refresh()));
+    EXPECT_TRUE(same_bytes(w_of(*overlay), (is_another ? c : b).tensors.back().bytes));
+  }
+}
+
+// The base is a file here, and the delta lies on a server that falls silent once its header was read.
+TEST_F(SteppedInTime, AreStoppedWhileAServerIsSilent) {
+  static Server::Asked asked;
+  asked = {};
+  const store::OpenLayers layers = [](os::Env &env, const std::string &path,
+                                      const store::OpenOptions &options) -> Result<store::Layers> {
+    store::OpenOptions below = options;
+    below.deltas.clear();
+    store::Layers out;
+    ST_TRY(out.base, store::open_path(env, path, below));
+    store::DataFile &delta = *out.deltas.emplace_back(served(static_cast<SimEnv &>(env).contents("/m/d"), 1, &asked));
+    EXPECT_TRUE(is_ok(store::DeltaFile::of(delta)));
+    asked.is_silent = true;
+    return out;
+  };
+  store::OpenOptions options;
+  options.deltas = {"/m/d"};
+  options.progress = [](uint64_t, uint64_t) { return !asked.is_silent; };
+  EXPECT_TRUE(fails_with(Status::cancelled, store::Overlay::open(disk, "/m/base", options, layers)));
+}
 
 class DamagedLayer : public SteppedInTime {
  protected:
