@@ -5,6 +5,7 @@
 #include "delta_scene.h"
 #include "fault_env.h"
 #include "format/base_identity.h"
+#include "newfile/layout.h"
 #include "told_progress.h"
 
 namespace st::testing {
@@ -200,6 +201,39 @@ TEST_F(DamagedLayer, IsNoMatterOfABaseThatIsAnother) {
   a.tensors.back().bytes[1500001] ^= 1;
   disk.add_file("/m/base", a.file());
   EXPECT_TRUE(fails_with(Status::delta_base, open({"/m/d", "/m/e"})));
+}
+
+// In the base narrow elements lie before wide ones, an odd number of them.
+TEST_F(SteppedOverlay, LieAtMultiplesOfTheirElements) {
+  Holdings a{{{"half", Dtype::BF16, {5001}, pattern(10002, 1)},
+              u8_tensor("byte", 5003, 2),
+              {"float", Dtype::F32, {3000}, pattern(12000, 3)},
+              {"double", Dtype::F64, {1501}, pattern(12008, 4)}},
+             {}};
+  Holdings b = a;
+  for (TestTensor &t : b.tensors)
+    for (size_t i = 0; i < t.bytes.size(); i += 200) t.bytes[i] ^= 1;
+  disk.add_file("/m/base", a.file());
+  diff(a, b, "/m/d");
+  EXPECT_EQ(seen_through(unsure, "/m/base", {"/m/d"}), b);
+  auto overlay = open({"/m/d"});
+  ASSERT_TRUE(is_ok(overlay));
+  const auto views = [&] {
+    std::map<std::string, const std::byte *> all;
+    const store::Catalogue catalogue = (*overlay)->catalogue();
+    for (size_t i = 0; i < catalogue.size(); ++i) {
+      const store::Place p = catalogue.at(i).value();
+      const TensorView t = p.tensor();
+      const std::byte *view = p.member->view(*p.snapshot, p.index).value();
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(view) % write::element_bytes(t.dtype), 0u) << t.name;
+      all.emplace(t.name, view);
+    }
+    return all;
+  };
+  const auto before = views();
+  EXPECT_EQ(before.size(), 4u);
+  ASSERT_TRUE(is_ok((*overlay)->refresh()));
+  EXPECT_EQ(views(), before);
 }
 
 // Each identity sorts all names.
