@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/interrupt.h"
+#include "delta/read_ahead.h"
 
 namespace st::store {
 namespace {
@@ -12,14 +13,13 @@ namespace {
 // One delta's steps of a tensor.
 class OpenSteps {
  public:
-  static Result<std::unique_ptr<OpenSteps>> open(const StepsAt &at, const TensorView &t) {
+  // `side_by_side`: so many deltas' steps are open at once.
+  static Result<std::unique_ptr<OpenSteps>> open(const StepsAt &at, const TensorView &t, size_t side_by_side) {
     const TensorView held = at.delta->index().at(at.index);
-    std::unique_ptr<OpenSteps> steps(new OpenSteps(at, at.delta->snapshot->file_offset(held)));
+    std::unique_ptr<OpenSteps> steps(new OpenSteps(at));
     ST_TRY(steps->with_file([&, all = steps.get()]() -> Result<void> {
-      const auto read = [all](void *to, uint64_t n) {
-        all->next_ += n;
-        return all->file_->read(to, n, all->next_ - n);
-      };
+      all->bytes_.emplace(*all->file_, at.delta->snapshot->file_offset(held), held.nbytes, side_by_side);
+      const auto read = [all](void *to, uint64_t n) { return all->bytes_->read(*all->file_, to, n); };
       ST_TRY(auto reader, StepReader::begin(t.dtype, t.nbytes, held.nbytes, read));
       all->reader_.emplace(std::move(reader));
       return {};
@@ -33,7 +33,7 @@ class OpenSteps {
   }
 
  private:
-  OpenSteps(const StepsAt &at, uint64_t begin) : at_(at), next_(begin) {}
+  explicit OpenSteps(const StepsAt &at) : at_(at) {}
   // Many deltas may have steps of one tensor, so no file is held open between two blocks.
   template <class Work>
   Result<void> with_file(Work work) {
@@ -47,8 +47,8 @@ class OpenSteps {
   }
 
   const StepsAt at_;
-  uint64_t next_;  // what is read next of the file
   const os::File *file_ = nullptr;
+  std::optional<ReadAhead> bytes_;
   std::optional<StepReader> reader_;
 };
 
@@ -84,16 +84,17 @@ Result<OldBytes> step_through(const Snapshot &file, const TensorView &t, std::sp
                               const TakeBlock &take) {
   std::vector<std::unique_ptr<OpenSteps>> opened;
   for (const StepsAt &at : steps) {
-    ST_TRY(auto one, OpenSteps::open(at, t));
+    ST_TRY(auto one, OpenSteps::open(at, t, steps.size()));
     opened.push_back(std::move(one));
   }
   ST_TRY(auto reach, file.here());
+  ReadAhead old(reach.file, file.file_offset(t), t.nbytes, 1);
   TensorHasher hasher;
   const auto block = std::make_unique_for_overwrite<std::byte[]>(std::min(step_block_bytes, t.nbytes));
   std::vector<const StepReader *> changed_by;
   for (uint64_t begin = 0; begin < t.nbytes; begin += step_block_bytes) {
     const std::span<std::byte> bytes(block.get(), std::min(step_block_bytes, t.nbytes - begin));
-    ST_TRY(reach.file.read(bytes.data(), bytes.size(), file.file_offset(t) + begin));
+    ST_TRY(old.read(reach.file, bytes.data(), bytes.size()));
     changed_by.clear();
     for (const auto &one : opened) {
       if (!one->reader().has(begin / step_block_bytes)) continue;
@@ -156,7 +157,7 @@ Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t a
   static_assert(step_block_bytes <= longest_remade);
   const StepsAt &steps = t.steps.front();
   const DeltaTensor &wanted = steps.delta->notes.tensors[steps.index];
-  ST_TRY(auto opened, OpenSteps::open(steps, t.tensor));
+  ST_TRY(auto opened, OpenSteps::open(steps, t.tensor, 1));
   TensorHasher old, fresh;
   const uint64_t most = std::min(step_block_bytes, t.tensor.nbytes);
   BlockPair pairs[] = {BlockPair(most), BlockPair(most)};

@@ -1,9 +1,11 @@
-// Overlays of deltas.
+// Overlays of steps: from a server in long reads, told and stopped as any long call, aligned in memory, and with the
+// name of the delta that is damaged.
 #include "base/interrupt.h"
+#include "counting_env.h"
 #include "delta/delta_chain.h"
 #include "delta/overlay.h"
+#include "delta/stepped_file.h"
 #include "delta_scene.h"
-#include "fault_env.h"
 #include "format/base_identity.h"
 #include "newfile/layout.h"
 #include "told_progress.h"
@@ -78,6 +80,87 @@ class SteppedOverlay : public ::testing::Test {
   SimEnv disk;
   Unsure unsure{disk};
 };
+
+class SteppedFromAServer : public SteppedOverlay {
+ protected:
+  SteppedFromAServer() {
+    a = {{u8_tensor("w", size, 1)}, {}};
+    b = changed(a, 2);
+    c = changed(b, 3);
+  }
+  // Every third byte is any other one.
+  static Holdings changed(Holdings h, unsigned seed) {
+    std::string &w = h.tensors[0].bytes;
+    const std::string by = pattern(w.size() / 3, seed);
+    for (size_t i = 0; i < by.size(); ++i) w[3 * i] ^= static_cast<char>(by[i] | 1);
+    return h;
+  }
+  // How each delta of the chain is asked, and the base, as an overlay takes their steps.
+  void lay_over(const std::vector<std::string> &paths, const Holdings &wanted) {
+    base = {};
+    asked.assign(paths.size(), {});
+    const auto below = served(a.file(), long_read, &base);
+    const store::ModelView view(*below);
+    std::vector<store::DeltaFile> deltas;
+    for (size_t i = 0; i < paths.size(); ++i) {
+      auto delta = store::DeltaFile::of(served(disk.contents(paths[i]), long_read, &asked[i]));
+      ASSERT_TRUE(is_ok(delta));
+      ASSERT_TRUE(delta->notes.tensors[0].steps);
+      steps_bytes = delta->index().at(0).nbytes;
+      deltas.push_back(std::move(*delta));
+    }
+    auto chained = store::chain(view, deltas);
+    ASSERT_TRUE(is_ok(chained));
+    base.reads = 0;
+    for (Server::Asked &each : asked) each = {};
+    const auto tell = [](uint64_t) { return Result<void>(); };
+    const auto layer = static_cast<uint32_t>(deltas.size() + 1);
+    auto made = store::SteppedFile::make(disk, view, deltas, layer, &chained->listing, tell);
+    ASSERT_TRUE(is_ok(made));
+    const auto *bytes = reinterpret_cast<const char *>((*made)->file().view((*made)->snapshot(), 0).value());
+    EXPECT_TRUE(same_bytes({bytes, size}, wanted.tensors[0].bytes));
+  }
+  static uint64_t reads_of(uint64_t bytes, uint64_t at_once) { return (bytes + at_once - 1) / at_once; }
+
+  static constexpr uint64_t size = uint64_t{16} << 20, long_read = uint64_t{4} << 20;
+  Holdings a, b, c;
+  Server::Asked base;
+  std::vector<Server::Asked> asked;
+  uint64_t steps_bytes = 0;
+};
+
+TEST_F(SteppedFromAServer, AreReadInLongReads) {
+  lay_over({diff(a, b, "/m/d")}, b);
+  EXPECT_GT(steps_bytes, long_read);
+  EXPECT_EQ(base.reads, reads_of(size, long_read));
+  EXPECT_EQ(asked[0].reads, reads_of(steps_bytes, long_read));
+}
+
+TEST_F(SteppedFromAServer, ShareTheMemoryOfOneLongRead) {
+  lay_over({diff(a, b, "/m/d"), diff(b, c, "/m/e")}, c);
+  for (const Server::Asked &each : asked) {
+    EXPECT_EQ(each.longest, long_read / 2);
+    EXPECT_EQ(each.reads, reads_of(steps_bytes, long_read / 2));
+  }
+}
+
+// The base is locked meanwhile.
+TEST_F(SteppedFromAServer, AreAppliedInLongReads) {
+  diff(a, b, "/m/d");
+  disk.add_file("/m/base", a.file());
+  store::OpenOptions writing;
+  writing.writable = true;
+  auto below = store::open_path(disk, "/m/base", writing);
+  ASSERT_TRUE(is_ok(below));
+  Server::Asked of_delta;
+  auto delta = store::DeltaFile::of(served(disk.contents("/m/d"), long_read, &of_delta));
+  ASSERT_TRUE(is_ok(delta));
+  const uint64_t once = reads_of(delta->index().at(0).nbytes, long_read);
+  of_delta = {};
+  ASSERT_TRUE(is_ok(store::patch(disk, **below, std::move(*delta), {})));
+  EXPECT_EQ(of_delta.reads, 2 * once);  // they are checked before
+  EXPECT_EQ(holdings_of(disk.contents("/m/base")), b);
+}
 
 // Deltas of elements of a tensor of three blocks.
 class SteppedInTime : public SteppedOverlay {
