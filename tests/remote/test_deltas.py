@@ -77,6 +77,20 @@ def test_an_overlay_that_waits_for_a_server_can_be_stopped(tmp_path):
         assert len(server.requests) == 2
 
 
+def test_a_verification_that_waits_for_a_server_can_be_stopped(tmp_path):
+    """At each of its requests: of each file by itself, and of what they make together."""
+    _, _, delta = two_blocks_and_a_delta(tmp_path, "steps")
+    with FaultServer(delta, delta) as server:
+        libst.verify(tmp_path / "base", deltas=[server.url])
+        requests = len(server.requests)
+        assert requests > 3
+        for at in range(1, requests + 1):
+            server.begin_anew([None] * (at - 1) + ["stall"] * 8)
+            with stopper(lambda at=at: len(server.requests) >= at), pytest.raises(Stopped):
+                libst.verify(tmp_path / "base", deltas=[server.url])
+            assert len(server.requests) == at, "it was asked again"
+
+
 def test_a_file_is_patched_by_a_delta_of_a_url_and_back(base, folder, changed, arrays, tmp_path):
     copy = copied(folder, tmp_path)
     libst.patch(copy, f"{base}/delta.safetensors", reverse=tmp_path / "back")
