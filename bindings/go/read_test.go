@@ -311,6 +311,30 @@ func TestManyGoroutinesReadOneFile(t *testing.T) {
 	}
 }
 
+// On a machine of the other order each number's bytes are turned, and each of the two of a complex.
+func TestValuesAreLittleEndianInAFile(t *testing.T) {
+	turned(t, []bool{true, false}, 1)
+	turned(t, []uint8{1, 2}, 1)
+	turned(t, []int16{1, -2}, 2)
+	turned(t, []float32{1.5, -2, 3}, 4)
+	turned(t, []complex64{complex(1.5, -2), complex(3, 4)}, 4)
+	turned(t, []float64{1.5, -2}, 8)
+	turned(t, []uint64{}, 8)
+}
+
+func turned[T st.Element](t *testing.T, values []T, width int) {
+	t.Helper()
+	want := st.TensorOfIn(false, values)
+	for number := range slices.Chunk(want.Data, width) {
+		slices.Reverse(number)
+	}
+	got := st.TensorOfIn(true, values)
+	same(t, fmt.Sprintf("%T", values), got, want)
+	if back, err := st.ValuesIn[T](true, got); err != nil || !slices.Equal(back, values) {
+		t.Errorf("%v come back as %v (%v)", values, back, err)
+	}
+}
+
 func TestValuesAndTensorOf(t *testing.T) {
 	floats := st.TensorOf([]float32{1.5, -2}, 1, 2)
 	if back, err := st.Values[float32](floats); err != nil || !slices.Equal(back, []float32{1.5, -2}) {
