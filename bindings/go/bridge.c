@@ -33,7 +33,7 @@ void stgo_on_log(void *user, uint32_t level, const char *message) {
   (void)user;
   if (!call || !(call->hooks & STGO_LOG)) return;
   current = NULL;
-  stgoLog(call->handle, level, (char *)message);
+  if (stgoLog(call->handle, level, (char *)message)) __atomic_store_n(&call->cancelled, 1, __ATOMIC_RELAXED);
   current = call;
 }
 
@@ -43,6 +43,7 @@ int stgo_on_report(void *user, const st_report *report) {
   (void)user;
   if (!call) return 0;
   if (__atomic_load_n(&call->cancelled, __ATOMIC_RELAXED)) return 1;
+  if (!(call->hooks & STGO_REPORT)) return 0;
   current = NULL;
   stop = stgoReport(call->handle, report->level, report->status, report->offset, (char *)report->message);
   current = call;

@@ -12,11 +12,12 @@ bool stgo_has_memory(size_t n);
 /* The call that this thread makes. In Go's memory; without pointers. */
 typedef struct stgo_call {
   int32_t cancelled; /* set by any thread: the next progress callback stops the call */
-  uint32_t hooks;    /* STGO_PROGRESS, STGO_LOG: what Go wants to be told of */
-  uintptr_t handle;  /* a cgo.Handle */
+  uint32_t hooks;    /* STGO_...: what Go wants to be told of */
+  uintptr_t handle;  /* a cgo.Handle; 0 if Go wants to be told of nothing */
 } stgo_call;
 #define STGO_PROGRESS 1u
 #define STGO_LOG 2u
+#define STGO_REPORT 4u
 
 /* Make `call` (NULL: none) the one of this thread; answers the one before. */
 stgo_call *stgo_enter(stgo_call *call);
