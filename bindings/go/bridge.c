@@ -78,7 +78,7 @@ void stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor
 st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size) {
   st_tensor read;
   const st_status status = st_read(pin, name, name_len, dst, dst_size, &read);
-  if (status == ST_OK) *size = read.nbytes;
+  if (status == ST_OK || status == ST_E_BUFFER_SIZE) *size = read.nbytes;
   return status;
 }
 

@@ -40,7 +40,7 @@ void stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out
 /* As st_describe, in the same way. */
 void stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor out);
 
-/* As st_read of a pin; *size is that of the tensor. Calls Go back as little as stgo_view. */
+/* As st_read of a pin; *size is that of the tensor, also where dst_size is less. Calls Go back as little as stgo_view. */
 st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size);
 
 /* The same of what `file` shows now. */

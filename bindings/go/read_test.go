@@ -238,8 +238,26 @@ func TestSlicesAreThoseOfPython(t *testing.T) {
 	_, err = f.Slice("x", st.Range{})
 	refused(t, err, st.ErrInvalidArgument)
 	refused(t, f.SliceInto("x", make([]byte, 479)), st.ErrBufferSize)
-	_, err = f.ReadInto("x", make([]byte, 479))
-	refused(t, err, st.ErrBufferSize)
+}
+
+func TestReadIntoTellsHowMuchRoomItNeeds(t *testing.T) {
+	plain, path := small(t)
+	now, err := plain.Snapshot()
+	must(t, err)
+	defer now.Close()
+	watched := open(t, path, st.Options{Progress: func(uint64, uint64) error { return nil }})
+	for name, f := range map[string]*st.File{
+		"a reader": plain, "a writer": open(t, path, writable), "a snapshot": now, "with a callback": watched,
+	} {
+		size, err := f.ReadInto("a", make([]byte, 23))
+		refused(t, err, st.ErrBufferSize)
+		if size != 24 {
+			t.Errorf("%s asks for %d bytes", name, size)
+		}
+		if size, err := f.ReadInto("none", make([]byte, 23)); size != 0 || !errors.Is(err, st.ErrNotFound) {
+			t.Errorf("%s asks for %d bytes of nothing (%v)", name, size, err)
+		}
+	}
 }
 
 func TestSlicesDoNotCutBytes(t *testing.T) {
