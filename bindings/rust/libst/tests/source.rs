@@ -145,7 +145,11 @@ fn a_panic_goes_on_in_the_calling_thread() {
     let (file, asked) = opened(&model, 4);
     *asked.panics.lock().unwrap() = true;
     match catch_unwind(AssertUnwindSafe(|| file.load(None))) {
-        Ok(answer) => assert_eq!(answer.unwrap_err().status(), Status::Io),
+        Ok(answer) => {
+            let error = answer.unwrap_err();
+            assert_eq!(error.status(), Status::Io);
+            assert_eq!(error.source().unwrap().to_string(), "the source panicked: told to");
+        }
         Err(payload) => assert_eq!(payload.downcast_ref::<&str>(), Some(&"told to")),
     }
     *asked.panics.lock().unwrap() = false;
