@@ -72,6 +72,15 @@ impl Opened {
             copy_on_write: c.map == sys::ST_MAP_COPY_ON_WRITE,
         }
     }
+
+    pub(crate) fn for_reading(self) -> Opened {
+        Opened { writable: false, ..self }
+    }
+
+    /// As ST_REOPEN_COPY_ON_WRITE has it.
+    pub(crate) fn of_copy_on_write(self) -> Opened {
+        Opened { copy_on_write: true, ..self.for_reading() }
+    }
 }
 
 impl File {
@@ -109,16 +118,11 @@ impl File {
     /// # Errors
     /// As [`File::reopen`].
     pub fn reopen_copy_on_write(&self) -> Result<File> {
-        let opened = Opened { writable: false, copy_on_write: true, ..self.opened };
-        self.reopened(sys::ST_REOPEN_COPY_ON_WRITE, opened)
+        self.reopened(sys::ST_REOPEN_COPY_ON_WRITE, self.opened.of_copy_on_write())
     }
 
     fn reopened(&self, flags: u32, opened: Opened) -> Result<File> {
-        let callbacks = Arc::clone(self.handle.callbacks());
-        // SAFETY: an open handle and a place to write to; the new handle shares the callbacks.
-        let handle =
-            Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.handle.raw(), flags, out) })?;
-        Ok(File::of(handle, self.path.clone(), opened))
+        Ok(File::of(self.handle.reopen(flags)?, self.path.clone(), opened))
     }
 
     /// As it was opened, with all that a URL has, which may be secrets; empty for a [`Source`](crate::Source).

@@ -80,6 +80,13 @@ impl Handle {
         })
     }
 
+    /// A handle with its own descriptor, mapping and locks.
+    pub(crate) fn reopen(&self, flags: u32) -> Result<Handle> {
+        let callbacks = Arc::clone(self.callbacks());
+        // SAFETY: an open handle and a place to write to; the new handle shares the callbacks.
+        Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.raw(), flags, out) })
+    }
+
     pub(crate) fn owned_views(&self) -> &OwnedViews {
         &self.owned_views
     }
