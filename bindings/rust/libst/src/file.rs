@@ -160,7 +160,7 @@ impl File {
     }
 
     /// The absolute paths of the files that it stands for: one, or those that an index of shards names, in their order;
-    /// and then the deltas that lie on them.
+    /// and then the deltas that lie on them. None for a [`Source`](crate::Source).
     pub fn shards(&self) -> Vec<PathBuf> {
         self.pin_infallibly().shards()
     }
@@ -168,14 +168,18 @@ impl File {
     /// A pin of what the file shows now. A file that was opened for reading shows the same until [`File::refresh`], so
     /// one pin does until then.
     pub(crate) fn pin(&self) -> Result<Arc<Handle>> {
+        match self.opened.writable {
+            true => Ok(Arc::new(self.handle.pin()?)),
+            false => self.pin_until_refresh().map(Arc::clone),
+        }
+    }
+
+    fn pin_until_refresh(&self) -> Result<&Arc<Handle>> {
         if let Some(pin) = self.shown.get() {
-            return Ok(Arc::clone(pin));
+            return Ok(pin);
         }
         let pin = Arc::new(self.handle.pin()?);
-        Ok(match self.opened.writable {
-            true => pin,
-            false => Arc::clone(self.shown.get_or_init(|| pin)),
-        })
+        Ok(self.shown.get_or_init(|| pin))
     }
 
     /// For what cannot fail but for want of memory.
@@ -282,7 +286,10 @@ impl File {
     /// # Errors
     /// [`Status::BufferSize`] if `dst` is shorter than the tensor; what [`File::read`] answers.
     pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<()> {
-        self.handle.read_into(name, dst)
+        if self.opened.writable {
+            return self.handle.read_into(name, dst);
+        }
+        self.pin_until_refresh()?.read_into(name, dst) // which needs not hold what the handle shows
     }
 
     /// A part of a tensor, to read: [`s!`](crate::s) spells the ranges of its leading dimensions.
