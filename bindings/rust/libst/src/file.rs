@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use crate::handle::Handle;
 use crate::view::with_value;
 use crate::{
-    sys, Error, IoInfo, KeptView, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats, Status,
-    Tensor, TensorView, Transaction, TransactionOptions, View,
+    sys, Error, Interrupt, IoInfo, KeptView, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats,
+    Status, Tensor, TensorView, Transaction, TransactionOptions, View,
 };
 
 /// A safetensors file, open. Closed when dropped, whereupon nothing that borrows it can be alive.
@@ -50,7 +50,7 @@ use crate::{
 /// ([`Tensor`], [`Slice`], [`OwnedView`], [`Snapshot`]) keeps it mapped, and its blocks on the disk, until dropped. Only
 /// what [`File::view`] has answered borrows this `File`, which keeps it until [`File::release`].
 pub struct File {
-    handle: Arc<Handle>,          // other owners: only an Interrupt during its call
+    handle: Handle,
     shown: OnceLock<Arc<Handle>>, // a pin of what it shows, where only a refresh changes that
     path: PathBuf,
     opened: Opened,
@@ -85,7 +85,7 @@ impl Opened {
 
 impl File {
     pub(crate) fn of(handle: Handle, path: PathBuf, opened: Opened) -> File {
-        File { handle: Arc::new(handle), shown: OnceLock::new(), path, opened }
+        File { handle, shown: OnceLock::new(), path, opened }
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -580,31 +580,6 @@ impl fmt::Debug for File {
             .field("opened", &self.opened)
             .field("tensors", &self.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// Interrupts the calls of a [`File`] and of its snapshots from elsewhere, in another thread say; see [`File::interrupt`]. It
-/// does nothing after that was dropped which it is of: the file, or the [`Snapshot`] with what was taken from it.
-#[derive(Clone)]
-pub struct Interrupt(Weak<Handle>);
-
-impl Interrupt {
-    pub(crate) fn of(handle: &Arc<Handle>) -> Interrupt {
-        Interrupt(Arc::downgrade(handle))
-    }
-
-    /// As [`File::interrupt`].
-    pub fn interrupt(&self) {
-        if let Some(handle) = self.0.upgrade() {
-            // SAFETY: an open handle, kept open by `handle`.
-            unsafe { sys::st_interrupt(handle.raw()) }
-        }
-    }
-}
-
-impl fmt::Debug for Interrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Interrupt")
     }
 }
 
