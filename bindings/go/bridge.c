@@ -75,6 +75,29 @@ void stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor
   (void)st_describe(file, name, name_len, (st_tensor *)out);
 }
 
+static stgo_known known_of(const st_tensor *t, uint32_t name) {
+  stgo_known known = {name, (uint32_t)t->name_len, t->dtype, t->rank, {0}, t->nbytes, t->file_offset};
+  if (t->rank * sizeof *t->shape <= sizeof known.shape) memcpy(known.shape, t->shape, t->rank * sizeof *t->shape);
+  return known;
+}
+
+st_status stgo_known_at(st_file *pin, size_t first, size_t n, uint32_t *name, stgo_known *out) {
+  st_tensor found[32];
+  while (n > 0) {
+    const size_t part = n < sizeof found / sizeof *found ? n : sizeof found / sizeof *found;
+    const st_status status = st_at(pin, first, part, found);
+    if (status != ST_OK) return status;
+    for (size_t i = 0; i < part; ++i) {
+      out[i] = known_of(&found[i], *name);
+      *name += out[i].name_len + 1;
+    }
+    out += part;
+    first += part;
+    n -= part;
+  }
+  return ST_OK;
+}
+
 st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size) {
   st_tensor read;
   const st_status status = st_read(pin, name, name_len, dst, dst_size, &read);

@@ -40,7 +40,19 @@ void stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out
 /* As st_describe, in the same way. */
 void stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor out);
 
-/* As st_read of a pin; *size is that of the tensor, also where dst_size is less. Calls Go back as little as stgo_view. */
+/* What is known in Go of a tensor: one line of a processor's cache. */
+typedef struct stgo_known {
+  uint32_t name, name_len; /* where its name begins in what st_names answers */
+  uint32_t dtype, rank;
+  uint64_t shape[4]; /* of more dimensions, nothing */
+  uint64_t nbytes, file_offset;
+} stgo_known;
+
+/* As st_at, of a pin. *name is where the first one's name begins, and then where the next one's would. */
+st_status stgo_known_at(st_file *pin, size_t first, size_t n, uint32_t *name, stgo_known *out);
+
+/* As st_read of a pin; *size is that of the tensor, also where dst_size is less. Calls Go back as little as stgo_view.
+ */
 st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size);
 
 /* The same of what `file` shows now. */

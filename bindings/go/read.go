@@ -35,9 +35,9 @@ import (
 func (f *File) View(name string) (view Tensor, err error) {
 	known := f.known()
 	if known.showsViews(f.h) {
-		if info := known.find(name); info != nil {
+		if found := known.find(name); found != nil {
 			f.keep() // first: from here on nothing closes the file but Close
-			view.Name, view.DType, view.Shape, view.Data = name, info.DType, info.Shape, known.data(info)
+			view.Name, view.DType, view.Shape, view.Data = name, DType(found.dtype), known.shape(found), known.data(found)
 			if f.h.closed() { // nothing here held it: what was a view may be one no longer
 				return Tensor{}, closedError("view")
 			}
