@@ -177,6 +177,27 @@ TEST(DeltaNotes, ApplyToNothingButTheirBase) {
   }
 }
 
+// An identity sorts all names. So that of the base goes from delta to delta, and is believed until more than bytes
+// change.
+TEST(DeltaNotes, TakeAnIdentityAnewOnlyWhereMoreThanBytesChange) {
+  const Header base = header_of({u8_tensor("a", 10, 7), u8_tensor("b", 4, 7)}, {{"k", "v"}});
+  const auto to = [&](const Header &result, const Header &delta, const std::vector<NotedTensor> &noted) {
+    TensorList listing = listing_of(base.index);
+    DeltaNotes notes = describe(listing, listing_of(result.index), noted, {});
+    Hash128 identity = notes.base = {1, 2};  // nobody's: who takes it anew finds another
+    notes.result = identity_of(listing_of(result.index));
+    const bool done = apply(&listing, &identity, delta.index, notes, 1, 1).has_value();
+    EXPECT_TRUE(done || identity == Hash128({1, 2}));
+    return done && identity == notes.result;
+  };
+  const NotedTensor of_old{0, {{4, 5}, OldBytes{}}};
+  EXPECT_FALSE(to(base, header_of({u8_tensor("a", 10, 9)}, {}), {of_old}));
+  EXPECT_TRUE(to(header_of({u8_tensor("a", 10, 7), u8_tensor("b", 4, 7)}, {{"k", "w"}}),
+                 header_of({u8_tensor("a", 10, 9)}, {}), {of_old}));
+  EXPECT_TRUE(to(header_of({u8_tensor("a", 11, 7), u8_tensor("b", 4, 7)}, {{"k", "v"}}),
+                 header_of({u8_tensor("a", 11, 9)}, {}), {of_old}));
+}
+
 TEST(DeltaNotes, IdentityIsOfNamesFormsAndMetadataInAnyOrder) {
   const auto id = [](const std::vector<TestTensor> &tensors, const Metadata &metadata) {
     const Header header = header_of(tensors, metadata);
