@@ -2,6 +2,7 @@
 // name of the delta that is damaged.
 #include "base/interrupt.h"
 #include "counting_env.h"
+#include "delta/delta_chain.h"
 #include "delta/overlay.h"
 #include "delta/stepped_file.h"
 #include "delta_scene.h"
