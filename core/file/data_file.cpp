@@ -231,6 +231,14 @@ void DataFile::keep_open(const Snapshot &state) noexcept try {
 } catch (const std::bad_alloc &) {
 }
 
+void DataFile::end_keeping_open(const Snapshot &state) noexcept {
+  struct stat named;
+  if (!options_.descriptors || at_.stat(&named) != 0 || !os::same_inode(named, state.identity)) return;
+  versions_.each([&](const Snapshot &s) {
+    if (os::same_inode(s.identity, state.identity)) s.end_staying_open();
+  });
+}
+
 // A publish that began to keep states open before this one was placed has not met it. This one meets what is kept.
 void DataFile::keep_open_as_others(const Snapshot &placed) const {
   if (!options_.descriptors) return;

@@ -181,6 +181,8 @@ class DataFile {
   // The file that `state` is of is about to lose its name, by which it could be opened again: its states keep a
   // descriptor open, as long as there is room for it (os::Descriptors::keep).
   void keep_open(const Snapshot &state) noexcept;
+  // A commit that was to take the name has failed. If the file still has it, nothing is kept.
+  void end_keeping_open(const Snapshot &state) noexcept;
   // These bytes of a tensor of `of` were patched through this handle. Each state of that file, whichever transaction or
   // reader has it, is to show them. One that cannot be brought up to date keeps its old bytes until a refresh.
   void show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n);
