@@ -160,7 +160,7 @@ class DataFile {
     HeldSnapshot state;  // none: what is shown stays
     bool is_left_behind = false;
   };
-  Result<Found> find();
+  Result<Found> find(int32_t lock_timeout_ms);
   // Is it to be shown, or has another state been shown since the look began?
   bool is_next(const Found &found) const { return versions_.is_current(found.look.shown); }
   // That may be as good: is it of a look, or a commit, that began later than this one?
@@ -281,7 +281,7 @@ class DataFile {
     counters_.bytes_read += done.bytes;
     counters_.read_requests += done.requests;
   }
-  Result<std::unique_ptr<Snapshot>> look(bool follows);
+  Result<std::unique_ptr<Snapshot>> look(bool follows, int32_t lock_timeout_ms);
   void keep_open_as_others(const Snapshot &placed) const;
   Result<bool> place_found(Found &found, std::unique_ptr<Snapshot> state);
   bool is_withheld() const { return withheld_by_ == env_.fork_generation() + 1; }
@@ -290,7 +290,7 @@ class DataFile {
   bool is_left_behind(const Snapshot &now, const Snapshot &fresh) const;
   // What lay beside the file. Without any journal nothing has touched it.
   enum class Met { nothing, journals, hot };
-  Result<Met> recover_if_needed(const struct stat &identity);
+  Result<Met> recover_if_needed(const struct stat &identity, const os::LockWait &wait);
   void drop_idle(write::Folder folder, const struct stat &identity);
 
   std::shared_ptr<os::SourceEnv> source_;  // what env_ is, if it is no file; outlives the snapshots
