@@ -172,10 +172,12 @@ Result<DataFile::Found> DataFile::find(int32_t lock_timeout_ms) {
     } else if (now->has_own_memory()) {
       auto read = now->refresh_own_memory();
       if (!read && read.error().status != Status::file_changed) return Failure(std::move(read.error()));
-      // A new file may have taken its name. If that is withheld, what is there stays until it is shown.
+      // It may have gone, or a new file have taken its name. If that is withheld, what is there stays until it is
+      // shown.
       if (!read && !withheld) {
         struct stat named;
-        if (at_.stat(&named) == 0 && !os::same_inode(named, now->identity)) continue;
+        const int there = at_.stat(&named);
+        if (there == -ENOENT || (there == 0 && !os::same_inode(named, now->identity))) continue;
         return Failure(std::move(read.error()));
       }
     }

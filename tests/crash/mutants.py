@@ -512,7 +512,7 @@ MUTANTS = [
     Mutant("shown: a withheld file that took the name of an open one is an error", "core/file/data_file.cpp",
            "      if (!read && !withheld) {", "      if (!read) {"),
     Mutant("shown: a file that takes the name of an open one beside a refresh is an error", "core/file/data_file.cpp",
-           "        if (at_.stat(&named) == 0 && !os::same_inode(named, now->identity)) continue;\n", "        static_cast<void>(named);\n"),
+           "        if (there == -ENOENT || (there == 0 && !os::same_inode(named, now->identity))) continue;\n", "        static_cast<void>(there);\n"),
     Mutant("shown: what a refresh finds beside a commit that fails is all of it", "core/shards/shards.cpp",
            "if (kept.refreshed != unseen_) return true;", ""),
     Mutant("shown: a refresh counts as seen what was left to recovery beside it", "core/shards/shards.cpp",
