@@ -381,13 +381,18 @@ void DataFile::end_writing() noexcept {
 }
 
 // A file that has lost its name, and then its descriptor, may still be mapped.
-Result<DataFile::Reach> DataFile::reach(const Snapshot &s) {
+Result<std::optional<Access>> DataFile::here_unless_mapped(const Snapshot &s) {
   auto here = s.here();
-  if (here && s.env) return Reach{{&here->file, nullptr}, here->held};
-  if (here) return Reach{{nullptr, s.content.bytes()}, {}};
-  const std::byte *const mapped = here.error().status == Status::file_changed ? s.mapped() : nullptr;
-  if (!mapped) return Failure(std::move(here.error()));
-  return Reach{{nullptr, mapped}, {}};
+  if (here) return *here;
+  if (here.error().status == Status::file_changed && s.mapped()) return std::nullopt;
+  return Failure(std::move(here.error()));
+}
+
+Result<DataFile::Reach> DataFile::reach(const Snapshot &s) {
+  ST_TRY(const auto here, here_unless_mapped(s));
+  if (!here) return Reach{{nullptr, s.mapped()}, {}};
+  if (!s.env) return Reach{{nullptr, s.content.bytes()}, {}};
+  return Reach{{&here->file, nullptr}, here->held};
 }
 
 Result<const std::byte *> DataFile::view(const Snapshot &s, size_t i) const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/control.h"
@@ -260,6 +261,8 @@ class DataFile {
     os::Descriptors::Held held;
   };
   static Result<Reach> reach(const Snapshot &s);
+  // Nothing: the file cannot be opened any more, and is mapped.
+  static Result<std::optional<Access>> here_unless_mapped(const Snapshot &s);
   Result<void> read_slice_with(const Snapshot &s, size_t i, const SlicePlan &plan, void *to,
                                const Control &control) const;
   // `total`: the bytes of the whole call.
