@@ -33,7 +33,7 @@ void stgo_on_log(void *user, uint32_t level, const char *message) {
   (void)user;
   if (!call || !(call->hooks & STGO_LOG)) return;
   current = NULL;
-  stgoLog(call->handle, level, (char *)message);
+  if (stgoLog(call->handle, level, (char *)message)) __atomic_store_n(&call->cancelled, 1, __ATOMIC_RELAXED);
   current = call;
 }
 
@@ -43,6 +43,7 @@ int stgo_on_report(void *user, const st_report *report) {
   (void)user;
   if (!call) return 0;
   if (__atomic_load_n(&call->cancelled, __ATOMIC_RELAXED)) return 1;
+  if (!(call->hooks & STGO_REPORT)) return 0;
   current = NULL;
   stop = stgoReport(call->handle, report->level, report->status, report->offset, (char *)report->message);
   current = call;
@@ -74,10 +75,33 @@ void stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor
   (void)st_describe(file, name, name_len, (st_tensor *)out);
 }
 
+static stgo_known known_of(const st_tensor *t, uint32_t name) {
+  stgo_known known = {name, (uint32_t)t->name_len, t->dtype, t->rank, {0}, t->nbytes, t->file_offset};
+  if (t->rank * sizeof *t->shape <= sizeof known.shape) memcpy(known.shape, t->shape, t->rank * sizeof *t->shape);
+  return known;
+}
+
+st_status stgo_known_at(st_file *pin, size_t first, size_t n, uint32_t *name, stgo_known *out) {
+  st_tensor found[32];
+  while (n > 0) {
+    const size_t part = n < sizeof found / sizeof *found ? n : sizeof found / sizeof *found;
+    const st_status status = st_at(pin, first, part, found);
+    if (status != ST_OK) return status;
+    for (size_t i = 0; i < part; ++i) {
+      out[i] = known_of(&found[i], *name);
+      *name += out[i].name_len + 1;
+    }
+    out += part;
+    first += part;
+    n -= part;
+  }
+  return ST_OK;
+}
+
 st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size) {
   st_tensor read;
   const st_status status = st_read(pin, name, name_len, dst, dst_size, &read);
-  if (status == ST_OK) *size = read.nbytes;
+  if (status == ST_OK || status == ST_E_BUFFER_SIZE) *size = read.nbytes;
   return status;
 }
 

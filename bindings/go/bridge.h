@@ -12,11 +12,12 @@ bool stgo_has_memory(size_t n);
 /* The call that this thread makes. In Go's memory; without pointers. */
 typedef struct stgo_call {
   int32_t cancelled; /* set by any thread: the next progress callback stops the call */
-  uint32_t hooks;    /* STGO_PROGRESS, STGO_LOG: what Go wants to be told of */
-  uintptr_t handle;  /* a cgo.Handle */
+  uint32_t hooks;    /* STGO_...: what Go wants to be told of */
+  uintptr_t handle;  /* a cgo.Handle; 0 if Go wants to be told of nothing */
 } stgo_call;
 #define STGO_PROGRESS 1u
 #define STGO_LOG 2u
+#define STGO_REPORT 4u
 
 /* Make `call` (NULL: none) the one of this thread; answers the one before. */
 stgo_call *stgo_enter(stgo_call *call);
@@ -39,7 +40,19 @@ void stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out
 /* As st_describe, in the same way. */
 void stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor out);
 
-/* As st_read of a pin; *size is that of the tensor. Calls Go back as little as stgo_view. */
+/* What is known in Go of a tensor: one line of a processor's cache. */
+typedef struct stgo_known {
+  uint32_t name, name_len; /* where its name begins in what st_names answers */
+  uint32_t dtype, rank;
+  uint64_t shape[4]; /* of more dimensions, nothing */
+  uint64_t nbytes, file_offset;
+} stgo_known;
+
+/* As st_at, of a pin. *name is where the first one's name begins, and then where the next one's would. */
+st_status stgo_known_at(st_file *pin, size_t first, size_t n, uint32_t *name, stgo_known *out);
+
+/* As st_read of a pin; *size is that of the tensor, also where dst_size is less. Calls Go back as little as stgo_view.
+ */
 st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size);
 
 /* The same of what `file` shows now. */

@@ -50,6 +50,9 @@ func runHooked(ctx context.Context, op string, h *hooks, call func() C.st_status
 	if h.log != nil {
 		c.hooks |= C.STGO_LOG
 	}
+	if h.report != nil {
+		c.hooks |= C.STGO_REPORT
+	}
 	cancelled := (*int32)(unsafe.Pointer(&c.cancelled))
 	stop := context.AfterFunc(ctx, func() { atomic.StoreInt32(cancelled, 1) })
 	defer stop()

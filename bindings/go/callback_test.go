@@ -3,6 +3,7 @@ package st_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -215,6 +216,51 @@ func TestLogsTellOfRecovery(t *testing.T) {
 	}()
 	if after := openDescriptors(t); after != before {
 		t.Errorf("%d descriptors are open, %d were", after, before)
+	}
+}
+
+// An update finishes first what the journal of a worker that died has, and the log is told.
+func TestAPanicOfALogCancelsTheCall(t *testing.T) {
+	var boom any
+	f, path := small(t, st.Options{ReadWrite: true, Log: func(st.LogLevel, string) {
+		if boom != nil {
+			panic(boom)
+		}
+	}})
+	before, err := f.Get("a")
+	must(t, err)
+	leaveJournal(t, path)
+	boom = "boom"
+	func() {
+		defer func() {
+			if value := recover(); value != "boom" {
+				t.Errorf("the panic became %v", value)
+			}
+		}()
+		_ = f.Update("a", sixes)
+	}()
+	boom = nil
+	got, err := f.Get("a")
+	must(t, err)
+	same(t, "a", got, before)
+	must(t, f.Update("a", sixes))
+}
+
+// Where nobody wants to be told, a finding is no reason to call Go.
+func TestFindingsUnderAContextNeedNoReport(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	progress := func(uint64, uint64) error { return nil }
+	for name, told := range map[string]st.Progress{"nothing": nil, "progress": progress} {
+		t.Run(name, func(t *testing.T) {
+			_, path := small(t)
+			holdElsewhere(t, path).kill()
+			must(t, st.Recover(path, &st.RecoverOptions{Context: ctx, Progress: told}))
+			content, err := os.ReadFile(path)
+			must(t, err)
+			must(t, os.WriteFile(path, append(content, 0), 0o644))
+			refused(t, st.Verify(path, &st.VerifyOptions{Context: ctx, Progress: told}), st.ErrTrailingData)
+		})
 	}
 }
 

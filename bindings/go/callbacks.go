@@ -86,9 +86,9 @@ func stgoProgress(handle C.uintptr_t, done, total C.uint64_t) C.int {
 }
 
 //export stgoLog
-func stgoLog(handle C.uintptr_t, level C.uint32_t, message *C.char) {
+func stgoLog(handle C.uintptr_t, level C.uint32_t, message *C.char) C.int {
 	r := find(handle)
-	r.guard(func() error {
+	return r.guard(func() error {
 		r.log(LogLevel(level), C.GoString(message))
 		return nil
 	})
@@ -97,9 +97,6 @@ func stgoLog(handle C.uintptr_t, level C.uint32_t, message *C.char) {
 //export stgoReport
 func stgoReport(handle C.uintptr_t, level C.uint32_t, status C.int32_t, at C.uint64_t, message *C.char) C.int {
 	r := find(handle)
-	if r.report == nil {
-		return 0
-	}
 	return r.guard(func() error {
 		return r.report(Report{LogLevel(level), Status(status), offset(at), C.GoString(message)})
 	})

@@ -68,20 +68,19 @@ func shapeOf(t *C.st_tensor) []uint64 {
 	return append(make([]uint64, 0, t.rank), shapeHere(t)...)
 }
 
-// appendInfos puts the names of all into one piece of memory, and their shapes into another.
-func appendInfos(infos []Info, found []C.st_tensor) []Info {
+// infosOf puts the names of all into one piece of memory, and their shapes into another.
+func infosOf(found []C.st_tensor) []Info {
 	chars, dims := 0, 0
 	for i := range found {
 		chars, dims = chars+int(found[i].name_len), dims+int(found[i].rank)
 	}
-	names, shapes := make([]byte, 0, chars), make([]uint64, 0, dims)
+	infos, names, shapes := make([]Info, len(found)), make([]byte, 0, chars), make([]uint64, 0, dims)
 	for i := range found {
 		t := &found[i]
 		name, shape := len(names), len(shapes)
 		names = append(names, unsafe.Slice((*byte)(unsafe.Pointer(t.name)), uint64(t.name_len))...)
 		shapes = append(shapes, shapeHere(t)...)
-		infos = append(infos, Info{})
-		infos[len(infos)-1].show(unsafe.String(unsafe.SliceData(names[name:]), len(names)-name), shapes[shape:len(shapes):len(shapes)], t)
+		infos[i].show(unsafe.String(unsafe.SliceData(names[name:]), len(names)-name), shapes[shape:len(shapes):len(shapes)], t)
 	}
 	return infos
 }
@@ -222,7 +221,7 @@ func (f *File) batches(op string, pin *C.st_file, use func([]Info) error) error 
 		if err := f.run(op, func() C.st_status { return C.st_at(pin, C.size_t(at), C.size_t(n), &found[0]) }); err != nil {
 			return err
 		}
-		if err := use(appendInfos(make([]Info, 0, n), found[:n])); err != nil {
+		if err := use(infosOf(found[:n])); err != nil {
 			return err
 		}
 		left, at = left-n, at+n

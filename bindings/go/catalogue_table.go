@@ -14,7 +14,7 @@ import (
 )
 
 // A table is the catalogue of one state in Go's memory. A look-up there needs no call of C, which costs as much as the
-// look-up. It takes some 130 bytes a tensor.
+// look-up. It takes some 80 bytes a tensor and those of its name, and has no pointers for the collector to follow.
 //
 // A table is right for as long as its handle shows that state. So only a steady handle has one, and what changes the state
 // (Refresh) or ends the views of it (Release, Close) drops the table. It is of one file, because to describe the
@@ -23,7 +23,9 @@ type table struct {
 	state *handle // what it was made of
 	seed  maphash.Seed
 	slots []uint64 // open addressing: the upper half of the hash, and the index + 1
-	all   []Info
+	all   []C.stgo_known
+	names string   // of all, each with its NUL
+	more  []uint64 // the shapes that stgo_known has no room for; its own begins with the place here
 
 	// Where the file's first byte is mapped; nil where views may lie elsewhere. It lives as long as `state`, and once the
 	// state was lent to a view of the handle also until Release.
@@ -44,8 +46,8 @@ func (f *File) known() *table {
 	return f.h.table.Load()
 }
 
-// wait puts a table off until as many look-ups went without one as there are tensors: to make it takes about as long as
-// they did. For an open handle.
+// wait puts a table off until as many look-ups went without one as there are tensors. To make it takes two thirds as long
+// as they did. A program that looks at each tensor once needs none. For an open handle.
 func (h *handle) wait() {
 	if h.steady {
 		h.patience.Store(16 + int64(C.st_count(h.c)))
@@ -96,42 +98,87 @@ func tableOf(ctx context.Context, state *handle) (*table, C.st_status) {
 		state: state,
 		seed:  maphash.MakeSeed(), // whoever wrote the file must not know which names collide
 		slots: make([]uint64, 1<<bits.Len(uint(count+count/3))),
-		all:   make([]Info, 0, count),
+		all:   make([]C.stgo_known, count),
 	}
-	found := make([]C.st_tensor, min(count, batch))
-	for len(t.all) < count {
+	if status := t.fetchNames(); status != C.ST_OK {
+		return nil, status
+	}
+	var name C.uint32_t
+	for at := 0; at < count; at += batch {
 		if ctx.Err() != nil { // the calls below are too short to find out
 			return nil, C.ST_E_CANCELLED
 		}
-		n := min(count-len(t.all), len(found))
-		if status := C.st_at(state.c, C.size_t(len(t.all)), C.size_t(n), &found[0]); status != C.ST_OK {
+		n := min(count-at, batch)
+		if status := C.stgo_known_at(state.c, C.size_t(at), C.size_t(n), &name, &t.all[at]); status != C.ST_OK {
 			return nil, status
 		}
-		t.all = appendInfos(t.all, found[:n])
-	}
-	for i := range t.all {
-		hash := maphash.String(t.seed, t.all[i].Name)
-		at := t.first(hash)
-		for t.slots[at] != 0 {
-			at = t.next(at)
+		for i := at; i < at+n; i++ {
+			if status := t.add(i); status != C.ST_OK {
+				return nil, status
+			}
 		}
-		t.slots[at] = hash>>32<<32 | uint64(i+1)
 	}
 	return t, C.ST_OK
+}
+
+// fetchNames shares the text of Names, if there is one.
+func (t *table) fetchNames() C.st_status {
+	if known := t.state.names.Load(); known != nil {
+		t.names = unsafe.String(unsafe.SliceData(*known), len(*known))
+		return C.ST_OK
+	}
+	var size C.size_t
+	if status := C.st_names(t.state.c, nil, &size); status != C.ST_OK || size == 0 {
+		return status
+	}
+	all := uncleared(int(size))
+	t.names = unsafe.String(unsafe.SliceData(all), len(all))
+	return C.st_names(t.state.c, (*C.char)(first(all)), &size)
+}
+
+// add puts a tensor into the slots, and a long shape where there is room for it.
+func (t *table) add(i int) C.st_status {
+	known := &t.all[i]
+	hash := maphash.String(t.seed, t.name(known))
+	at := t.first(hash)
+	for t.slots[at] != 0 {
+		at = t.next(at)
+	}
+	t.slots[at] = hash>>32<<32 | uint64(i+1)
+	if known.rank <= C.uint32_t(len(known.shape)) {
+		return C.ST_OK
+	}
+	var found C.st_tensor
+	status := C.st_at(t.state.c, C.size_t(i), 1, &found)
+	if status == C.ST_OK {
+		known.shape[0] = C.uint64_t(len(t.more))
+		t.more = append(t.more, shapeHere(&found)...)
+	}
+	return status
+}
+
+func (t *table) name(of *C.stgo_known) string { return t.names[of.name:][:of.name_len] }
+
+func (t *table) shape(of *C.stgo_known) []uint64 {
+	if of.rank > C.uint32_t(len(of.shape)) {
+		begin, end := uint64(of.shape[0]), uint64(of.shape[0])+uint64(of.rank)
+		return t.more[begin:end:end]
+	}
+	return unsafe.Slice((*uint64)(&of.shape[0]), int(of.rank))
 }
 
 func (t *table) first(hash uint64) uint64 { return hash & uint64(len(t.slots)-1) }
 func (t *table) next(at uint64) uint64    { return (at + 1) & uint64(len(t.slots)-1) }
 
 // find answers nil if there is no tensor of that name. Nobody writes to what it answers.
-func (t *table) find(name string) *Info {
+func (t *table) find(name string) *C.stgo_known {
 	hash := maphash.String(t.seed, name)
 	for at := t.first(hash); t.slots[at] != 0; at = t.next(at) {
 		if t.slots[at]>>32 != hash>>32 {
 			continue
 		}
-		if info := &t.all[uint32(t.slots[at])-1]; info.Name == name {
-			return info
+		if known := &t.all[uint32(t.slots[at])-1]; t.name(known) == name {
+			return known
 		}
 	}
 	return nil
@@ -144,8 +191,8 @@ func (t *table) describe(h *handle, name string, info *Info) bool {
 	if found == nil {
 		return false
 	}
-	*info = *found
-	info.Shape = h.shapes.clone(found.Shape)
+	info.Name, info.DType, info.Shape = t.name(found), DType(found.dtype), h.shapes.clone(t.shape(found))
+	info.Size, info.Offset = uint64(found.nbytes), uint64(found.file_offset)
 	return true
 }
 
@@ -156,23 +203,23 @@ func (t *table) findMapping() {
 		return
 	}
 	for i := range t.all {
-		if t.all[i].Size == 0 {
+		if t.all[i].nbytes == 0 {
 			continue
 		}
-		p, n := chars(t.all[i].Name)
+		p, n := chars(t.name(&t.all[i]))
 		var view C.st_tensor
 		if C.st_get(t.state.c, p, n, &view) == C.ST_OK {
-			t.mapping = unsafe.Add(view.data, -int(t.all[i].Offset))
+			t.mapping = unsafe.Add(view.data, -int(t.all[i].file_offset))
 		}
 		return
 	}
 }
 
-func (t *table) data(info *Info) []byte {
-	if info.Size == 0 {
+func (t *table) data(of *C.stgo_known) []byte {
+	if of.nbytes == 0 {
 		return []byte{}
 	}
-	return unsafe.Slice((*byte)(unsafe.Add(t.mapping, info.Offset)), info.Size)
+	return unsafe.Slice((*byte)(unsafe.Add(t.mapping, uint64(of.file_offset))), uint64(of.nbytes))
 }
 
 // showsViews says whether views may be answered from the table: the handle keeps their mapping, and none of its tensors

@@ -331,3 +331,34 @@ func TestAViewAfterAReleaseIsKept(t *testing.T) {
 	same(t, "the view", view, tensors[3].tensor)
 	f.Release()
 }
+
+// Most shapes lie in the table itself, and long ones apart. A name is as long as it is, whatever is in it.
+func TestTensorsOfAnyRankAndNameAreKnown(t *testing.T) {
+	var tensors []named
+	for rank := range 9 {
+		size, shape := uint64(1), make([]uint64, rank)
+		for i := range shape {
+			shape[i] = uint64(1 + (i+rank)%3)
+			size *= shape[i]
+		}
+		for _, name := range []string{"t", "\x00", "a\x00b\x00"} {
+			tensors = append(tensors, named{fmt.Sprint(name, rank), st.TensorOf(make([]uint16, size), shape...)})
+		}
+	}
+	tensors = append(tensors, named{"", st.TensorOf([]uint16{1})})
+	f := open(t, newFile(t, tensors, nil))
+	for range 2 {
+		for _, want := range tensors {
+			same(t, want.name, viewOf(t, f, want.name), want.tensor)
+			info, err := f.Info(want.name)
+			must(t, err)
+			if info.Name != want.name || !slices.Equal(info.Shape, want.tensor.Shape) || info.Size != uint64(len(want.tensor.Data)) {
+				t.Errorf("%q is described as %+v", want.name, info)
+			}
+		}
+		askOften(t, f)
+	}
+	if n := testing.AllocsPerRun(100, func() { viewOf(t, f, "t8") }); n != 0 {
+		t.Errorf("View allocates %v times", n)
+	}
+}

@@ -1,5 +1,13 @@
 package st
 
+// TensorOfIn and ValuesIn are TensorOf and Values on a machine of either order, but for the numbers themselves: these are
+// this machine's.
+func TensorOfIn[T Element](bigEndian bool, values []T) Tensor {
+	return tensorOf(values, nil, bigEndian)
+}
+
+func ValuesIn[T Element](bigEndian bool, t Tensor) ([]T, error) { return valuesOf[T](t, bigEndian) }
+
 // SeemClosed is the moment of a Close in another goroutine, before it has dropped what is known of the file.
 func (f *File) SeemClosed(during func()) {
 	f.h.users.Or(closedBit)

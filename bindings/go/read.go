@@ -35,9 +35,9 @@ import (
 func (f *File) View(name string) (view Tensor, err error) {
 	known := f.known()
 	if known.showsViews(f.h) {
-		if info := known.find(name); info != nil {
+		if found := known.find(name); found != nil {
 			f.keep() // first: from here on nothing closes the file but Close
-			view.Name, view.DType, view.Shape, view.Data = name, info.DType, info.Shape, known.data(info)
+			view.Name, view.DType, view.Shape, view.Data = name, DType(found.dtype), known.shape(found), known.data(found)
 			if f.h.closed() { // nothing here held it: what was a view may be one no longer
 				return Tensor{}, closedError("view")
 			}
@@ -141,7 +141,8 @@ func (f *File) getDescribed(state *handle, info *Info) (got Tensor, err error) {
 	return Tensor{Name: info.Name, DType: info.DType, Shape: info.Shape, Data: data}, nil
 }
 
-// ReadInto copies a tensor into dst, which must have room for all of it, and answers its size.
+// ReadInto copies a tensor into dst, which must have room for all of it, and answers its size. The size comes with
+// ErrBufferSize, too.
 func (f *File) ReadInto(name string, dst []byte) (size int, err error) {
 	if !f.plain {
 		return f.readHooked(name, dst)
@@ -183,9 +184,7 @@ func (f *File) readHooked(name string, dst []byte) (size int, err error) {
 		err := f.run("read", func() C.st_status {
 			return C.st_read(pin, p, n, first(dst), C.size_t(len(dst)), &read)
 		})
-		if err == nil {
-			size = int(read.nbytes)
-		}
+		size = int(read.nbytes) // 0 on other errors than ErrBufferSize
 		return err
 	})
 	return size, err

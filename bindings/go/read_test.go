@@ -238,8 +238,26 @@ func TestSlicesAreThoseOfPython(t *testing.T) {
 	_, err = f.Slice("x", st.Range{})
 	refused(t, err, st.ErrInvalidArgument)
 	refused(t, f.SliceInto("x", make([]byte, 479)), st.ErrBufferSize)
-	_, err = f.ReadInto("x", make([]byte, 479))
-	refused(t, err, st.ErrBufferSize)
+}
+
+func TestReadIntoTellsHowMuchRoomItNeeds(t *testing.T) {
+	plain, path := small(t)
+	now, err := plain.Snapshot()
+	must(t, err)
+	defer now.Close()
+	watched := open(t, path, st.Options{Progress: func(uint64, uint64) error { return nil }})
+	for name, f := range map[string]*st.File{
+		"a reader": plain, "a writer": open(t, path, writable), "a snapshot": now, "with a callback": watched,
+	} {
+		size, err := f.ReadInto("a", make([]byte, 23))
+		refused(t, err, st.ErrBufferSize)
+		if size != 24 {
+			t.Errorf("%s asks for %d bytes", name, size)
+		}
+		if size, err := f.ReadInto("none", make([]byte, 23)); size != 0 || !errors.Is(err, st.ErrNotFound) {
+			t.Errorf("%s asks for %d bytes of nothing (%v)", name, size, err)
+		}
+	}
 }
 
 func TestSlicesDoNotCutBytes(t *testing.T) {
@@ -308,6 +326,30 @@ func TestManyGoroutinesReadOneFile(t *testing.T) {
 			})
 		}
 		group.Wait()
+	}
+}
+
+// On a machine of the other order each number's bytes are turned, and each of the two of a complex.
+func TestValuesAreLittleEndianInAFile(t *testing.T) {
+	turned(t, []bool{true, false}, 1)
+	turned(t, []uint8{1, 2}, 1)
+	turned(t, []int16{1, -2}, 2)
+	turned(t, []float32{1.5, -2, 3}, 4)
+	turned(t, []complex64{complex(1.5, -2), complex(3, 4)}, 4)
+	turned(t, []float64{1.5, -2}, 8)
+	turned(t, []uint64{}, 8)
+}
+
+func turned[T st.Element](t *testing.T, values []T, width int) {
+	t.Helper()
+	want := st.TensorOfIn(false, values)
+	for number := range slices.Chunk(want.Data, width) {
+		slices.Reverse(number)
+	}
+	got := st.TensorOfIn(true, values)
+	same(t, fmt.Sprintf("%T", values), got, want)
+	if back, err := st.ValuesIn[T](true, got); err != nil || !slices.Equal(back, values) {
+		t.Errorf("%v come back as %v (%v)", values, back, err)
 	}
 }
 

@@ -3,7 +3,9 @@
 package st
 
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"unsafe"
 )
 
@@ -51,17 +53,44 @@ func dtypeOf[T Element]() DType {
 
 // TensorOf makes a tensor of values and a shape, both of which it copies. Without a shape it has one dimension.
 func TensorOf[T Element](values []T, shape ...uint64) Tensor {
+	return tensorOf(values, shape, isBigEndian)
+}
+
+func tensorOf[T Element](values []T, shape []uint64, bigEndian bool) Tensor {
 	if shape == nil {
 		shape = []uint64{uint64(len(values))}
 	}
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(*new(T))))
-	return Tensor{DType: dtypeOf[T](), Shape: append([]uint64{}, shape...), Data: append([]byte{}, bytes...)}
+	data := append([]byte{}, bytesOf(values)...)
+	if bigEndian {
+		turn[T](data)
+	}
+	return Tensor{DType: dtypeOf[T](), Shape: append([]uint64{}, shape...), Data: data}
+}
+
+// isBigEndian says that this machine's numbers are not as a file has them.
+var isBigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
+
+// turn makes each number of T's elements big-endian if it is little-endian, and the other way round.
+func turn[T Element](data []byte) {
+	size := int(unsafe.Sizeof(*new(T)))
+	if dtypeOf[T]() == C64 {
+		size /= 2 // two numbers
+	}
+	for number := range slices.Chunk(data, size) {
+		slices.Reverse(number)
+	}
+}
+
+func bytesOf[T Element](values []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(*new(T))))
 }
 
 // Values copies the elements of a tensor. The dtype must be T's, or of the same width where T is an unsigned integer:
 // so []uint16 takes BF16 and []uint8 any packed type, as bits. A Bool is true unless its byte is 0. ErrNBytesMismatch if Data
 // ends inside an element.
-func Values[T Element](t Tensor) ([]T, error) {
+func Values[T Element](t Tensor) ([]T, error) { return valuesOf[T](t, isBigEndian) }
+
+func valuesOf[T Element](t Tensor, bigEndian bool) ([]T, error) {
 	size := int(unsafe.Sizeof(*new(T)))
 	want := dtypeOf[T]()
 	bits := t.DType.Bits()
@@ -80,7 +109,10 @@ func Values[T Element](t Tensor) ([]T, error) {
 		}
 		return values, nil
 	}
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*size), t.Data)
+	copy(bytesOf(values), t.Data)
+	if bigEndian {
+		turn[T](bytesOf(values))
+	}
 	return values, nil
 }
 

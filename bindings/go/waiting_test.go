@@ -19,7 +19,16 @@ import (
 // holdVariable makes the test program another worker: one in the middle of a commit of tensor "a" of this file.
 const holdVariable = "LIBST_TEST_HOLD"
 
+// leaveVariable makes it one that dies after a commit of tensor "b", which its journal alone has.
+const leaveVariable = "LIBST_TEST_LEAVE"
+
 func TestMain(m *testing.M) {
+	if path := os.Getenv(leaveVariable); path != "" {
+		if err := leave(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(7)
+	}
 	if path := os.Getenv(holdVariable); path != "" {
 		if err := hold(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -28,6 +37,32 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
+}
+
+func leave(path string) error {
+	f, err := st.Open(path, &writable)
+	if err != nil {
+		return err
+	}
+	tx, err := f.Begin(&st.TxOptions{JournalOnly: true})
+	if err != nil {
+		return err
+	}
+	if err := tx.Update("b", st.TensorOf([]int16{1, 2, 3})); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func leaveJournal(t *testing.T, path string) {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	worker := exec.Command(self)
+	worker.Env = append(os.Environ(), leaveVariable+"="+path)
+	if said, _ := worker.CombinedOutput(); len(said) > 0 {
+		t.Fatalf("the other worker says %q", said)
+	}
 }
 
 // hold commits tensor "a", says so when it has the lock, and goes on when its standard input ends.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "delta/delta_hash.h"
+#include "format/base_identity.h"
 #include "format/seeded_hash.h"
 
 namespace st::store {
@@ -34,6 +35,7 @@ Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &hol
 Result<DeltaChain> chain(const ModelView &base, std::span<const DeltaFile> deltas) {
   DeltaChain c{base.listing(), {}};
   const uint64_t seed = base.fresh_seed();
+  Hash128 identity = deltas.empty() ? Hash128() : identity_of(c.listing);
   for (size_t n = 0; n < deltas.size(); ++n) {
     const DeltaFile &delta = deltas[n];
     Holders holders(c.listing.tensors.size(), SeededHash(seed));
@@ -44,7 +46,8 @@ Result<DeltaChain> chain(const ModelView &base, std::span<const DeltaFile> delta
     for (size_t i = 0; i < delta.index().size(); ++i)
       if (const auto &old = delta.notes.tensors[i].old) ST_TRY(check(delta.index().at(i).name, *old));
     for (const auto &[name, old] : delta.notes.deleted) ST_TRY(check(name, old));
-    if (auto applied = apply(&c.listing, delta.index(), delta.notes, static_cast<uint32_t>(n + 1), seed); !applied) {
+    const auto layer = static_cast<uint32_t>(n + 1);
+    if (auto applied = apply(&c.listing, &identity, delta.index(), delta.notes, layer, seed); !applied) {
       applied.error().message +=
           text(" (delta ", in_quotes(delta.path), " on ", in_quotes(n == 0 ? base.path() : deltas[n - 1].path), ")");
       return Failure(std::move(applied.error()));

@@ -27,20 +27,25 @@ Result<std::vector<DeltaFile::Checked>> DeltaFile::check_bytes(const std::functi
   std::vector<Checked> checked;
   TensorWindow window(true);
   for (size_t i = 0; i < index().size(); ++i) {
-    const TensorView t = index().at(i);
     Hasher all;
     const auto take = [&, is_whole = !notes.tensors[i].steps](std::span<const std::byte> piece) {
       if (with_all && is_whole) all.add(piece.data(), piece.size());
       return tell(piece.size());
     };
-    ST_TRY(auto hashed, hash_tensor(window, *snapshot, t, take));
-    if (hashed.all != notes.tensors[i].steps.value_or(notes.tensors[i].bytes))
-      return Failure(error(Status::delta, "the bytes of tensor ", in_quotes(t.name), " in the delta ", in_quotes(path),
-                           " are not those that it was written with; make it anew")
-                         .about_tensor(t.name));
+    ST_TRY(auto hashed, check_tensor(i, window, take));
     checked.push_back({hashed.head, all.digest()});
   }
   return checked;
+}
+
+Result<OldBytes> DeltaFile::check_tensor(size_t i, TensorWindow &window,
+                                         const std::function<Result<void>(std::span<const std::byte>)> &take) const {
+  const TensorView t = index().at(i);
+  ST_TRY(auto hashed, hash_tensor(window, *snapshot, t, take));
+  if (hashed.all == notes.tensors[i].steps.value_or(notes.tensors[i].bytes)) return hashed;
+  return Failure(error(Status::delta, "the bytes of tensor ", in_quotes(t.name), " in the delta ", in_quotes(path),
+                       " are not those that it was written with; make it anew")
+                     .about_tensor(t.name));
 }
 
 std::vector<OldTensor> old_tensors(const ModelView &base, const Index &delta, const DeltaNotes &notes) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "delta/tensor_window.h"
 #include "file/writer.h"
 #include "format/tensor_list.h"
 #include "model/model_view.h"
@@ -29,6 +30,9 @@ struct DeltaFile {
   };
   Result<std::vector<Checked>> check_bytes(const std::function<Result<void>(uint64_t more)> &tell,
                                            bool with_all = false) const;
+  // The same of tensor i alone. `take` sees each piece, and may end it.
+  Result<OldBytes> check_tensor(size_t i, TensorWindow &window,
+                                const std::function<Result<void>(std::span<const std::byte>)> &take) const;
 };
 
 // The tensors that a delta made for `base` says it replaces or deletes, in the

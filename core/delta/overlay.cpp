@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "base/url.h"
 #include "delta/delta_chain.h"
 #include "delta/stepped_file.h"
@@ -213,13 +214,16 @@ Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &pa
                 "merge into a new file");
   std::unique_ptr<Overlay> overlay(new Overlay(env, path, std::move(options), open_layers));
   ST_TRY(overlay->layers_, open_layers(env, path, overlay->member_options()));
-  ST_TRY(overlay->stack());
+  ST_TRY(overlay->stack(overlay->control_of({})));
   return overlay;
 }
 
 // Steps are taken anew only where what they lead from, or the steps themselves, lie in other files than before. In the
 // same files the bytes may be others: those that may be are read, and compared by their hashes.
-Result<bool> Overlay::stack() {
+Result<bool> Overlay::stack(const Control &control) {
+  uint64_t done = 0, total = 0;
+  const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
+  const InterruptScope waits([&] { return tell(0); });
   const Look look = begin_look();
   const OverlayCatalogue *const shown = look.shown.get();
   ST_TRY(auto base, ModelView::of(*layers_.base));
@@ -240,13 +244,14 @@ Result<bool> Overlay::stack() {
     return hold().get() == shown;
   ST_TRY(auto chained, chain(base, deltas));
   ST_TRY(check_heads(base, spread(chained.old)));
+  for (const ListedTensor &t : chained.listing.tensors) total += t.steps.empty() ? 0 : t.nbytes;
   const auto above = static_cast<uint32_t>(deltas.size() + 1);
   std::shared_ptr<const SteppedFile> stepped = shown ? shown->stepped() : nullptr;
   if (stepped && stepped->is_of(base, deltas, chained.listing)) {
-    ST_TRY(SteppedFile::check(base, deltas, chained.listing, may_have_changed));
+    ST_TRY(SteppedFile::check(base, deltas, chained.listing, may_have_changed, tell));
     stepped->put_into(&chained.listing, above);
   } else {
-    ST_TRY(stepped, SteppedFile::make(env(), base, deltas, above, &chained.listing));
+    ST_TRY(stepped, SteppedFile::make(env(), base, deltas, above, &chained.listing, tell));
   }
   if (is_shown) {
     shown->note_times(times);
@@ -273,10 +278,11 @@ Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as)
 }
 
 Result<void> Overlay::refresh() {
+  const Control control = control_of({});
   ST_TRY(layers_.base->refresh());
   for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
   for (const uint64_t begun = begin_look().number;;) {
-    ST_TRY(const auto shown, stack());
+    ST_TRY(const auto shown, stack(control));
     if (shown || shows_since(begun)) return {};
   }
 }

@@ -33,7 +33,7 @@ class Overlay final : public MultiFileOf<OverlayCatalogue> {
 
  private:
   Overlay(os::Env &env, std::string path, OpenOptions options, OpenLayers open_layers);
-  Result<bool> stack();  // whether what it found is shown: see show_after
+  Result<bool> stack(const Control &control);  // whether what it found is shown: see show_after
 
   const std::string path_;  // as given
   const OpenLayers open_layers_;

@@ -4,20 +4,22 @@
 #include <cstring>
 #include <utility>
 
+#include "base/interrupt.h"
+#include "delta/read_ahead.h"
+
 namespace st::store {
 namespace {
 
 // One delta's steps of a tensor.
 class OpenSteps {
  public:
-  static Result<std::unique_ptr<OpenSteps>> open(const StepsAt &at, const TensorView &t) {
+  // `side_by_side`: so many deltas' steps are open at once.
+  static Result<std::unique_ptr<OpenSteps>> open(const StepsAt &at, const TensorView &t, size_t side_by_side) {
     const TensorView held = at.delta->index().at(at.index);
-    std::unique_ptr<OpenSteps> steps(new OpenSteps(at, at.delta->snapshot->file_offset(held)));
+    std::unique_ptr<OpenSteps> steps(new OpenSteps(at));
     ST_TRY(steps->with_file([&, all = steps.get()]() -> Result<void> {
-      const auto read = [all](void *to, uint64_t n) {
-        all->next_ += n;
-        return all->file_->read(to, n, all->next_ - n);
-      };
+      all->bytes_.emplace(*all->file_, at.delta->snapshot->file_offset(held), held.nbytes, side_by_side);
+      const auto read = [all](void *to, uint64_t n) { return all->bytes_->read(*all->file_, to, n); };
       ST_TRY(auto reader, StepReader::begin(t.dtype, t.nbytes, held.nbytes, read));
       all->reader_.emplace(std::move(reader));
       return {};
@@ -31,7 +33,7 @@ class OpenSteps {
   }
 
  private:
-  OpenSteps(const StepsAt &at, uint64_t begin) : at_(at), next_(begin) {}
+  explicit OpenSteps(const StepsAt &at) : at_(at) {}
   // Many deltas may have steps of one tensor, so no file is held open between two blocks.
   template <class Work>
   Result<void> with_file(Work work) {
@@ -45,8 +47,8 @@ class OpenSteps {
   }
 
   const StepsAt at_;
-  uint64_t next_;  // what is read next of the file
   const os::File *file_ = nullptr;
+  std::optional<ReadAhead> bytes_;
   std::optional<StepReader> reader_;
 };
 
@@ -82,16 +84,17 @@ Result<OldBytes> step_through(const Snapshot &file, const TensorView &t, std::sp
                               const TakeBlock &take) {
   std::vector<std::unique_ptr<OpenSteps>> opened;
   for (const StepsAt &at : steps) {
-    ST_TRY(auto one, OpenSteps::open(at, t));
+    ST_TRY(auto one, OpenSteps::open(at, t, steps.size()));
     opened.push_back(std::move(one));
   }
   ST_TRY(auto reach, file.here());
+  ReadAhead old(reach.file, file.file_offset(t), t.nbytes, 1);
   TensorHasher hasher;
   const auto block = std::make_unique_for_overwrite<std::byte[]>(std::min(step_block_bytes, t.nbytes));
   std::vector<const StepReader *> changed_by;
   for (uint64_t begin = 0; begin < t.nbytes; begin += step_block_bytes) {
     const std::span<std::byte> bytes(block.get(), std::min(step_block_bytes, t.nbytes - begin));
-    ST_TRY(reach.file.read(bytes.data(), bytes.size(), file.file_offset(t) + begin));
+    ST_TRY(old.read(reach.file, bytes.data(), bytes.size()));
     changed_by.clear();
     for (const auto &one : opened) {
       if (!one->reader().has(begin / step_block_bytes)) continue;
@@ -104,13 +107,23 @@ Result<OldBytes> step_through(const Snapshot &file, const TensorView &t, std::sp
   return hasher.digest();
 }
 
-// What the steps lead to is not what it is to be. Is that by the file, or by the steps?
+// What the steps lead to is not what it is to be. Is that by what lies below them, by one delta's steps that are not
+// those that were written, or by steps that never led there?
 Result<OldBytes> astray(const SteppedTensor &t) {
-  const StepsAt &first = t.steps.front(), &last = t.steps.back();
+  const auto goes_on = [](std::span<const std::byte>) -> Result<void> {
+    if (InterruptCheck::stops()) return Failure(*InterruptCheck::stopped());
+    return {};
+  };
+  const StepsAt &first = t.steps.front();
   TensorWindow window(false);
-  ST_TRY(auto old, hash_tensor(window, *t.file, t.tensor, [](auto) { return Result<void>(); }));
-  if (old.all != first.delta->notes.tensors[first.index].old->all) return Failure(wrong_base(t.tensor.name, t.path));
-  return Failure(wrong_steps(t.tensor.name, last.delta->path));
+  if (t.holder) {
+    ST_TRY(t.holder->check_tensor(*t.holder->index().find(t.tensor.name), window, goes_on));
+  } else {
+    ST_TRY(auto old, hash_tensor(window, *t.file, t.tensor, goes_on));
+    if (old.all != first.delta->notes.tensors[first.index].old->all) return Failure(wrong_base(t.tensor.name, t.path));
+  }
+  for (const StepsAt &at : t.steps) ST_TRY(at.delta->check_tensor(at.index, window, goes_on));
+  return Failure(wrong_steps(t.tensor.name, t.steps.back().delta->path));
 }
 
 // A block as it is and as it will be. There are two, so that one is looked at while the next one is made.
@@ -144,7 +157,7 @@ Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t a
   static_assert(step_block_bytes <= longest_remade);
   const StepsAt &steps = t.steps.front();
   const DeltaTensor &wanted = steps.delta->notes.tensors[steps.index];
-  ST_TRY(auto opened, OpenSteps::open(steps, t.tensor));
+  ST_TRY(auto opened, OpenSteps::open(steps, t.tensor, 1));
   TensorHasher old, fresh;
   const uint64_t most = std::min(step_block_bytes, t.tensor.nbytes);
   BlockPair pairs[] = {BlockPair(most), BlockPair(most)};
@@ -182,9 +195,10 @@ SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> d
     out.tensor = base.at(t.index).tensor();
     out.path = base.at(t.index).member->place();
   } else {
-    out.file = deltas[t.layer - 1].snapshot.get();
-    out.tensor = deltas[t.layer - 1].index().at(t.index);
-    out.path = deltas[t.layer - 1].path;
+    out.holder = &deltas[t.layer - 1];
+    out.file = out.holder->snapshot.get();
+    out.tensor = out.holder->index().at(t.index);
+    out.path = out.holder->path;
   }
   for (const auto &[layer, index] : t.steps) out.steps.push_back({&deltas[layer - 1], index});
   return out;

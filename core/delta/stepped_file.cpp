@@ -6,6 +6,7 @@
 #include <new>
 
 #include "newfile/data_offset.h"
+#include "newfile/layout.h"
 
 namespace st::store {
 
@@ -23,7 +24,7 @@ bool SteppedFile::is_of(const ModelView &base, std::span<const DeltaFile> deltas
 }
 
 Result<void> SteppedFile::check(const ModelView &base, std::span<const DeltaFile> deltas, const TensorList &listing,
-                                const MayHaveChanged &may_have_changed) {
+                                const MayHaveChanged &may_have_changed, const Tell &tell) {
   StepRoom room;
   for (const ListedTensor &listed : listing.tensors) {
     if (listed.steps.empty()) continue;
@@ -31,7 +32,9 @@ Result<void> SteppedFile::check(const ModelView &base, std::span<const DeltaFile
     const bool steps_may =
         std::ranges::any_of(t.steps, [&](const StepsAt &at) { return may_have_changed(*at.delta->snapshot); });
     if (steps_may || may_have_changed(*t.file))
-      ST_TRY(step_to_the_end(t, room, [](const SteppedBlock &) { return Result<void>(); }));
+      ST_TRY(step_to_the_end(t, room, [&](const SteppedBlock &block) { return tell(block.bytes.size()); }));
+    else
+      ST_TRY(tell(listed.nbytes));
   }
   return {};
 }
@@ -47,35 +50,35 @@ void SteppedFile::put_into(TensorList *listing, uint32_t layer) const {
 
 Result<std::unique_ptr<SteppedFile>> SteppedFile::make(os::Env &env, const ModelView &base,
                                                        std::span<const DeltaFile> deltas, uint32_t layer,
-                                                       TensorList *listing) {
-  std::vector<ListedTensor *> stepped;
+                                                       TensorList *listing, const Tell &tell) {
+  std::vector<const ListedTensor *> stepped;
+  for (const ListedTensor &t : listing->tensors)
+    if (!t.steps.empty()) stepped.push_back(&t);
+  if (stepped.empty()) return nullptr;
+  auto made = std::make_unique<SteppedFile>();
+  for (const ListedTensor *t : stepped) made->made_of_.push_back(made_of(stepped_tensor(base, deltas, *t)));
+  write::align(&stepped, [](const ListedTensor *t) -> const ListedTensor & { return *t; });
   std::vector<HeaderTensor> entries;
   uint64_t end = 0;
-  for (ListedTensor &t : listing->tensors) {
-    if (t.steps.empty()) continue;
-    stepped.push_back(&t);
-    entries.push_back({t.name, t.dtype, t.shape, end, t.nbytes});
-    end += t.nbytes;
+  for (const ListedTensor *t : stepped) {
+    entries.push_back({t->name, t->dtype, t->shape, end, t->nbytes});
+    end += t->nbytes;
   }
-  if (stepped.empty()) return nullptr;
   ST_TRY(auto header, serialize_header(entries, {}));
   const uint64_t data = write::data_offset_behind(header.size(), 0);
   ST_TRY(pad_header(&header, data));
 
-  auto made = std::make_unique<SteppedFile>();
   if (data + end > PTRDIFF_MAX) throw std::bad_alloc();
   made->bytes_ = std::make_unique_for_overwrite<std::byte[]>(data + end);
   std::memcpy(made->bytes_.get(), header.data(), data);
   StepRoom room;
   for (size_t i = 0; i < stepped.size(); ++i) {
     std::byte *to = made->bytes_.get() + data + entries[i].begin;
-    const auto copy = [to](const SteppedBlock &block) -> Result<void> {
+    const auto copy = [&, to](const SteppedBlock &block) {
       std::memcpy(to + block.begin, block.bytes.data(), block.bytes.size());
-      return {};
+      return tell(block.bytes.size());
     };
-    const SteppedTensor t = stepped_tensor(base, deltas, *stepped[i]);
-    made->made_of_.push_back(made_of(t));
-    ST_TRY(step_to_the_end(t, room, copy));
+    ST_TRY(step_to_the_end(stepped_tensor(base, deltas, *stepped[i]), room, copy));
   }
   ST_TRY(made->file_, DataFile::open_memory(env, made->bytes_.get(), data + end));
   made->held_ = made->file_->hold();

@@ -1,6 +1,7 @@
 // Verification of a base with deltas on it.
 #include <optional>
 
+#include "base/interrupt.h"
 #include "base/joined_progress.h"
 #include "delta/delta_chain.h"
 #include "delta/stepped.h"
@@ -62,6 +63,8 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
                          const Control &control) {
   OpenOptions open;
   open.map = read::MapMode::none;
+  open.progress = control.progress();
+  const InterruptScope waits([&] { return control.check(0, 0); });
   std::unique_ptr<Model> below;
   std::optional<ModelView> whole;
   ST_TRY(HeldStill().repeat(base, [&]() -> Result<bool> {  // shards may be committed meanwhile

@@ -6,8 +6,18 @@
 #include "base/little_endian.h"
 
 namespace st {
+namespace {
+
+thread_local uint64_t identities_so_far = 0;
+
+}  // namespace
+
+uint64_t identities_taken() {
+  return identities_so_far;
+}
 
 Hash128 identity_of(const TensorList &listing) {
+  ++identities_so_far;
   Hasher128 hasher;
   const auto add_number = [&](uint64_t n) {
     std::byte bytes[8];

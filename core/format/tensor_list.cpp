@@ -45,8 +45,12 @@ Result<void> reorder(TensorList *c, const std::vector<std::string> &order, uint6
   return {};
 }
 
-// Which tensors there are then; those that go leave their place.
-Result<void> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &notes, uint32_t layer,
+bool same_form(const ListedTensor &a, const ListedTensor &b) {
+  return a.dtype == b.dtype && std::ranges::equal(a.shape, b.shape);
+}
+
+// Which tensors there are then; those that go leave their place. Answers whether names or forms are others.
+Result<bool> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &notes, uint32_t layer,
                            uint64_t hash_seed) {
   SeededMap<std::string_view, ListedTensor *> by_name(c->tensors.size(), SeededHash(hash_seed));
   for (ListedTensor &t : c->tensors) by_name.emplace(t.name, &t);
@@ -58,6 +62,7 @@ Result<void> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &
     gone.insert(found->second);
   }
   std::vector<ListedTensor> added;
+  bool forms_change = false;
   for (size_t i = 0; i < delta.size(); ++i) {
     const TensorView t = delta.at(i);
     const ListedTensor mine{t.name, t.dtype, t.shape, t.nbytes, layer, i, {}};
@@ -65,19 +70,22 @@ Result<void> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &
     if ((found != by_name.end()) != notes.tensors[i].old.has_value())
       return fail(Status::delta, "the delta takes tensor ", in_quotes(t.name),
                   " for one that its base has, or has not, and is wrong");
-    if (found == by_name.end())
+    if (found == by_name.end()) {
       added.push_back(mine);
-    else if (notes.tensors[i].steps)
+    } else if (notes.tensors[i].steps) {
       found->second->steps.emplace_back(layer, i);
-    else
+    } else {
+      forms_change = forms_change || !same_form(*found->second, mine);
       *found->second = mine;
+    }
   }
   if (!gone.empty())
     c->tensors.erase(
         std::remove_if(c->tensors.begin(), c->tensors.end(), [&](const auto &t) { return gone.count(&t) > 0; }),
         c->tensors.end());
   c->tensors.insert(c->tensors.end(), added.begin(), added.end());
-  return notes.order.empty() ? Result<void>() : reorder(c, notes.order, hash_seed);
+  if (!notes.order.empty()) ST_TRY(reorder(c, notes.order, hash_seed));
+  return forms_change || !gone.empty() || !added.empty();
 }
 
 void apply_metadata(TensorList *c, const DeltaNotes &notes) {
@@ -107,18 +115,25 @@ TensorList listing_of(const Index &index) {
   return c;
 }
 
-Result<void> apply(TensorList *listing, const Index &delta, const DeltaNotes &notes, uint32_t layer,
+Result<void> apply(TensorList *listing, Hash128 *identity, const Index &delta, const DeltaNotes &notes, uint32_t layer,
                    uint64_t hash_seed) {
-  const Hash128 found = identity_of(*listing);
+  const Hash128 found = *identity;
   if (found != notes.base)
     return fail(Status::delta_base, "the delta was made for a base with other names, dtypes, shapes or metadata (",
                 spell_hash(notes.base), ", found ", spell_hash(found), ")",
                 found == notes.result ? "; it seems to have been applied already" : "");
-  ST_TRY(apply_tensors(listing, delta, notes, layer, hash_seed));
+  ST_TRY(const bool tensors_differ, apply_tensors(listing, delta, notes, layer, hash_seed));
   apply_metadata(listing, notes);
-  if (identity_of(*listing) != notes.result)
+  if (tensors_differ || !notes.set.empty() || !notes.removed.empty()) *identity = identity_of(*listing);
+  if (*identity != notes.result)
     return fail(Status::delta, "the delta does not lead to the result that it names; make it anew");
   return {};
+}
+
+Result<void> apply(TensorList *listing, const Index &delta, const DeltaNotes &notes, uint32_t layer,
+                   uint64_t hash_seed) {
+  Hash128 identity = identity_of(*listing);
+  return apply(listing, &identity, delta, notes, layer, hash_seed);
 }
 
 DeltaNotes describe(const TensorList &from, const TensorList &to, std::span<const NotedTensor> tensors,

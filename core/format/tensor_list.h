@@ -36,7 +36,10 @@ TensorList listing_of(const Index &index);
 // number `layer`: what it replaces keeps its place, what it adds comes last in the
 // order of the delta, unless the notes name another order. Status delta_base: it
 // was made for another; delta: it does not do what its notes say. The author of the names
-// must not know `hash_seed`.
+// must not know `hash_seed`. `identity`: that of the listing, and then that of what becomes of it.
+Result<void> apply(TensorList *listing, Hash128 *identity, const Index &delta, const DeltaNotes &notes, uint32_t layer,
+                   uint64_t hash_seed);
+// The same of a listing whose identity nobody has taken.
 Result<void> apply(TensorList *listing, const Index &delta, const DeltaNotes &notes, uint32_t layer,
                    uint64_t hash_seed);
 

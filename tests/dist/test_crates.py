@@ -68,6 +68,13 @@ def program(unpacked, environment) -> Path:
     return folder / "target" / "debug" / "program"
 
 
+def test_the_folders_of_libraries_are_no_reason_to_compile_anew(program, environment):
+    environment = environment | {"RUSTFLAGS": "-Dwarnings", "LD_LIBRARY_PATH": "/nonexistent"}
+    command = ["cargo", "build", "--offline", "--verbose"]
+    done = subprocess.run(command, cwd=program.parents[2], env=environment, capture_output=True, text=True, check=True)
+    assert "Fresh libst" in done.stderr and not re.search("Compiling|Dirty", done.stderr), done.stderr
+
+
 def test_a_fresh_project_compiles_libst_and_changes_a_file(program, environment, tmp_path):
     path = tmp_path / "model.safetensors"
     names = ["conv1.bias", "final_conv.bias"]

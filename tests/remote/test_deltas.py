@@ -33,10 +33,9 @@ def test_the_difference_of_two_urls(base, folder, tmp_path):
     assert libst.delta_info(tmp_path / "delta") == libst.delta_info(f"{base}/delta.safetensors")
 
 
-@pytest.mark.parametrize(("kind", "at"), [("whole", 2), ("whole", 3), ("steps", 2), ("steps", 3), ("steps", 5)])
-def test_an_apply_that_waits_for_a_server_can_be_stopped(tmp_path, kind, at):
-    """At each of its requests: of what is checked, of what is staged, and of what is remade under the locks."""
-    n = 2_000_000  # two blocks of steps
+def two_blocks_and_a_delta(tmp_path, kind):
+    """Of a tensor, before and after; and the bytes of the delta, which holds it whole, or steps."""
+    n = 2_000_000
     random = np.random.default_rng(7)
     before = {"a": random.integers(0, 256, n, dtype=np.uint8).view("<u4")}
     after = {"a": before["a"] + 1}
@@ -45,7 +44,14 @@ def test_an_apply_that_waits_for_a_server_can_be_stopped(tmp_path, kind, at):
     libst.save(tmp_path / "base", before)
     libst.save(tmp_path / "after", after)
     libst.diff(tmp_path / "base", tmp_path / "after", tmp_path / "delta")
-    delta = (tmp_path / "delta").read_bytes()
+    return before, after, (tmp_path / "delta").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["whole", "steps"])
+@pytest.mark.parametrize("at", [2, 3])
+def test_an_apply_that_waits_for_a_server_can_be_stopped(tmp_path, kind, at):
+    """At each of its requests: of what is checked, of what is staged, and of what is remade under the locks."""
+    before, after, delta = two_blocks_and_a_delta(tmp_path, kind)
     with FaultServer(delta, delta) as server:
         server.script = [None] * (at - 1) + ["stall"] * 8
 
@@ -56,6 +62,33 @@ def test_an_apply_that_waits_for_a_server_can_be_stopped(tmp_path, kind, at):
         server.begin_anew([])
         libst.patch(tmp_path / "base", server.url)
         check(libst.load(tmp_path / "base"), after)
+
+
+def test_an_overlay_that_waits_for_a_server_can_be_stopped(tmp_path):
+    """While it takes the steps of a delta behind a URL, on a file that lies here. They come in one read."""
+    _, after, delta = two_blocks_and_a_delta(tmp_path, "steps")
+    with FaultServer(delta, delta) as server:
+        server.script = [None] + ["stall"] * 8
+        with stopper(lambda: len(server.requests) >= 2), pytest.raises(Stopped):
+            libst.open(tmp_path / "base", deltas=[server.url])
+        server.begin_anew([])
+        with libst.open(tmp_path / "base", deltas=[server.url]) as f:
+            check({name: f[name] for name in f}, after)
+        assert len(server.requests) == 2
+
+
+def test_a_verification_that_waits_for_a_server_can_be_stopped(tmp_path):
+    """At each of its requests: of each file by itself, and of what they make together."""
+    _, _, delta = two_blocks_and_a_delta(tmp_path, "steps")
+    with FaultServer(delta, delta) as server:
+        libst.verify(tmp_path / "base", deltas=[server.url])
+        requests = len(server.requests)
+        assert requests > 3
+        for at in range(1, requests + 1):
+            server.begin_anew([None] * (at - 1) + ["stall"] * 8)
+            with stopper(lambda at=at: len(server.requests) >= at), pytest.raises(Stopped):
+                libst.verify(tmp_path / "base", deltas=[server.url])
+            assert len(server.requests) == at, "it was asked again"
 
 
 def test_a_file_is_patched_by_a_delta_of_a_url_and_back(base, folder, changed, arrays, tmp_path):

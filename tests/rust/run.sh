@@ -71,6 +71,12 @@ says_when_it_is_missing() {
     ! LIBST_DIR=/nonexistent CARGO_TARGET_DIR="$BUILD/cargo/pkg-config" cargo build --locked --offline --quiet -p libst 2>/dev/null
 }
 
+refuses_a_relative_folder() {
+  local said
+  said=$(LIBST_DIR=. CARGO_TARGET_DIR="$BUILD/cargo/pkg-config" cargo build --locked --offline --quiet -p libst 2>&1) && return 1
+  grep -q "LIBST_DIR must be absolute, and is \." <<<"$said"
+}
+
 # Examples are not built here. And what a thread is told in its last moments nobody frees.
 under_asan() {
   ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:allocator_may_return_null=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$BUILD/cargo-asan \
@@ -93,6 +99,7 @@ all() {
   check "found by pkg-config" found_by_pkg_config
   check "built once" is_built_once
   check "missing libst is explained" says_when_it_is_missing
+  check "a relative LIBST_DIR is refused" refuses_a_relative_folder
   check "cargo test" cargo test --locked --offline --workspace --all-features --no-fail-fast
   if [[ -n $QUICK ]]; then
     echo "test AddressSanitizer ... ignored, --quick was given"

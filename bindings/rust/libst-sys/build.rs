@@ -15,7 +15,6 @@ const LIBRARY: &str = "libst.so.2";
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=LIBST_DIR");
-    println!("cargo:rerun-if-env-changed=LD_LIBRARY_PATH");
     if env::var_os("DOCS_RS").is_some() {
         return; // documentation links nothing
     }
@@ -27,6 +26,7 @@ fn main() {
             return;
         }
     }
+    println!("cargo:rerun-if-env-changed=LD_LIBRARY_PATH"); // see loader_finds
     let found = match named {
         Some(dir) => in_folder(Path::new(&dir)),
         None => by_pkg_config(),
@@ -66,6 +66,10 @@ type Found = (PathBuf, Option<PathBuf>); // the library's folder, and that of st
 
 /// `dir` is a prefix (/usr/local), the library's own folder, or a Meson build tree.
 fn in_folder(dir: &Path) -> Result<Found, String> {
+    if dir.is_relative() {
+        // Cargo runs this in the crate's own folder.
+        return Err(format!("LIBST_DIR must be absolute, and is {}", dir.display()));
+    }
     let dir = &dir.canonicalize().map_err(|e| format!("LIBST_DIR is {}: {e}", dir.display()))?;
     let multiarch = format!("lib/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default());
     let mut folders = ["", "lib", "lib64", &multiarch, "capi"].into_iter().map(|part| dir.join(part));

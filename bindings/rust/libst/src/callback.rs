@@ -198,8 +198,9 @@ impl Shared {
         (self as *const Shared).cast_mut().cast()
     }
 
+    /// Also where there is a log alone: its panic cancels the call.
     pub(crate) fn c_progress(&self) -> sys::st_progress_fn {
-        self.progress.as_ref().map(|_| shared_progress as _)
+        (self.progress.is_some() || self.log.is_some()).then_some(shared_progress as _)
     }
 
     pub(crate) fn c_log(&self) -> sys::st_log_fn {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::callback::{self, CallProgressFn};
 use crate::error::check;
-use crate::options::{c_path, milliseconds};
+use crate::options::{c_path, milliseconds, seconds, set};
 use crate::{sys, Progress, Result};
 
 /// Rewrite a file in canonical order, with no spare room; atomically, as any publish. [`Compact`] has choices. Shards are
@@ -53,7 +53,15 @@ impl<'a> Compact<'a> {
 
     /// As [`TransactionOptions::break_links`](crate::TransactionOptions::break_links).
     pub fn break_links(mut self, break_links: bool) -> Compact<'a> {
-        self.c.flags = if break_links { sys::ST_TXN_BREAK_LINKS } else { 0 };
+        set(&mut self.c.flags, sys::ST_TXN_BREAK_LINKS, break_links);
+        self
+    }
+
+    /// As [`TransactionOptions::new_names`](crate::TransactionOptions::new_names).
+    pub fn new_names(mut self, grace: impl Into<Option<Duration>>) -> Compact<'a> {
+        let grace = grace.into();
+        set(&mut self.c.flags, sys::ST_TXN_NEW_NAMES, grace.is_some());
+        self.c.shard_grace_s = grace.map_or(sys::ST_GRACE_DEFAULT, seconds);
         self
     }
 
@@ -100,6 +108,7 @@ impl Default for Compact<'_> {
 impl fmt::Debug for Compact<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Compact")
+            .field("flags", &self.c.flags)
             .field("alignment", &self.c.alignment)
             .field("header_reserve", &self.c.header_reserve)
             .finish_non_exhaustive()

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use crate::handle::Handle;
 use crate::view::with_value;
 use crate::{
-    sys, Error, IoInfo, KeptView, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats, Status,
-    Tensor, TensorView, Transaction, TransactionOptions, View,
+    sys, Error, Interrupt, IoInfo, KeptView, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats,
+    Status, Tensor, TensorView, Transaction, TransactionOptions, View,
 };
 
 /// A safetensors file, open. Closed when dropped, whereupon nothing that borrows it can be alive.
@@ -50,7 +50,7 @@ use crate::{
 /// ([`Tensor`], [`Slice`], [`OwnedView`], [`Snapshot`]) keeps it mapped, and its blocks on the disk, until dropped. Only
 /// what [`File::view`] has answered borrows this `File`, which keeps it until [`File::release`].
 pub struct File {
-    handle: Arc<Handle>,          // other owners: only an Interrupt during its call
+    handle: Handle,
     shown: OnceLock<Arc<Handle>>, // a pin of what it shows, where only a refresh changes that
     path: PathBuf,
     opened: Opened,
@@ -72,11 +72,20 @@ impl Opened {
             copy_on_write: c.map == sys::ST_MAP_COPY_ON_WRITE,
         }
     }
+
+    pub(crate) fn for_reading(self) -> Opened {
+        Opened { writable: false, ..self }
+    }
+
+    /// As ST_REOPEN_COPY_ON_WRITE has it.
+    pub(crate) fn of_copy_on_write(self) -> Opened {
+        Opened { copy_on_write: true, ..self.for_reading() }
+    }
 }
 
 impl File {
     pub(crate) fn of(handle: Handle, path: PathBuf, opened: Opened) -> File {
-        File { handle: Arc::new(handle), shown: OnceLock::new(), path, opened }
+        File { handle, shown: OnceLock::new(), path, opened }
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -109,16 +118,11 @@ impl File {
     /// # Errors
     /// As [`File::reopen`].
     pub fn reopen_copy_on_write(&self) -> Result<File> {
-        let opened = Opened { writable: false, copy_on_write: true, ..self.opened };
-        self.reopened(sys::ST_REOPEN_COPY_ON_WRITE, opened)
+        self.reopened(sys::ST_REOPEN_COPY_ON_WRITE, self.opened.of_copy_on_write())
     }
 
     fn reopened(&self, flags: u32, opened: Opened) -> Result<File> {
-        let callbacks = Arc::clone(self.handle.callbacks());
-        // SAFETY: an open handle and a place to write to; the new handle shares the callbacks.
-        let handle =
-            Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.handle.raw(), flags, out) })?;
-        Ok(File::of(handle, self.path.clone(), opened))
+        Ok(File::of(self.handle.reopen(flags)?, self.path.clone(), opened))
     }
 
     /// As it was opened, with all that a URL has, which may be secrets; empty for a [`Source`](crate::Source).
@@ -156,7 +160,7 @@ impl File {
     }
 
     /// The absolute paths of the files that it stands for: one, or those that an index of shards names, in their order;
-    /// and then the deltas that lie on them.
+    /// and then the deltas that lie on them. None for a [`Source`](crate::Source).
     pub fn shards(&self) -> Vec<PathBuf> {
         self.pin_infallibly().shards()
     }
@@ -164,14 +168,18 @@ impl File {
     /// A pin of what the file shows now. A file that was opened for reading shows the same until [`File::refresh`], so
     /// one pin does until then.
     pub(crate) fn pin(&self) -> Result<Arc<Handle>> {
+        match self.opened.writable {
+            true => Ok(Arc::new(self.handle.pin()?)),
+            false => self.pin_until_refresh().map(Arc::clone),
+        }
+    }
+
+    fn pin_until_refresh(&self) -> Result<&Arc<Handle>> {
         if let Some(pin) = self.shown.get() {
-            return Ok(Arc::clone(pin));
+            return Ok(pin);
         }
         let pin = Arc::new(self.handle.pin()?);
-        Ok(match self.opened.writable {
-            true => pin,
-            false => Arc::clone(self.shown.get_or_init(|| pin)),
-        })
+        Ok(self.shown.get_or_init(|| pin))
     }
 
     /// For what cannot fail but for want of memory.
@@ -278,7 +286,10 @@ impl File {
     /// # Errors
     /// [`Status::BufferSize`] if `dst` is shorter than the tensor; what [`File::read`] answers.
     pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<()> {
-        self.handle.read_into(name, dst)
+        if self.opened.writable {
+            return self.handle.read_into(name, dst);
+        }
+        self.pin_until_refresh()?.read_into(name, dst) // which needs not hold what the handle shows
     }
 
     /// A part of a tensor, to read: [`s!`](crate::s) spells the ranges of its leading dimensions.
@@ -569,31 +580,6 @@ impl fmt::Debug for File {
             .field("opened", &self.opened)
             .field("tensors", &self.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// Interrupts the calls of a [`File`] and of its snapshots from elsewhere, in another thread say; see [`File::interrupt`]. It
-/// does nothing after that was dropped which it is of: the file, or the [`Snapshot`] with what was taken from it.
-#[derive(Clone)]
-pub struct Interrupt(Weak<Handle>);
-
-impl Interrupt {
-    pub(crate) fn of(handle: &Arc<Handle>) -> Interrupt {
-        Interrupt(Arc::downgrade(handle))
-    }
-
-    /// As [`File::interrupt`].
-    pub fn interrupt(&self) {
-        if let Some(handle) = self.0.upgrade() {
-            // SAFETY: an open handle, kept open by `handle`.
-            unsafe { sys::st_interrupt(handle.raw()) }
-        }
-    }
-}
-
-impl fmt::Debug for Interrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Interrupt")
     }
 }
 

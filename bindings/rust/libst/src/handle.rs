@@ -8,10 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr::{null, null_mut, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::callback::{self, Shared};
 use crate::error::check;
+use crate::interrupt::Interrupted;
 use crate::owned::OwnedViews;
 use crate::{sys, Dtype, Error, Result, Status, TensorView};
 
@@ -21,6 +22,7 @@ pub(crate) struct Handle {
     calls_back: bool,        // whether there is one; asked here, as a look-up notices each load
     origin: u64,             // the same of what was opened once and its pins
     owned_views: OwnedViews, // of that file and its pins
+    interrupted: OnceLock<Arc<Interrupted>>,
 }
 
 // SAFETY: st.h: "A handle may be used from many threads at once"; the callbacks are Send and Sync.
@@ -30,6 +32,9 @@ unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if let Some(interrupted) = self.interrupted.get() {
+            interrupted.end();
+        }
         // SAFETY: the last use of the pointer.
         callback::call_in_drop(|| unsafe { sys::st_close(self.raw.as_ptr()) });
     }
@@ -67,7 +72,8 @@ impl Handle {
             check(open(&mut raw)).map_err(|error| callbacks.explain(error))?;
             let raw = NonNull::new(raw).expect("libst put out a handle");
             let calls_back = !callbacks.is_empty();
-            Ok(Handle { raw, callbacks, calls_back, origin, owned_views })
+            let interrupted = OnceLock::new();
+            Ok(Handle { raw, callbacks, calls_back, origin, owned_views, interrupted })
         })
     }
 
@@ -80,8 +86,19 @@ impl Handle {
         })
     }
 
+    /// A handle with its own descriptor, mapping and locks.
+    pub(crate) fn reopen(&self, flags: u32) -> Result<Handle> {
+        let callbacks = Arc::clone(self.callbacks());
+        // SAFETY: an open handle and a place to write to; the new handle shares the callbacks.
+        Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.raw(), flags, out) })
+    }
+
     pub(crate) fn owned_views(&self) -> &OwnedViews {
         &self.owned_views
+    }
+
+    pub(crate) fn interrupted(&self) -> &Arc<Interrupted> {
+        self.interrupted.get_or_init(|| Arc::new(Interrupted::new(self.raw)))
     }
 
     pub(crate) fn is_of_the_same_file(&self, other: &Handle) -> bool {

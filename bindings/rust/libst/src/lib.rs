@@ -33,6 +33,7 @@ mod handle;
 mod info;
 #[cfg(feature = "safetensors")]
 mod interop;
+mod interrupt;
 mod memory;
 mod options;
 mod owned;
@@ -57,8 +58,9 @@ pub use dtype::Dtype;
 #[cfg(target_endian = "little")]
 pub use element::{bytes_of, Element};
 pub use error::{Error, Result};
-pub use file::{File, Interrupt};
+pub use file::File;
 pub use info::{Action, Direct, IoInfo, Map, Prefetch, Stats, Storage};
+pub use interrupt::Interrupt;
 pub use memory::SafeTensors;
 pub use options::{Layout, OpenOptions};
 pub use owned::{KeptView, OwnedView};

@@ -125,7 +125,7 @@ impl OpenOptions {
     }
 
     /// Told what a user may want to know: a mapping fell back, a journal was recovered. Must not use the same file. A
-    /// panic goes on when the call that told it has ended.
+    /// panic cancels the call that told it, as far as it can be cancelled, and then goes on.
     pub fn log<F>(mut self, log: F) -> OpenOptions
     where
         F: Fn(Level, &str) + Send + Sync + 'static,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crate::file::{shown, Opened};
 use crate::handle::Handle;
+#[cfg(doc)]
+use crate::LoadOptions;
 use crate::{
-    sys, Error, Interrupt, IoInfo, KeptView, OwnedView, Range, Result, Slice, Stats, Status, Tensor,
+    sys, Error, File, Interrupt, IoInfo, KeptView, OwnedView, Range, Result, Slice, Stats, Status, Tensor,
     TensorView,
 };
-#[cfg(doc)]
-use crate::{File, LoadOptions};
 
 /// What a [`File`] showed when [`File::snapshot`] was called: the same tensors and metadata for as long as it lives, whatever
 /// is published or refreshed meanwhile, and after the file was closed. (What is patched in place shows.) It shares
@@ -56,6 +56,26 @@ impl Snapshot {
     /// As the file was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A file on the same path with the same options, but for reading only: its own descriptor and mapping. For workers.
+    ///
+    /// # Errors
+    /// As [`File::reopen`], if the path names no longer the file that this shows.
+    pub fn reopen(&self) -> Result<File> {
+        self.reopened(0, self.opened.for_reading())
+    }
+
+    /// As [`File::reopen_copy_on_write`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::reopen`].
+    pub fn reopen_copy_on_write(&self) -> Result<File> {
+        self.reopened(sys::ST_REOPEN_COPY_ON_WRITE, self.opened.of_copy_on_write())
+    }
+
+    fn reopened(&self, flags: u32, opened: Opened) -> Result<File> {
+        Ok(File::of(self.pin.reopen(flags)?, self.path.clone(), opened))
     }
 
     /// As [`File::shards`].

@@ -1,5 +1,6 @@
 //! A safetensors file that is no file of this system.
 
+use std::any::Any;
 use std::ffi::{c_int, c_void, CString};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -41,7 +42,7 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// The file's call fails with the [`Status`] of the error's `errno`, or of its kind; others are [`Status::Io`]. The error
     /// itself is the [`source`](std::error::Error::source) of the call's.
-    /// So is a panic in a thread of the library; one in the calling thread goes on there.
+    /// A panic in a thread of the library is an error likewise, of [`Status::Io`]; one in the calling thread goes on there.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// How many calls of `read_at` may run at once. With 1, as it is by default, the thread makes them that called.
@@ -146,7 +147,18 @@ unsafe extern "C" fn read(user: *mut c_void, ranges: *const sys::st_source_range
     if is_calling() {
         guard(EIO, fill)
     } else {
-        catch_unwind(AssertUnwindSafe(fill)).unwrap_or(EIO)
+        catch_unwind(AssertUnwindSafe(fill)).unwrap_or_else(|payload| {
+            shared.keep((EIO, io::Error::other(format!("the source panicked: {}", words_of(&*payload)))));
+            EIO
+        })
+    }
+}
+
+fn words_of(payload: &(dyn Any + Send)) -> &str {
+    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(words), _) => words,
+        (_, Some(words)) => words,
+        _ => "it did not say why",
     }
 }
 

@@ -223,6 +223,32 @@ fn the_log_is_told_and_its_panic_goes_on_when_the_call_has_ended() {
     assert!(model.journals().is_empty(), "and recovered");
 }
 
+/// An update finishes first what the journal of a writer that died has, and the log is told.
+#[test]
+fn a_panic_of_the_log_cancels_the_call() {
+    let model = Model::plain();
+    let panics = Arc::new(AtomicBool::new(false));
+    let told = panics.clone();
+    let log = move |_, _: &str| assert!(!told.load(Ordering::SeqCst), "from log");
+    let file = OpenOptions::new().write(true).log(log).open(&model.path).unwrap();
+    let child = Child::fork(|| {
+        let file = model.writable();
+        let mut change = TransactionOptions::new().journal_only(true).begin(&file).unwrap();
+        change.update_bytes("v", &[2; 8000]).unwrap();
+        change.commit().unwrap();
+        // SAFETY: ends the process, as a crash does.
+        unsafe { libc::_exit(7) }
+    });
+    assert_eq!(child.wait(), 7);
+    panics.store(true, Ordering::SeqCst);
+    let update = || file.update_bytes("b", &[1; 7]);
+    assert_eq!(message(catch_unwind(AssertUnwindSafe(update)).unwrap_err()), "from log");
+    panics.store(false, Ordering::SeqCst);
+    assert!(model.holds(&[("b", model.data("b")), ("v", &[2; 8000])]));
+    update().unwrap();
+    assert!(model.holds(&[("b", &[1; 7])]));
+}
+
 fn links_to(entry: &std::io::Result<std::fs::DirEntry>, model: &Model) -> bool {
     entry.as_ref().is_ok_and(|e| std::fs::read_link(e.path()).is_ok_and(|to| to == model.path))
 }

@@ -5,7 +5,7 @@ mod support;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
-use libst::{File, OpenOptions, SaveOptions, Status, TransactionOptions};
+use libst::{Compact, File, OpenOptions, SaveOptions, Status, TransactionOptions};
 use support::*;
 
 #[test]
@@ -117,4 +117,31 @@ fn under_new_names_old_shards_stay_until_recovery() {
     let refused = TransactionOptions::new().new_names(Duration::ZERO).begin(&file).unwrap_err();
     assert_eq!(refused.status(), Status::Unsupported);
     assert!(TransactionOptions::new().new_names(None).begin(&file).is_ok());
+}
+
+#[test]
+fn a_compact_under_new_names_leaves_the_old_shards() {
+    let model = Model::plain();
+    let folder = tempfile::tempdir().unwrap();
+    libst::reshard(&model.path, folder.path(), 1).unwrap();
+    let mut before = File::open(folder.path()).unwrap().shards();
+    let grace = Duration::from_secs(60);
+    for compact in [
+        Compact::new().new_names(grace).break_links(true),
+        Compact::new().break_links(true).new_names(grace).break_links(false),
+    ] {
+        compact.run(folder.path()).unwrap();
+        let file = File::open(folder.path()).unwrap();
+        for (name, sample) in &model.samples {
+            assert_eq!(file.read(name).unwrap(), sample.data);
+        }
+        let names = file.shards();
+        assert_eq!(names.iter().filter(|path| before.contains(path)).count(), 0);
+        assert!(before.iter().all(|path| path.is_file()));
+        before.extend(names);
+    }
+    Compact::new().new_names(grace).new_names(None).run(folder.path()).unwrap();
+    libst::verify(folder.path()).unwrap();
+    let refused = Compact::new().new_names(Duration::ZERO).run(&model.path).unwrap_err();
+    assert_eq!(refused.status(), Status::Unsupported);
 }

@@ -165,3 +165,19 @@ fn a_file_says_whether_it_may_be_changed() {
     assert!(file.reopen().unwrap().is_writable() && !reader.reopen().unwrap().is_writable());
     assert!(!file.reopen_copy_on_write().unwrap().is_writable());
 }
+
+#[test]
+fn a_snapshot_is_reopened_for_reading() {
+    let model = Model::plain();
+    let file = model.writable();
+    let now = file.snapshot().unwrap();
+    let again = now.reopen().unwrap();
+    assert_eq!((again.path(), again.read("w").unwrap()), (model.path.as_path(), model.data("w").to_vec()));
+    assert_eq!(again.update_bytes("b", &[1; 7]).unwrap_err().status(), Status::ReadOnly);
+    assert!(!again.is_writable() && again.view_owned("w").is_ok());
+    let mine = now.reopen_copy_on_write().unwrap();
+    assert!(!mine.is_writable() && mine.view_raw("w").is_ok());
+    replace(&file, "w", &model.samples["b"]);
+    assert_eq!(now.reopen().unwrap_err().status(), Status::FileChanged);
+    assert_eq!(now.reopen_copy_on_write().unwrap_err().status(), Status::FileChanged);
+}

@@ -5,7 +5,7 @@ mod support;
 use std::error::Error as _;
 use std::io::{self, Cursor};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use support::*;
@@ -145,7 +145,11 @@ fn a_panic_goes_on_in_the_calling_thread() {
     let (file, asked) = opened(&model, 4);
     *asked.panics.lock().unwrap() = true;
     match catch_unwind(AssertUnwindSafe(|| file.load(None))) {
-        Ok(answer) => assert_eq!(answer.unwrap_err().status(), Status::Io),
+        Ok(answer) => {
+            let error = answer.unwrap_err();
+            assert_eq!(error.status(), Status::Io);
+            assert_eq!(error.source().unwrap().to_string(), "the source panicked: told to");
+        }
         Err(payload) => assert_eq!(payload.downcast_ref::<&str>(), Some(&"told to")),
     }
     *asked.panics.lock().unwrap() = false;
@@ -244,4 +248,33 @@ fn what_outlives_its_file_can_be_interrupted() {
             );
         }
     }
+}
+
+#[test]
+fn a_drop_closes_the_file_while_another_thread_interrupts_it() {
+    let model = Model::plain();
+    let interrupt: Mutex<Option<Interrupt>> = Mutex::new(None);
+    let (is_over, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let handle = interrupt.lock().unwrap().clone();
+                rounds.fetch_add(1, Ordering::SeqCst);
+                (0..1000).for_each(|_| handle.iter().for_each(Interrupt::interrupt));
+            }
+        });
+        let is_left_open = |_: &i32| {
+            let (file, asked) = opened(&model, 1);
+            *interrupt.lock().unwrap() = Some(file.interrupt_handle());
+            let is_interrupted = rounds.load(Ordering::SeqCst) + 2; // the first may be of the file before
+            while rounds.load(Ordering::SeqCst) < is_interrupted {
+                std::thread::yield_now();
+            }
+            drop(file);
+            asked.gone.load(Ordering::Relaxed) == 0
+        };
+        let left_open = (0..1000).filter(is_left_open).count();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(left_open, 0);
+    });
 }
