@@ -94,10 +94,10 @@ std::vector<size_t> DataFile::own_part(const Snapshot &s) const {
 
 Result<void> DataFile::prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress,
                                 const Share &share) const {
-  ST_TRY(auto here, s.here());
-  if (!s.env || strategy_.prefetch == read::Prefetch::none) return {};
+  ST_TRY(const auto here, here_unless_mapped(s));
+  if (!here || !s.env || strategy_.prefetch == read::Prefetch::none) return {};
   in_file_order(&tensors);
-  const bool mapped = here.content.map() != read::MapMode::none;
+  const bool mapped = here->content.map() != read::MapMode::none;
   std::vector<read::Piece> pieces;
   std::vector<size_t> whole;  // tensors that fit
   uint64_t room = std::min(options_.memory_limit ? options_.memory_limit : UINT64_MAX, share.room);
@@ -115,7 +115,7 @@ Result<void> DataFile::prefetch(const Snapshot &s, std::vector<size_t> tensors, 
   }
   if (!mapped) return load(s, std::move(whole), false, false, progress, share);
   const Control control = control_of(progress);
-  ST_TRY(auto done, read::warm(here.file, here.content, std::move(pieces), strategy_of(share), control));
+  ST_TRY(auto done, read::warm(here->file, here->content, std::move(pieces), strategy_of(share), control));
   counters_.bytes_prefetched += done.bytes;
   count(done);
   return {};
@@ -128,10 +128,11 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
                             const Progress &progress, const Share &share) const {
   if (!s.env) return {};
   const Control control = control_of(progress);
-  ST_TRY(auto here, s.here());
+  ST_TRY(const auto here, here_unless_mapped(s));
+  if (!here) return {};  // its views stay where they are
   const Index &index = s.header.index;
   in_file_order(&tensors);
-  std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here.content.in_own_memory(i); });
+  std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here->content.in_own_memory(i); });
   if (tensors.empty()) return {};
 
   struct Run {
@@ -161,12 +162,12 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
     const TensorView t = index.at(i);
     loaded.push_back({i, s.file_offset(t), t.nbytes, arena.data() + at});
   }
-  here.content.expect(loaded);
+  here->content.expect(loaded);
   read::Strategy strategy = strategy_of(share);
   if (direct) strategy.direct = read::Direct::on;
-  ST_TRY(auto done, read::read_pieces(here.file, std::move(pieces), strategy, limit_of(share), control));
+  ST_TRY(auto done, read::read_pieces(here->file, std::move(pieces), strategy, limit_of(share), control));
   counters_.read_requests += done.requests;  // the bytes are counted as the content's own
-  return here.content.adopt(here.file, std::move(arena), loaded);
+  return here->content.adopt(here->file, std::move(arena), loaded);
 }
 
 }  // namespace st::store

@@ -29,7 +29,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
   c->path_ = at.path();
   c->at_ = std::move(at);
 
-  ST_TRY(auto snapshot, c->look(c->options_.writable));
+  ST_TRY(auto snapshot, c->look(c->options_.writable, c->options_.lock_timeout_ms));
   ST_TRY(read::check_map_setting(env, c->options_.map));
   ST_TRY(c->strategy_, read::choose_strategy(env, c->options_.bulk, snapshot->filesystem));
   ST_TRY(c->undo_from_, write::undo_from(env, snapshot->filesystem));
@@ -107,13 +107,13 @@ Result<std::unique_ptr<DataFile>> DataFile::reopen_shown(Again as) const {
 }
 
 // The file as it stands there now, with nothing left to recover.
-Result<std::unique_ptr<Snapshot>> DataFile::look(bool follows) {
+Result<std::unique_ptr<Snapshot>> DataFile::look(bool follows, int32_t lock_timeout_ms) {
   const Control control = this->control();
-  const os::LockWait wait{options_.lock_timeout_ms, &control, &counters_.lock_waits};
+  const os::LockWait wait{lock_timeout_ms, &control, &counters_.lock_waits};
   return os::while_stale([&]() -> Result<std::unique_ptr<Snapshot>> {
     struct stat identity;
     ST_TRY(auto file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity, wait));
-    ST_TRY(auto met, recover_if_needed(identity));
+    ST_TRY(auto met, recover_if_needed(identity, wait));
     if (met == Met::hot) {  // a change of several files has put a new one here; on an overlay any change has
       ST_TRY(file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity, wait));
     }
@@ -141,16 +141,17 @@ Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct sta
 Result<void> DataFile::refresh() {
   if (path_.empty()) return {};
   for (const uint64_t begun = ++looks_;;) {
-    ST_TRY(const auto found, find());
+    ST_TRY(const auto found, find(options_.lock_timeout_ms));
     if (show(found) || shows_since(begun)) return {};
   }
 }
 
-Result<DataFile::Found> DataFile::find() {
+Result<DataFile::Found> DataFile::find(int32_t lock_timeout_ms) {
   constexpr auto half = os::Descriptors::GiveUp::half;
   for (;;) {
     Found found{begin_look(), {}};
-    ST_TRY(auto fresh, os::Descriptors::with_room(options_.descriptors, half, [this] { return look(true); }));
+    const auto look_now = [&] { return look(true, lock_timeout_ms); };
+    ST_TRY(auto fresh, os::Descriptors::with_room(options_.descriptors, half, look_now));
     // In a folder that was moved nothing new would ever be seen.
     ST_TRY(at_.check_led_to());
     const HeldSnapshot &now = found.look.shown;
@@ -171,10 +172,12 @@ Result<DataFile::Found> DataFile::find() {
     } else if (now->has_own_memory()) {
       auto read = now->refresh_own_memory();
       if (!read && read.error().status != Status::file_changed) return Failure(std::move(read.error()));
-      // A new file may have taken its name. If that is withheld, what is there stays until it is shown.
+      // It may have gone, or a new file have taken its name. If that is withheld, what is there stays until it is
+      // shown.
       if (!read && !withheld) {
         struct stat named;
-        if (at_.stat(&named) == 0 && !os::same_inode(named, now->identity)) continue;
+        const int there = at_.stat(&named);
+        if (there == -ENOENT || (there == 0 && !os::same_inode(named, now->identity))) continue;
         return Failure(std::move(read.error()));
       }
     }
@@ -231,6 +234,14 @@ void DataFile::keep_open(const Snapshot &state) noexcept try {
 } catch (const std::bad_alloc &) {
 }
 
+void DataFile::end_keeping_open(const Snapshot &state) noexcept {
+  struct stat named;
+  if (!options_.descriptors || at_.stat(&named) != 0 || !os::same_inode(named, state.identity)) return;
+  versions_.each([&](const Snapshot &s) {
+    if (os::same_inode(s.identity, state.identity)) s.end_staying_open();
+  });
+}
+
 // A publish that began to keep states open before this one was placed has not met it. This one meets what is kept.
 void DataFile::keep_open_as_others(const Snapshot &placed) const {
   if (!options_.descriptors) return;
@@ -284,7 +295,7 @@ void DataFile::show_patch(const Snapshot &of, size_t index, uint64_t offset, uin
 }
 
 // Before the header is believed, what a crashed writer had promised is kept.
-Result<DataFile::Met> DataFile::recover_if_needed(const struct stat &identity) {
+Result<DataFile::Met> DataFile::recover_if_needed(const struct stat &identity, const os::LockWait &wait) {
   auto opened = write::Folder::open(at_, identity, options_.log);
   if (!opened && opened.error().status == Status::journal && !options_.writable && write::all_rest(at_))
     return Met::journals;
@@ -299,9 +310,8 @@ Result<DataFile::Met> DataFile::recover_if_needed(const struct stat &identity) {
     write::Folder::remove_if_empty(at_);
     return Met::journals;
   }
-  const Control control = this->control();
   // Rubbish is removed only if nobody is in the way.
-  auto recovered = recover({journals.committed ? options_.lock_timeout_ms : 0, &control, &counters_.lock_waits});
+  auto recovered = recover({journals.committed ? wait.timeout_ms : 0, wait.control, wait.waits});
   if (!recovered && journals.committed) return Failure(std::move(recovered.error()));
   return journals.committed ? Met::hot : Met::journals;
 }
@@ -371,13 +381,18 @@ void DataFile::end_writing() noexcept {
 }
 
 // A file that has lost its name, and then its descriptor, may still be mapped.
-Result<DataFile::Reach> DataFile::reach(const Snapshot &s) {
+Result<std::optional<Access>> DataFile::here_unless_mapped(const Snapshot &s) {
   auto here = s.here();
-  if (here && s.env) return Reach{{&here->file, nullptr}, here->held};
-  if (here) return Reach{{nullptr, s.content.bytes()}, {}};
-  const std::byte *const mapped = here.error().status == Status::file_changed ? s.mapped() : nullptr;
-  if (!mapped) return Failure(std::move(here.error()));
-  return Reach{{nullptr, mapped}, {}};
+  if (here) return *here;
+  if (here.error().status == Status::file_changed && s.mapped()) return std::nullopt;
+  return Failure(std::move(here.error()));
+}
+
+Result<DataFile::Reach> DataFile::reach(const Snapshot &s) {
+  ST_TRY(const auto here, here_unless_mapped(s));
+  if (!here) return Reach{{nullptr, s.mapped()}, {}};
+  if (!s.env) return Reach{{nullptr, s.content.bytes()}, {}};
+  return Reach{{&here->file, nullptr}, here->held};
 }
 
 Result<const std::byte *> DataFile::view(const Snapshot &s, size_t i) const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/control.h"
@@ -160,7 +161,7 @@ class DataFile {
     HeldSnapshot state;  // none: what is shown stays
     bool is_left_behind = false;
   };
-  Result<Found> find();
+  Result<Found> find(int32_t lock_timeout_ms);
   // Is it to be shown, or has another state been shown since the look began?
   bool is_next(const Found &found) const { return versions_.is_current(found.look.shown); }
   // That may be as good: is it of a look, or a commit, that began later than this one?
@@ -181,6 +182,8 @@ class DataFile {
   // The file that `state` is of is about to lose its name, by which it could be opened again: its states keep a
   // descriptor open, as long as there is room for it (os::Descriptors::keep).
   void keep_open(const Snapshot &state) noexcept;
+  // A commit that was to take the name has failed. If the file still has it, nothing is kept.
+  void end_keeping_open(const Snapshot &state) noexcept;
   // These bytes of a tensor of `of` were patched through this handle. Each state of that file, whichever transaction or
   // reader has it, is to show them. One that cannot be brought up to date keeps its old bytes until a refresh.
   void show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n);
@@ -258,6 +261,8 @@ class DataFile {
     os::Descriptors::Held held;
   };
   static Result<Reach> reach(const Snapshot &s);
+  // Nothing: the file cannot be opened any more, and is mapped.
+  static Result<std::optional<Access>> here_unless_mapped(const Snapshot &s);
   Result<void> read_slice_with(const Snapshot &s, size_t i, const SlicePlan &plan, void *to,
                                const Control &control) const;
   // `total`: the bytes of the whole call.
@@ -279,7 +284,7 @@ class DataFile {
     counters_.bytes_read += done.bytes;
     counters_.read_requests += done.requests;
   }
-  Result<std::unique_ptr<Snapshot>> look(bool follows);
+  Result<std::unique_ptr<Snapshot>> look(bool follows, int32_t lock_timeout_ms);
   void keep_open_as_others(const Snapshot &placed) const;
   Result<bool> place_found(Found &found, std::unique_ptr<Snapshot> state);
   bool is_withheld() const { return withheld_by_ == env_.fork_generation() + 1; }
@@ -288,7 +293,7 @@ class DataFile {
   bool is_left_behind(const Snapshot &now, const Snapshot &fresh) const;
   // What lay beside the file. Without any journal nothing has touched it.
   enum class Met { nothing, journals, hot };
-  Result<Met> recover_if_needed(const struct stat &identity);
+  Result<Met> recover_if_needed(const struct stat &identity, const os::LockWait &wait);
   void drop_idle(write::Folder folder, const struct stat &identity);
 
   std::shared_ptr<os::SourceEnv> source_;  // what env_ is, if it is no file; outlives the snapshots

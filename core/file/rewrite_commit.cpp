@@ -238,6 +238,7 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock) {
   });
   if (!placed && !placed.error().replaced) {
     staged.file.places(0);
+    staged.file.end_keeping_open(*made.replaced);
     return Failure(std::move(placed.error().error));
   }
   staged.file.adopt(made.snapshot);

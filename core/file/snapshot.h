@@ -44,11 +44,12 @@ struct Snapshot {
   bool lends(const void *bytes, uint64_t n) const;
   // From now on the descriptor is one of many, and may be given up between uses.
   void share_descriptor(std::shared_ptr<os::Descriptors> among);
-  // Where the descriptor may be given up: one that is open now; to keep one, as the file is losing its name; and what
-  // is kept, if anything is: see os::Descriptors::keep.
+  // Where the descriptor may be given up: one that is open now; to keep one, as the file is losing its name; what is
+  // kept, if anything is; and not to keep it, as the file has its name still: see os::Descriptors::keep.
   Result<os::Descriptors::Held> hold_open() const { return descriptors_->get(this, file, identity); }
   void stay_open(const os::Descriptors::Held &held) const { descriptors_->keep(this, held); }
   os::Descriptors::Held kept_open() const { return descriptors_->kept(this); }
+  void end_staying_open() const noexcept { descriptors_->end_keeping(this); }
   // Its bytes, as far as they are mapped and nobody may have written into the mapping. Else null.
   const std::byte *mapped() const {
     const bool is_files = content.map() != read::MapMode::none && content.wanted() != read::MapMode::copy_on_write;

@@ -17,8 +17,9 @@
 
 namespace st::write {
 
-void drop(const Folder &folder, const std::string &name) {
-  folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
+bool drop(const Folder &folder, const std::string &name) {
+  const int r = folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
+  return r == 0 || r == -ENOENT;
 }
 
 // Its writer may have lost its locks, and write a record when it wakes up. By then the record must be under no name

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::s
 // would be taken for a sign of life. No power cut will bring its old record back. If it waits by now, it has just been
 // claimed, and is under `name`.
 Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found);
-void drop(const Folder &folder, const std::string &name);
+bool drop(const Folder &folder, const std::string &name);
 // The same, of a journal that was another's. Where other hosts may write, no power cut brings it back either.
 Result<void> drop_for_good(const Folder &folder, const std::string &name);
 // Takes out of `names` what somebody was dropping for good, and finishes it.

@@ -114,14 +114,14 @@ std::string was_dropped(const std::string &name) {
   return text("journal ", in_quotes(name), ": it held no change that waits; it was removed");
 }
 
-// Nobody locks a journal with bytes that is not locked. So one that is found empty then stays empty.
-Result<bool> drop_if_dead(const Folder &folder, const std::string &name, const struct stat &data) {
+// Is it an empty one of a dead writer? Nobody locks a journal with bytes that is not locked. So one that is found empty
+// then stays empty.
+Result<std::unique_ptr<Found>> look_if_dead(const Folder &folder, const std::string &name, const struct stat &data) {
   ST_TRY(auto looked, look_at(folder, name, data, true));
-  if (!looked || !looked->file || looked->is_linked || looked->size == 0) return false;
+  if (!looked || !looked->file || looked->is_linked || looked->size == 0) return nullptr;
   ST_TRY(const auto held, who_holds(*looked));
-  if (held != Holder::nobody || looked->state != JournalState::empty) return false;
-  ST_TRY(empty_and_drop(folder, name, *looked));
-  return true;
+  if (held != Holder::nobody || looked->state != JournalState::empty) return nullptr;
+  return looked;
 }
 
 }  // namespace
@@ -133,8 +133,10 @@ uint32_t drop_idle(const Folder &folder, const struct stat &data, const Log &log
   const auto names = folder.journals();
   if (!names) return dropped;
   for (auto name = names->begin(); name != names->end() && dropped < most; ++name) {
-    const auto gone = drop_if_dead(folder, *name, data);
-    if (!gone || !*gone) continue;
+    const auto dead = look_if_dead(folder, *name, data);
+    if (!dead || !*dead) continue;
+    // Where one cannot go, the others cannot either, and each open would try them all again.
+    if (!empty(**dead) || !drop(folder, *name)) break;
     ++dropped;
     if (log) log(LogLevel::info, was_dropped(*name));
   }

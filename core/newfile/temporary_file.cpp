@@ -7,6 +7,34 @@
 #include "os/random.h"
 
 namespace st::write {
+namespace {
+
+bool unlink(const os::Location &at) {
+  return at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;
+}
+
+int rename(const os::Location &from, const os::Location &to) {
+  return from.env().renameat(from.dir(), from.name().c_str(), to.dir(), to.name().c_str());
+}
+
+// Another sweeper may have a shared lock, too, and remove the file first. A living writer may then take the name, if
+// that is known in advance. So the file is looked at once more under a name that nobody else knows: that of a
+// temporary, for the next sweeper to find if this one dies.
+bool move_and_unlink(const os::Location &at, const struct stat &file) {
+  const std::string &name = at.name();
+  const bool is_known = std::any_of(std::begin(first_digits), std::end(first_digits),
+                                    [&](std::string_view digits) { return name.ends_with(digits); });
+  if (!is_known) return unlink(at);
+  const os::Location own = at.beside(name.substr(0, name.size() - temporary_digits) + os::random_name(at.env()));
+  if (rename(at, own) != 0) return false;
+  struct stat moved;
+  if (own.stat(&moved) == 0 && os::same_inode(moved, file)) return unlink(own);
+  rename(own, at);
+  return false;
+}
+
+}  // namespace
+
 // What it may only read, as its writer had given it the rights of the file that it was to replace, it locks shared:
 // that keeps a writer out, too. It is looked at before it is opened, as to open a pipe or a device may do something.
 bool remove_unlocked(const os::Location &at, const struct stat *known) {
@@ -31,7 +59,8 @@ bool remove_unlocked(const os::Location &at, const struct stat *known) {
   if (!named || !os::same_inode(*named, *s)) return false;
   const auto excludes =
       writes ? os::locks_exclude(*file, *second, os::whole_file(true)) : os::is_locked(*second, os::whole_file(true));
-  return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;
+  if (!excludes || !*excludes) return false;
+  return writes ? unlink(at) : move_and_unlink(at, *s);
 }
 
 // A temporary is stale if its lock is free.
@@ -66,8 +95,7 @@ Result<std::unique_ptr<TemporaryFile>> TemporaryFile::create(const os::Location 
   if (infix == temporary_infix) {
     // Another host may take this one for dead, and write its own file under a name that both know. This one would then
     // rename that file.
-    const auto folder = target.folder()->identity();
-    r->may_have_first_name_ = folder && !target.has_other_hosts(*folder);
+    r->may_have_first_name_ = target.is_of_this_machine();
     if (stale == Stale::to_be_removed && r->may_be_left()) remove_stale(target);
   }
   ST_TRY(r->make());

@@ -12,7 +12,8 @@ namespace st::write {
 namespace {
 
 constexpr uint64_t least_block = 4096;
-constexpr uint64_t in_kernel = uint64_t{8} << 20;  // a call of copy_file_range: signals wait for its end
+constexpr uint64_t in_kernel = uint64_t{8} << 20;    // a call of copy_file_range: signals wait for its end
+constexpr uint64_t most_shared = uint64_t{1} << 30;  // by a call of FICLONERANGE, for the same reason; whole blocks
 
 using Tell = std::function<Result<void>(uint64_t done)>;
 
@@ -55,6 +56,20 @@ Result<void> copy(const os::File &from, const os::File &to, const Range &range, 
   return by_memory(from, to, range, done, tell);
 }
 
+// Whole blocks. Answers how many bytes: the kernel may decline, also amid them.
+Result<uint64_t> share(const os::File &from, const os::File &to, const Range &blocks, const Tell &tell) {
+  uint64_t done = 0;
+  while (done < blocks.length) {
+    const uint64_t n = std::min(most_shared, blocks.length - done);
+    const int r = os::repeat_interrupted(
+        [&] { return to.env().clone_range(to.fd(), from.fd(), blocks.from + done, n, blocks.to + done); });
+    if (r < 0) break;
+    done += n;
+    ST_TRY(tell(n));
+  }
+  return done;
+}
+
 }  // namespace
 
 // Blocks behind the end cannot be shared: a filesystem that shares any says
@@ -88,25 +103,14 @@ Transferred expect_transfer(const Range &range, uint64_t block) {
 
 Result<Transferred> transfer(const os::File &from, const os::File &to, const Range &range, uint64_t block,
                              const Tell &tell) {
-  Transferred sum;
   const Range inner = whole_blocks(range, block);
-  const bool shared =
-      inner.length > 0 && os::repeat_interrupted([&] {
-                            return to.env().clone_range(to.fd(), from.fd(), inner.from, inner.length, inner.to);
-                          }) == 0;
-  if (!shared) {
-    ST_TRY(copy(from, to, range, tell));
-    sum.copied = range.length;
-    return sum;
-  }
+  const uint64_t head = inner.length > 0 ? inner.from - range.from : range.length;
   // In the order of the bytes, so that what was told says where it failed.
-  const uint64_t head = inner.from - range.from, tail = range.length - head - inner.length;
   ST_TRY(copy(from, to, {range.from, range.to, head}, tell));
-  ST_TRY(tell(inner.length));
-  ST_TRY(copy(from, to, {inner.from + inner.length, inner.to + inner.length, tail}, tell));
-  sum.shared = inner.length;
-  sum.copied = head + tail;
-  return sum;
+  ST_TRY(const uint64_t shared, share(from, to, inner, tell));
+  const uint64_t done = head + shared;
+  ST_TRY(copy(from, to, {range.from + done, range.to + done, range.length - done}, tell));
+  return Transferred{shared, range.length - shared};
 }
 
 }  // namespace st::write

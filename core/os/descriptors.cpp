@@ -48,10 +48,12 @@ Descriptors::Held Descriptors::found(Open &open, const void *owner) {
   return entry->held;
 }
 
-// One that was used just now stays, so that a read after the other needs no open.
+// What is kept may be of states that nobody reads any more. So files that are read have half of the room, and the one
+// that was used just now stays: else reads that alternate between files would open one each time.
 void Descriptors::keep_within_most(Open &open, Closing &closing) const {
-  closing.take_last(open.by_use, most_ > open.kept.size() ? most_ - open.kept.size() : 1);
-  closing.take_last(open.kept, most_ > open.by_use.size() ? most_ - open.by_use.size() : 0);
+  const size_t half = most_ - most_ / 2, beside_kept = most_ - std::min(most_, open.kept.size());
+  closing.take_last(open.by_use, std::max(half, beside_kept));
+  closing.take_last(open.kept, most_ - open.by_use.size());
 }
 
 Descriptors::Held Descriptors::add(Open &open, const void *owner, Held held) {
@@ -101,6 +103,16 @@ Descriptors::Held Descriptors::kept(const void *owner) {
   return entry != open.by_owner.end() && entry->second->is_kept ? entry->second->held : Held();
 }
 
+void Descriptors::end_keeping(const void *owner) noexcept {
+  Open *const open = open_.find();
+  if (!open) return;
+  const std::lock_guard lock(open->mutex);
+  const auto entry = open->by_owner.find(owner);
+  if (entry == open->by_owner.end() || !entry->second->is_kept) return;
+  entry->second->is_kept = false;
+  open->by_use.splice(open->by_use.begin(), open->kept, entry->second);
+}
+
 Descriptors::Held Descriptors::inherited(Open &mine, const void *owner) {
   Held found;
   const std::lock_guard alone(mine.mutex);
@@ -145,7 +157,8 @@ bool Descriptors::give_up(GiveUp what) {
   Closing closing(open);
   const std::lock_guard lock(open.mutex);
   closing.take_last(open.by_use, what == GiveUp::half ? open.by_use.size() / 2 : 0);
-  if (closing.empty() && !open.kept.empty()) closing.take_last(open.kept, open.kept.size() - 1);
+  // The caller's work, which may be long, is done again for each step.
+  if (closing.empty()) closing.take_last(open.kept, open.kept.size() / 2);
   return !closing.empty();
 }
 

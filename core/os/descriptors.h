@@ -1,8 +1,8 @@
 // Descriptors of many files, of which only so many may be open at once. The least
 // recently used one is closed. When it is wanted again, it is opened anew by its
 // path, if that still leads to the same file. One that its path is about to lead to no more
-// may be kept: it is closed after all others. Where the process may open no more
-// files, half of them are closed. Any thread. A forked child has descriptors of its
+// may be kept: while there is room it is closed after all others. Where the process may open
+// no more files, half of them are closed. Any thread. A forked child has descriptors of its
 // own, and waits for no mutex of its parent's.
 #pragma once
 
@@ -42,14 +42,17 @@ class Descriptors {
   // For reading, as `closed` is read. Status file_changed if its path leads to another file than `identity`, or to
   // none. A child that cannot open it by its path may still read by what it inherited, if that was open.
   Result<Held> get(const void *owner, const File &closed, const struct stat &identity);
-  // Its path will lead to it no more. So `held`, which is of that file, or what the owner has of it, is kept: it goes
-  // after all others, and of those that are kept the first one first.
+  // Its path will lead to it no more. So `held`, which is of that file, or what the owner has of it, is kept. While
+  // there is room it goes after all others; what is kept leaves the others half of the room. The one that was kept
+  // first goes first.
   void keep(const void *owner, const Held &held);
   // Null: nothing is kept.
   Held kept(const void *owner);
+  // Its path leads to it after all. So what is kept is one of the others. Takes no memory.
+  void end_keeping(const void *owner) noexcept;
   void forget(const void *owner) noexcept;
   // Closes half of them, those that were used least recently, and at least one; or all. What is kept stays, unless
-  // there is nothing else: then one of it goes. False: there was none.
+  // there is nothing else: then half of it goes, and at least one. False: there was none.
   enum class GiveUp { half, all };
   bool give_up(GiveUp);
 

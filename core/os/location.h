@@ -117,6 +117,9 @@ class Location {
   Filesystem filesystem(const File &file, const struct stat &s) const;
   // May other hosts change it? Costs no system call where it lies on a disk of this machine.
   bool has_other_hosts(const struct stat &s) const { return how_to_read(s) != PastCache::no; }
+  // Is the folder on a disk of this machine, or in its memory? Then no other host writes there, whether they share
+  // locks or, as on most object stores, they do not.
+  bool is_of_this_machine() const;
   // And so how its bytes are to be asked for, if a decision rests on them.
   PastCache how_to_read(const struct stat &s) const;
   // Then `file`, which was opened here, is read past this kernel's cache, and `s` is looked up anew. Status of ESTALE
@@ -134,6 +137,7 @@ class Location {
   static Result<Location> new_entry_of(Walk &walk);
   Result<Location> find_again(bool as_new) const;
   static PastCache how_to_read(const Filesystem &filesystem);
+  Filesystem filesystem_by_folder(const struct stat &s) const;
   Error no_name() const;
   bool is_led_to_at_once() const;
   Result<bool> is_led_to() const;

@@ -165,17 +165,27 @@ Filesystem Location::filesystem(const File &file, const struct stat &s) const {
   return found;
 }
 
+// Not kept: a folder that is open for nothing but its entries does not tell all of it.
+Filesystem Location::filesystem_by_folder(const struct stat &s) const {
+  const Directory::Known *known = folder_->known_.load(std::memory_order_acquire);
+  return known && known->dev == s.st_dev ? known->filesystem : probe_filesystem(folder_->file_);
+}
+
 // A disk has a device number; what is mounted without one has 0 there.
 PastCache Location::how_to_read(const struct stat &s) const {
-  if (major(s.st_dev) != 0) return PastCache::no;
-  const Directory::Known *known = folder_->known_.load(std::memory_order_acquire);
-  return how_to_read(known && known->dev == s.st_dev ? known->filesystem : probe_filesystem(folder_->file_));
+  return major(s.st_dev) != 0 ? PastCache::no : how_to_read(filesystem_by_folder(s));
 }
 
 PastCache Location::how_to_read(const Filesystem &filesystem) {
   if (!may_have_other_hosts(filesystem)) return PastCache::no;
   if (filesystem.type == "fuse.glusterfs") return PastCache::by_length;
   return keeps_what_was_read(filesystem.type) ? PastCache::anew : PastCache::by_one;
+}
+
+bool Location::is_of_this_machine() const {
+  const auto s = folder_->identity();
+  const Storage storage = s ? filesystem_by_folder(*s).storage : Storage::unknown;
+  return storage == Storage::local || storage == Storage::memory;
 }
 
 void Location::renew() const {

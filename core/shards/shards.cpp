@@ -71,7 +71,7 @@ Result<std::unique_ptr<Shards>> Shards::open_sources(os::Env &env, os::SourceEnv
 }
 
 Result<void> Shards::show_anew() {
-  ST_TRY(recover_left());
+  ST_TRY(recover_left(options().lock_timeout_ms));
   return show(0, options().lock_timeout_ms);
 }
 
@@ -112,7 +112,7 @@ Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms) {
       lock.unlock();
       ++refreshes;
       refreshed_for = index;
-      ST_TRY(refresh_shards());
+      ST_TRY(refresh_shards(timeout_ms));
       continue;
     }
     if (gives_up) ++unseen_;  // whoever looks next refreshes them again
@@ -228,9 +228,9 @@ write::Findings Shards::told() const {
   };
 }
 
-Result<void> Shards::recover_left() {
+Result<void> Shards::recover_left(int32_t timeout_ms) {
   const Control control = control_of({});
-  const os::LockWait wait{options().lock_timeout_ms, &control, nullptr};
+  const os::LockWait wait{timeout_ms, &control, nullptr};
   ST_TRY(with_room([&] { return write::recover_super_if_needed(at_, wait, options().writable, told()); }));
   return {};
 }
@@ -333,7 +333,7 @@ Result<void> Shards::refresh() {
   ST_TRY(at_.check_led_to());
   struct stat index;  // before the shards, which are as new then, or newer
   const bool there = at_.stat(&index) == 0;
-  ST_TRY(refresh_shards());
+  ST_TRY(refresh_shards(options().lock_timeout_ms));
   return show(there ? state_of(index) : 0, options().lock_timeout_ms);
 }
 
@@ -341,7 +341,7 @@ Result<void> Shards::refresh() {
 // What is left is recovered first: else one file might be opened before that, and another after it. A commit that fails
 // beside the refresh makes unseen_ grow, and show() refreshes the shards again. So unseen_ is asked before the
 // recovery.
-Result<void> Shards::refresh_shards() {
+Result<void> Shards::refresh_shards(int32_t timeout_ms) {
   struct Refreshed {
     DataFile *shard;
     DataFile::Look begun;
@@ -350,7 +350,7 @@ Result<void> Shards::refresh_shards() {
     bool is_to_be_found = true;
   };
   const uint64_t unseen = unseen_;
-  ST_TRY(recover_left());
+  ST_TRY(recover_left(timeout_ms));
   const Held shown = hold();
   std::vector<Refreshed> all;
   for (const auto &member : shown->shards())
@@ -359,7 +359,7 @@ Result<void> Shards::refresh_shards() {
     for (Refreshed &r : all) {
       r.now = {};  // not under the mutex: it may be the last to hold it
       if (!r.is_to_be_found) continue;
-      auto found = r.shard->find();
+      auto found = r.shard->find(timeout_ms);
       if (!found && found.error().status != Status::no_file) return Failure(std::move(found.error()));
       if (found)
         r.found = std::move(*found);

@@ -101,10 +101,10 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   bool is_behind(const Kept &kept, const Look &look) const;
   // Shards of these names, which a state in use may have, are about to go.
   void keep_open(const std::set<std::string> &names) const;
-  Result<void> refresh_shards();
+  Result<void> refresh_shards(int32_t timeout_ms);
   Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   Result<void> check_all_there(const ShardIndex &index) const;
-  Result<void> recover_left();  // by dead writers, within the time of this call
+  Result<void> recover_left(int32_t timeout_ms);  // by dead writers
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
   // Has a commit of this handle put it there? A child does not know what its parent was about to show.

@@ -90,6 +90,29 @@ class BulkStoreTest : public testing::StoreScene {
   std::vector<TestTensor> large;
 };
 
+// The file has lost its name, and then its descriptor. As for reads, nothing more of it is needed.
+TEST_F(BulkStoreTest, WhatIsMappedIsThereAlsoWhereItsFileIsGone) {
+  for (const MapMode map : {MapMode::automatic, MapMode::none}) {
+    OpenOptions options = reading(map);
+    const auto descriptors = options.descriptors = std::make_shared<os::Descriptors>(watched);
+    testing::put_bytes(where, testing::file_of(large));
+    auto c = open_large(options);
+    const Indices all = all_of(*c);
+    std::filesystem::remove(where);
+    descriptors->give_up(os::Descriptors::GiveUp::all);
+    const auto prefetched = c->prefetch(c->snapshot(), all, {}), loaded = c->load(c->snapshot(), all, false, false, {});
+    if (map == MapMode::none) {
+      EXPECT_TRUE(fails_with(Status::file_changed, prefetched));
+      EXPECT_TRUE(fails_with(Status::file_changed, loaded));
+      continue;
+    }
+    EXPECT_TRUE(is_ok(prefetched));
+    EXPECT_TRUE(is_ok(loaded));
+    EXPECT_EQ(wrong_views(*c), 0);
+    EXPECT_EQ(wrong_reads(*c), 0);
+  }
+}
+
 TEST_F(BulkStoreTest, ReadManyFillsEveryDestination) {
   for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none, MapMode::copy_on_write}) {
     auto c = open_large(reading(map));

@@ -356,6 +356,35 @@ TEST_F(PublishTest, SmallTensorsOfAPublishShareAWrite) {
   for (size_t i = 0; i < added.size(); ++i) EXPECT_TRUE(same_bytes(seen(*c, text("new ", i)), added[i].bytes)) << i;
 }
 
+// A descriptor that is kept is taken from files that are read. One of a file that can be opened again needs no keeping.
+TEST_F(PublishTest, AFileIsKeptOpenOnlyIfItHasLostItsName) {
+  testing::FaultEnv faulty(env);
+  OpenOptions options = writable();
+  options.descriptors = std::make_shared<os::Descriptors>(faulty);
+  auto c = StoreScene::open(faulty, options);
+  const auto old = c->hold();
+  const auto publish = [&](int answer, const std::function<void()> &then = {}) {
+    auto t = begin(*c);
+    EXPECT_TRUE(is_ok(t->set_metadata("k", "v")));
+    faulty.before = [&](testing::Call call) {
+      if (call != testing::Call::renameat) return 0;
+      if (then) then();
+      return answer;
+    };
+    const bool done = t->commit().has_value();
+    faulty.before = nullptr;
+    return done;
+  };
+  EXPECT_FALSE(publish(-EPERM));  // as in a sticky folder
+  EXPECT_EQ(old->kept_open(), nullptr);
+  EXPECT_TRUE(publish(0));
+  EXPECT_NE(old->kept_open(), nullptr);
+  const auto next = c->hold();
+  EXPECT_EQ(next->kept_open(), nullptr);
+  EXPECT_FALSE(publish(-EPERM, [&] { replace_by(path, CrashScene::old); }));
+  EXPECT_NE(next->kept_open(), nullptr);
+}
+
 // As of a file of somebody else's, of mode 0444, whose ACL lets us write.
 TEST_F(PublishTest, TheRightsOfTheOldFileMayForbidToWriteTheNewOne) {
   class Forbids : public FaultEnv {

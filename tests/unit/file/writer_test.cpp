@@ -745,9 +745,14 @@ TEST_F(Inherits, AFailedSaveTellsOfTheNameThatWasGiven) {
 
 // They may lose their locks to each other, and must not know each other's names.
 TEST_F(Inherits, WhereOtherHostsWriteAllNamesAreRandom) {
-  class Network : public FaultEnv {
+  class Mount : public FaultEnv {
    public:
-    using FaultEnv::FaultEnv;
+    Mount(Env &base, uint32_t magic, std::string mountinfo)
+        : FaultEnv(base), magic_(magic), mountinfo_(std::move(mountinfo)) {}
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      const bool is_table = std::string_view(name) == "/proc/self/mountinfo";
+      return FaultEnv::openat(at, is_table ? mountinfo_.c_str() : name, flags, mode);
+    }
     int fstat(int fd, struct stat *out) override {
       const int r = FaultEnv::fstat(fd, out);
       out->st_dev = makedev(0, 77);
@@ -760,34 +765,89 @@ TEST_F(Inherits, WhereOtherHostsWriteAllNamesAreRandom) {
     }
     int fstatfs(int fd, struct statfs *out) override {
       const int r = FaultEnv::fstatfs(fd, out);
-      out->f_type = 0x6969;  // NFS
+      out->f_type = magic_;
       return r;
     }
-  } network(faulty);
-  put_bytes(dir / ".model.safetensors.st-tmp-0123456789abcdef", "half");
-  auto made = TemporaryFile::create(located(network, path), 0600);
-  ASSERT_TRUE(is_ok(made));
-  const auto names = testing::names_in(dir.path());
-  EXPECT_EQ(names.size(), 2u) << "a listing finds what is left";
-  for (const std::string_view digits : first_digits) EXPECT_FALSE((*made)->temporary().ends_with(digits));
+
+   private:
+    const uint32_t magic_;
+    const std::string mountinfo_;
+  };
+  constexpr uint32_t nfs = 0x6969, fuse = 0x65735546;
+  const testing::TempDir elsewhere;
+  for (const auto &[magic, type] : {std::pair(nfs, "nfs"), {fuse, "fuse.sshfs"}, {fuse, "fuse.gcsfuse"}}) {
+    SCOPED_TRACE(type);
+    put_bytes(elsewhere / "mountinfo", text("97 28 0:77 / ", dir.path(), " rw - ", type, " source rw\n"));
+    Mount mount(faulty, magic, elsewhere / "mountinfo");
+    put_bytes(dir / ".model.safetensors.st-tmp-0123456789abcdef", "half");
+    auto made = TemporaryFile::create(located(mount, path), 0600);
+    ASSERT_TRUE(is_ok(made));
+    const auto names = testing::names_in(dir.path());
+    EXPECT_EQ(names.size(), 2u) << "a listing finds what is left";
+    for (const std::string_view digits : first_digits) EXPECT_FALSE((*made)->temporary().ends_with(digits));
+  }
+}
+
+// Temporaries whose owner may not write the file.
+class OnlyReads : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int openat(int dir_fd, const char *name, int flags, mode_t mode) override {
+    const bool is_temporary = std::string_view(name).find(".st-tmp-") != std::string_view::npos;
+    return is_temporary && (flags & O_ACCMODE) != O_RDONLY ? -EACCES : FaultEnv::openat(dir_fd, name, flags, mode);
+  }
+  int lock(int fd, int command, struct flock *range) override {
+    if (!grants_all) return FaultEnv::lock(fd, command, range);
+    if (command == F_OFD_GETLK) range->l_type = F_UNLCK;
+    return 0;
+  }
+  bool grants_all = false;  // as some daemons do
+};
+
+// A second one may have removed the file, and a living writer taken its name, which both know. What that has written
+// for hours would be lost.
+TEST_F(Inherits, AFirstNameThatALivingWriterHasByNowIsNotSweptByOneWhoMayOnlyRead) {
+  const std::string temporary = dir / ".model.safetensors.st-tmp-0000000000000001";
+  put_bytes(temporary, "half");
+  OnlyReads only_reads(faulty);
+  std::unique_ptr<TemporaryFile> living;
+  faulty.before = [&](Call call) {
+    if ((call != Call::unlinkat && call != Call::renameat) || living) return 0;
+    std::filesystem::remove(temporary);
+    auto made = TemporaryFile::create(located(os::Env::posix(), path), 0600);
+    EXPECT_TRUE(is_ok(made));
+    living = std::move(*made);
+    return 0;
+  };
+  EXPECT_TRUE(TemporaryFile::remove_stale(located(only_reads, path)).empty());
+  ASSERT_TRUE(living);
+  EXPECT_TRUE(std::filesystem::exists(temporary)) << "it is the living one's";
+  EXPECT_TRUE(living->rename_into_place(Control({}, nullptr)).has_value());
+  EXPECT_EQ(testing::names_in(dir.path()).size(), 1u);
+}
+
+TEST_F(Inherits, AFirstNameThatMayOnlyBeReadIsSwept) {
+  const std::string temporary = dir / ".model.safetensors.st-tmp-0000000000000001";
+  put_bytes(temporary, "half");
+  OnlyReads only_reads(faulty);
+  const os::Location at = located(only_reads, path);
+  faulty.before = [](Call call) { return call == Call::renameat ? -EPERM : 0; };
+  EXPECT_TRUE(TemporaryFile::remove_stale(at).empty());
+  faulty.before = [&, moved = false](Call call) mutable {
+    moved |= call == Call::renameat;
+    return moved && call == Call::fstatat ? -EIO : 0;
+  };
+  EXPECT_TRUE(TemporaryFile::remove_stale(at).empty());
+  EXPECT_TRUE(std::filesystem::exists(temporary));
+  faulty.before = nullptr;
+  EXPECT_EQ(TemporaryFile::remove_stale(at).size(), 1u);
+  EXPECT_EQ(testing::names_in(dir.path()).size(), 1u);
 }
 
 // The owner may not write the file. Its writer died when the new file had these rights already.
 TEST_F(Inherits, ADeadWritersTemporaryThatMayOnlyBeReadIsRemovedAndALivingOnesIsLeft) {
-  class OnlyReads : public FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    int openat(int dir_fd, const char *name, int flags, mode_t mode) override {
-      const bool is_temporary = std::string_view(name).find(".st-tmp-") != std::string_view::npos;
-      return is_temporary && (flags & O_ACCMODE) != O_RDONLY ? -EACCES : FaultEnv::openat(dir_fd, name, flags, mode);
-    }
-    int lock(int fd, int command, struct flock *range) override {
-      if (!grants_all) return FaultEnv::lock(fd, command, range);
-      if (command == F_OFD_GETLK) range->l_type = F_UNLCK;
-      return 0;
-    }
-    bool grants_all = true;  // as some daemons do
-  } only_reads(faulty);
+  OnlyReads only_reads(faulty);
+  only_reads.grants_all = true;
   auto living = writer();
   const std::string dead = dir / ".model.safetensors.st-tmp-0123456789abcdef";
   put_bytes(dead, "half");

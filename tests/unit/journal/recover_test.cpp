@@ -505,6 +505,36 @@ TEST_F(LookingForHotJournals, AndDroppingOthersLoseNoneThatIsCommittedMeanwhile)
     }
 }
 
+// Each try takes a write and a sync, for which the opener waits; and each open would wait once more.
+TEST_F(LookingForHotJournals, AndDroppingOthersTriesNoMoreWhereOneCannotGo) {
+  constexpr size_t n = 10;
+  for (size_t i = 0; i < n; ++i) ASSERT_NE(leave(changes, false), "");
+  FaultEnv faulty(env);
+  const auto drop = [&](Call failing, int error) {
+    struct stat s;
+    ::stat(path.c_str(), &s);
+    faulty.before = nullptr;
+    auto opened = Folder::open(testing::located(faulty, path), s, {});
+    EXPECT_TRUE(is_ok(opened));
+    faulty.calls.clear();
+    faulty.before = [=](Call call) { return call == failing ? error : 0; };
+    return drop_idle(**opened, s, {});
+  };
+  const auto writes = [&] { return std::count(faulty.calls.begin(), faulty.calls.end(), Call::pwrite); };
+  for (const Call failing : {Call::pwrite, Call::fdatasync, Call::unlinkat}) {
+    EXPECT_EQ(drop(failing, -EPERM), 0u) << testing::call_name(failing);
+    EXPECT_EQ(writes(), 1) << testing::call_name(failing);
+  }
+  for (const Call failing : {Call::openat, Call::lock}) {
+    EXPECT_EQ(drop(failing, -EIO), 0u) << testing::call_name(failing);
+    EXPECT_EQ(writes(), 0) << testing::call_name(failing);
+  }
+  EXPECT_EQ(names_in(folder()).size(), n);
+  EXPECT_EQ(drop(Call::unlinkat, -ENOENT), 4u) << "another reader was faster";
+  EXPECT_EQ(drop(Call::unlinkat, 0), 4u);
+  EXPECT_EQ(names_in(folder()).size(), n - 4);
+}
+
 TEST_F(LookingForHotJournals, SeesWhatIsNoJournalAndPartsThatMakeNewFiles) {
   ASSERT_NE(leave(changes, false), "");
   std::filesystem::create_symlink(path, folder() + "/0123456789abcdef");

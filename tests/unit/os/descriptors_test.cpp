@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <string>
@@ -114,6 +115,37 @@ TEST(DescriptorsTest, KeptOnesAreAmongTheMostThatMayBeOpen) {
   EXPECT_EQ(env.open_now(), 1u);
 }
 
+// They may be of states that nobody reads any more.
+TEST(DescriptorsTest, KeptOnesLeaveHalfOfTheRoomToFilesThatAreRead) {
+  constexpr size_t most = 128, read = 20, kept = most - 1;
+  Few env(most);
+  const Files files(env, read + kept);
+  Descriptors descriptors(env);
+  for (size_t i = read; i < read + kept; ++i) files.keep(descriptors, i);
+  env.calls.clear();
+  for (int round = 0; round < 10; ++round)
+    for (size_t i = 0; i < read; ++i) EXPECT_TRUE(files.reads(descriptors, i));
+  EXPECT_LE(std::count(env.calls.begin(), env.calls.end(), testing::Call::openat), static_cast<ptrdiff_t>(read));
+  EXPECT_LE(env.open_now(), most);
+  for (size_t i = read + kept - most / 2; i < read + kept; ++i) EXPECT_TRUE(files.reads(descriptors, i)) << i;
+}
+
+TEST(DescriptorsTest, OneThatHasItsNameAfterAllIsKeptNoMore) {
+  Few env(4);
+  const Files files(env, 2);
+  Descriptors descriptors(env);
+  descriptors.end_keeping(files.owner(0));
+  EXPECT_TRUE(files.reads(descriptors, 0));
+  descriptors.end_keeping(files.owner(0));
+  descriptors.keep(files.owner(0), *files.get(descriptors, 0));
+  EXPECT_TRUE(files.reads(descriptors, 1));
+  descriptors.end_keeping(files.owner(0));
+  EXPECT_EQ(descriptors.kept(files.owner(0)), nullptr);
+  descriptors.give_up(Descriptors::GiveUp::half);
+  EXPECT_EQ(env.open_now(), 1u);
+  EXPECT_TRUE(files.reads(descriptors, 0));
+}
+
 TEST(DescriptorsTest, OneThatIsKeptTwiceIsOneFile) {
   Few env(4);
   const Files files(env, 2);
@@ -133,6 +165,25 @@ Error no_room() {
   Error e = error(Status::io, "no room");
   e.os_errno = EMFILE;
   return e;
+}
+
+// A commit of many shards begins anew for each step.
+TEST(DescriptorsTest, RoomIsMadeOfKeptOnesInFewSteps) {
+  constexpr size_t n = 100;
+  for (const auto what : {Descriptors::GiveUp::half, Descriptors::GiveUp::all}) {
+    Few env(128);
+    const Files files(env, n);
+    const auto descriptors = std::make_shared<Descriptors>(env);
+    for (size_t i = 0; i < n; ++i) files.keep(*descriptors, i);
+    int tries = 0;
+    const auto work = [&]() -> Result<int> {
+      ++tries;
+      if (env.open_now() > n / 2) return Failure(no_room());
+      return tries;
+    };
+    EXPECT_TRUE(testing::is_ok(Descriptors::with_room(descriptors, what, work)));
+    EXPECT_LE(tries, 7);
+  }
 }
 
 // Another thread may have given up all, after there was no room and before this one asks for it.

@@ -902,6 +902,67 @@ TEST_F(ShardTransactionTest, WhatIsCommittedIsShownLaterIfTheHandleCannotShowItN
   EXPECT_THAT(logged, HasSubstr("the change is committed, but the handle cannot show it"));
 }
 
+// Time that goes by sleeping alone.
+class Sleeps : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  uint64_t monotonic_ms() override { return slept_us / 1000; }
+  void sleep_us(uint32_t microseconds) override { slept_us += microseconds; }
+  uint64_t slept_us = 0;
+};
+
+// Somebody else is amid one of the shards. Who only looks does not wait, however long a change or a refresh may.
+TEST_F(ShardTransactionTest, WhatCannotBeShownYetKeepsNoLookWaiting) {
+  for (const bool several : {true, false}) {
+    SCOPED_TRACE(several ? "several shards are to be recovered" : "one shard is to be recovered");
+    put_shards(dir.path());
+    put_index(R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors")");
+    Sleeps env(os::Env::posix());
+    FaultEnv others_env(os::Env::posix());
+    OpenOptions options = writable();
+    options.lock_timeout_ms = 10000;
+    auto c = *Shards::open(env, index, options);
+    bytes(*c, "a"), bytes(*c, "c");
+    auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->put("x", u8(ten))));
+    size_t renames = 0;
+    env.before = [&](Call call) {
+      renames += call == Call::renameat;
+      return call == Call::list && renames >= 2 ? -EIO : 0;
+    };
+    ASSERT_TRUE(is_ok(t->commit()));
+    env.before = nullptr;
+    ASSERT_THAT(std::exchange(logged, {}), HasSubstr("the handle cannot show it yet"));
+    {
+      auto other = open(others_env);
+      auto its = begin(*other);
+      ASSERT_TRUE(is_ok(its->set_metadata("by", "you")));
+      ASSERT_TRUE(is_ok(its->commit()));
+      if (several) {
+        ASSERT_NO_FATAL_FAILURE(die_half_way(*other, others_env));
+      } else {
+        its = begin(*other);
+        ASSERT_TRUE(is_ok(its->update("a", u8(new_a))));
+        others_env.before = [&](Call call) {
+          return call == Call::pwrite && bytes_of(shard(1)).find(new_a) != std::string::npos ? -EIO : 0;
+        };
+        static_cast<void>(its->commit());
+      }
+    }
+    {
+      const auto file = *os::File::open(os::Env::posix(), AT_FDCWD, shard(1), O_RDWR, 0, shard(1));
+      const auto locked = os::RangeLock::acquire(file, {os::whole_file(true)}, {});
+      ASSERT_TRUE(is_ok(locked));
+      env.calls.clear();
+      EXPECT_FALSE(c->catalogue().find("x"));
+      EXPECT_GT(std::count(env.calls.begin(), env.calls.end(), Call::lock), 0) << "it met nothing to recover";
+      EXPECT_EQ(env.slept_us, 0u);
+    }
+    EXPECT_EQ(bytes(*c, "x"), ten);
+    EXPECT_TRUE(same_bytes(bytes(*c, "a"), new_a));
+  }
+}
+
 TEST_F(ShardTransactionTest, WhatCannotBeRecoveredStopsTheNextCommit) {
   auto mine = open();
   auto t = begin(*mine);

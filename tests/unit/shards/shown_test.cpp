@@ -612,6 +612,24 @@ TEST_F(ShownOfShards, ACommitThatFollowsAnotherOfItsHandleLooksAtNoOtherShard) {
   EXPECT_EQ(opens[true], opens[false]);
 }
 
+// Another handle's commit takes it out of the index, and it is removed. What was read of it stays.
+TEST_F(ShownOfShards, ARefreshBesideWhichAShardGoesShowsWhatIsLeft) {
+  each_call([&](size_t n, bool &more) {
+    auto c = open(env, MapMode::none);
+    const Catalogue before = c->catalogue();
+    ASSERT_EQ(state_of(before, false), State::old);
+    ASSERT_TRUE(same_bytes(of(before, "d"), old_d));
+    const auto take_d_out = [&] {
+      c->member_options().descriptors->give_up(os::Descriptors::GiveUp::all);
+      replace_by(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+      std::filesystem::remove(dir / "m-3.safetensors");
+    };
+    more = during(Of::refresh, n, take_d_out, [&] { ASSERT_TRUE(is_ok(c->refresh())); });
+    EXPECT_EQ(state_of(c->catalogue(), false), State::old);
+    EXPECT_TRUE(same_bytes(of(before, "d"), old_d));
+  });
+}
+
 TEST_F(ShownOfShards, ACommitBesideARefreshShowsAllThatItFindsOrNothing) {
   each_call([&](size_t n, bool &more) {
     auto c = open_all();
