@@ -110,9 +110,12 @@ Result<void> Transaction::commit() {
   staged_.failed = locked || locked.error().status != Status::busy;  // then there is no second commit
   if (!locked) return Failure(std::move(locked.error()));
   ST_TRY(assemble_remakes(staged_, lock.file()));
-  ST_TRY(approve());
   ST_TRY(const auto plan, reckon(staged_, lock.file(), nullptr));
   ST_TRY(check_room(staged_, lock.file(), plan));
+  if (approve_) {  // which may replace an earlier way back, and takes room itself
+    ST_TRY(approve());
+    ST_TRY(check_room(staged_, lock.file(), plan));
+  }
   JoinedProgress joined(staged_.options.progress, plan.in_all);
   joined.begin_part(plan.in_all);
   staged_.tell(joined.of_part());

@@ -94,14 +94,19 @@ Result<void> ShardCommit::decide() {
   return there;
 }
 
-// What is made of the old bytes is known when the question is asked, and when the room is reckoned.
+// What is made of the old bytes is known when the question is asked, and when the room is reckoned. The answer to it may
+// replace an earlier way back, and takes room itself. So what can be foreseen is asked before it, and again after it.
 Result<void> ShardCommit::may_change(const std::function<Result<void>()> &approve) {
   for (const auto &part : parts_) ST_TRY(part->assemble());
+  const auto can_be_done = [this] {
+    return with_room([this]() -> Result<void> {
+      ST_TRY(check_room());
+      return check_replaceable();
+    });
+  };
+  ST_TRY(can_be_done());
   ST_TRY(approve());
-  return with_room([this]() -> Result<void> {
-    ST_TRY(check_room());
-    return check_replaceable();
-  });
+  return can_be_done();
 }
 
 // What takes no other's name needs no place.

@@ -422,6 +422,33 @@ TEST_F(Deltas, AreNotAppliedIfTheWayBackCannotBeWritten) {
   EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
 }
 
+// It would fit nothing, and the way back from what is there would be gone.
+TEST_F(Deltas, ReplaceNoWayBackWhereThereIsNoRoomForTheChange) {
+  b.metadata["k"] = "w";
+  put_bytes(other, b.file());
+  ASSERT_TRUE(is_ok(diff()));
+  put_bytes(reverse, "an earlier way back");
+  struct FullDisk : FaultEnv {
+    using FaultEnv::FaultEnv;
+    int fstatfs(int fd, struct statfs *out) override {
+      const int r = FaultEnv::fstatfs(fd, out);
+      out->f_bavail = out->f_bfree = free_bytes / static_cast<uint64_t>(out->f_bsize);
+      return r;
+    }
+    uint64_t free_bytes = 0;
+  } disk(env);
+  for (;; disk.free_bytes += 4096) {
+    DeltaPatchOptions options;
+    options.reverse = reverse;
+    auto done = store::patch(disk, base, delta, std::move(options));
+    if (done) break;
+    ASSERT_TRUE(fails_with(Status::no_space, done));
+    ASSERT_TRUE(same_bytes(bytes_of(reverse), "an earlier way back")) << disk.free_bytes;
+    ASSERT_TRUE(same_bytes(bytes_of(base), a.file()));
+  }
+  EXPECT_GT(disk.free_bytes, 10'000u);
+}
+
 TEST_F(Deltas, StopWhenToldTo) {
   ASSERT_TRUE(is_ok(diff()));
   for (int after = 0; after < 20; ++after) {
