@@ -111,10 +111,11 @@ Result<void> Transaction::commit() {
   if (!locked) return Failure(std::move(locked.error()));
   ST_TRY(assemble_remakes(staged_, lock.file()));
   ST_TRY(const auto plan, reckon(staged_, lock.file(), nullptr));
-  ST_TRY(check_room(staged_, lock.file(), plan));
+  const auto has_room = [&] { return check_room(staged_, lock.file(), plan); };
+  ST_TRY(has_room());
   if (approve_) {  // which may replace an earlier way back, and takes room itself
     ST_TRY(approve());
-    ST_TRY(check_room(staged_, lock.file(), plan));
+    ST_TRY(has_room());
   }
   JoinedProgress joined(staged_.options.progress, plan.in_all);
   joined.begin_part(plan.in_all);
