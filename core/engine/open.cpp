@@ -37,6 +37,8 @@ Result<std::unique_ptr<Model>> open_located(os::Env &env, const Located &located
 using Remote = std::shared_ptr<os::SourceEnv>;
 
 Result<Remote> source_of(const std::string &url, const Remote &beside = nullptr) {
+  // Its connections are the parent's, which reads from them too.
+  if (beside && beside->is_of_parent()) return fail(Status::unsupported, beside->why());
   ST_TRY(auto source, os::open_url(url, beside ? &beside->source() : nullptr));
   return std::make_shared<os::SourceEnv>(std::move(source));
 }

@@ -21,7 +21,7 @@ int SourceEnv::openat(int /*dir*/, const char * /*path*/, int flags, mode_t /*mo
   if (flags & O_DIRECTORY) return -ENOTDIR;
   if ((flags & O_ACCMODE) != O_RDONLY) return -EROFS;
   if (flags & O_DIRECT) return -EINVAL;  // as of a filesystem that has no such reads
-  return in_child() ? -EACCES : descriptor;
+  return is_of_parent() ? -EACCES : descriptor;
 }
 
 int SourceEnv::openat_without_links(int dir, const char *path, int flags) {
@@ -42,13 +42,13 @@ int SourceEnv::fstat(int fd, struct stat *out) {
 }
 
 std::string SourceEnv::why() {
-  if (!in_child()) return source_->why();
+  if (!is_of_parent()) return source_->why();
   return text("cannot read ", in_quotes(source_->name()),
               ": the parent process opened it, before a fork; open it anew");
 }
 
 int SourceEnv::read(std::span<const Source::Range> ranges) {
-  if (in_child()) return -EOPNOTSUPP;
+  if (is_of_parent()) return -EOPNOTSUPP;
   if (!reads_.acquire_unless([] { return InterruptCheck::stops(); })) return -ECANCELED;
   struct Return {
     Permits &to;

@@ -61,6 +61,8 @@ class SourceEnv final : public Env {
   explicit SourceEnv(std::unique_ptr<Source> source);
 
   const Source &source() const { return *source_; }
+  // Another process made it, whose child this one is.
+  bool is_of_parent() const { return process_.fork_generation() != generation_; }
 
   int openat(int dir, const char *path, int flags, mode_t mode) override;
   int openat_without_links(int dir, const char *path, int flags) override;
@@ -128,7 +130,6 @@ class SourceEnv final : public Env {
   const char *getenv(const char *name) override { return process_.getenv(name); }
 
  private:
-  bool in_child() { return process_.fork_generation() != generation_; }
   int read(std::span<const Source::Range> ranges);
 
   Env &process_ = Env::posix();

@@ -557,7 +557,7 @@ def wide(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("call", ["slice", "read_many", "join", "verify", "diff"])
+@pytest.mark.parametrize("call", ["read", "slice", "read_many", "join", "verify", "diff"])
 def test_what_reads_much_has_several_requests_under_way(wide, tmp_path, call):
     """And they are few."""
     left = (slice(None), slice(0, 16384))
@@ -572,7 +572,12 @@ def test_what_reads_much_has_several_requests_under_way(wide, tmp_path, call):
         with libst.open(url) as f:
             np.testing.assert_array_equal(f.slice("rows")[left][:, -1], np.arange(512) % 256)
 
+    def read(url):
+        with libst.open(url) as f:
+            np.testing.assert_array_equal(f.read("rows")[:, -1], np.arange(512) % 256)
+
     calls = {
+        "read": read,
         "slice": slice_of,
         "read_many": read_many,
         "join": lambda url: libst.join(url, tmp_path / "to"),
@@ -766,6 +771,27 @@ def test_a_child_reads_nothing_and_harms_nothing(nginx, arrays):
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
         np.testing.assert_array_equal(f.read("long"), arrays["long"])
+
+
+def test_a_child_opens_no_shard_beside_its_parents(nginx, folder):
+    """It would take the connections that its parent reads from."""
+    shards = folder / "forked"
+    libst.save(folder / "forked.safetensors", {"a": np.zeros(100, "u1"), "b": np.ones(100, "u1")})
+    libst.reshard(folder / "forked.safetensors", shards, 100)
+    with libst.open(f"{nginx.http}/forked/model.safetensors.index.json") as f:
+        f.read("a")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                f.read("b")
+            except NotImplementedError as error:
+                status = "before a fork; open it anew" not in str(error)
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert f.read("b").tolist() == [1] * 100
+    assert len([line for line in served(nginx, "/forked/model-00002", 1) if "/forked/model-00002" in line]) == 1
 
 
 @pytest.mark.parametrize("load", ["lasts", "waits"])
