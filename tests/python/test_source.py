@@ -227,6 +227,34 @@ def test_a_forked_child_reads_nothing(held):
         assert np.array_equal(f["b"], TENSORS["b"])
 
 
+def test_a_short_read_that_is_told_is_an_error(model):
+    data = model.read_bytes()
+    is_short = False
+
+    def read(offset, buffer):
+        n = len(buffer) - is_short
+        buffer[:n] = data[offset : offset + n]
+        return n
+
+    with libst.open_source(read, size=len(data)) as f:
+        assert np.array_equal(f.read("w"), TENSORS["w"])
+        is_short = True
+        n = TENSORS["b"].nbytes
+        with pytest.raises(OSError, match=f"the source says that it read {n - 1} bytes, of {n}$") as raised:
+            f.read("b")
+        assert raised.value.errno == errno.EIO
+
+
+@pytest.mark.parametrize("said", [None, True, False, "7"])
+def test_what_is_no_count_is_not_looked_at(held, said):
+    def read(offset, buffer):
+        held(offset, buffer)
+        return said
+
+    with libst.open_source(read, size=len(held.data)) as f:
+        assert same(dict(f))
+
+
 @pytest.mark.parametrize("source", [3, None, [1]])
 def test_what_is_no_source_is_told(source):
     for take in (libst.load, libst.open_source):

@@ -38,8 +38,9 @@ def open_source(
 
     Args:
         source: a binary file object that can seek (with `readinto`, else `read`), or a function
-            `read(offset, buffer)` that fills the whole buffer, a memoryview. It is kept while the file or a view of it
-            lives: an object that has the file and whose method this is must close the file, as the cycle collector
+            `read(offset, buffer)` that fills the whole buffer, a memoryview. If it returns an int that is less than
+            `len(buffer)`, as `os.preadv` may, OSError is raised. It is kept while the file or a view of it lives: an
+            object that has the file and whose method this is must close the file, as the cycle collector
             frees neither. A file object is not closed, and nobody else may seek in it meanwhile.
         size: bytes; None: a file object is asked.
         name: a str or a path, for messages; None: the file object's own.
@@ -117,6 +118,12 @@ def _read_at(source: BinaryIO, offset: int, buffer: memoryview) -> None:
         buffer = buffer[got:]
 
 
+def _check_count(said: object, wanted: int) -> None:
+    """What a function of a source returns, if it is a number, is how many bytes it read, as `os.preadv` says it."""
+    if isinstance(said, int) and not isinstance(said, bool) and said < wanted:
+        raise OSError(errno.EIO, f"the source says that it read {said} bytes, of {wanted}")
+
+
 class SourceCallbacks(Callbacks):
     """Those of a source: what `read` raises in a thread of libst comes out of the call that this thread works for."""
 
@@ -160,7 +167,7 @@ def _reader(read: Read, raised: dict[int, BaseException], running: set[int], of_
             for i in range(n):
                 part = ranges[i]
                 room = (ctypes.c_char * part.nbytes).from_address(part.dst)
-                read(part.offset, memoryview(room).cast("B"))
+                _check_count(read(part.offset, memoryview(room).cast("B")), part.nbytes)
         except BaseException as error:
             if thread in running:
                 raised[thread] = error
