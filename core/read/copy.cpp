@@ -10,7 +10,7 @@
 namespace st::read {
 namespace {
 
-constexpr uint64_t block = uint64_t{16} << 20;  // between looks at progress
+constexpr uint64_t block = uint64_t{16} << 20;  // between looks at progress, at least
 constexpr uint64_t window = uint64_t{1} << 20;  // most that one gathering read fetches
 constexpr uint64_t gap = uint64_t{16} << 10;    // cheaper to read through than to read twice
 constexpr uint64_t brief = uint64_t{64} << 10;  // one read of so little asks nobody whether to go on
@@ -27,9 +27,10 @@ Result<void> copy(const Source &source, uint64_t offset, uint64_t n, void *to, c
   uint64_t done = 0;
   const InterruptScope waits([&] { return control.check(done, n); });
   if (n > 0 && n <= brief) return source.read(to, n, offset);
-  for (; done < n; done += std::min(block, n - done)) {
+  const uint64_t at_once = std::max(block, source.file ? source.file->env().long_read() : 0);
+  for (; done < n; done += std::min(at_once, n - done)) {
     ST_TRY(control.check(done, n));
-    ST_TRY(source.read(static_cast<std::byte *>(to) + done, std::min(block, n - done), offset + done));
+    ST_TRY(source.read(static_cast<std::byte *>(to) + done, std::min(at_once, n - done), offset + done));
   }
   return {};
 }

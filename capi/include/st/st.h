@@ -1088,12 +1088,13 @@ typedef struct st_source {
  *           `io_threads` is at most most_reads. `memory_limit` makes reads
  *           shorter. `direct` and the environment do not count. `deltas` are
  *           ST_E_UNSUPPORTED.
- * st_get asks for a tensor as one range; st_read for 16 MiB after 16 MiB. Bulk
- * reads ask for blocks of `block_size` (8 MiB), in file order, most_reads at
- * once. So do slices of several runs: near runs are read with the gap between
- * them. A gap of 64 KiB is near. A longer one, up to 1 MiB, is near if it is at
- * most 16 times as long as the two runs beside it. Each call takes at most
- * 64 MiB of memory for such reads, or `memory_limit` if that is less.
+ * st_get asks for a tensor as one range; st_read for 16 MiB after 16 MiB, or
+ * for `block_size` if that is more. Bulk reads ask for blocks of `block_size`
+ * (8 MiB), in file order, most_reads at once. So do slices of several runs:
+ * near runs are read with the gap between them. A gap of 64 KiB is near. A
+ * longer one, up to 1 MiB, is near if it is at most 16 times as long as the two
+ * runs beside it. Each call takes at most 64 MiB of memory for such reads, or
+ * `memory_limit` if that is less.
  * After fork() a child sees what was in memory. It reads nothing:
  * ST_E_UNSUPPORTED. st_reopen is ST_E_UNSUPPORTED too.
  * Where this call fails, `close` is not called: the source is the caller's.

@@ -20,7 +20,8 @@ class MeterEnv : public FaultEnv {
     if (got > 0) bytes += static_cast<uint64_t>(got);
     return got;
   }
-  uint64_t bytes = 0;
+  uint64_t long_read() override { return long_read_; }
+  uint64_t bytes = 0, long_read_ = 0;
   std::vector<uint64_t> offsets;
 };
 
@@ -50,6 +51,21 @@ class CopyTest : public ::testing::Test {
   MeterEnv env{os::Env::posix()};
   os::File file;
 };
+
+// Behind a URL a long read has several requests under way, and each that ends waits for the last of them.
+TEST_F(CopyTest, AReadIsAsLongAsTheStorageLikesIt) {
+  constexpr uint64_t piece = uint64_t{16} << 20, n = 2 * piece + 100;
+  make(n);
+  std::string out(n, '?');
+  for (const auto &[longest, reads] : {std::pair(0, 3), {8 << 20, 3}, {24 << 20, 2}, {64 << 20, 1}}) {
+    env.long_read_ = static_cast<uint64_t>(longest);
+    env.offsets.clear();
+    out.assign(n, '?');
+    ASSERT_TRUE(is_ok(copy(source(), 0, n, out.data(), {})));
+    EXPECT_TRUE(same_bytes(out, content));
+    EXPECT_EQ(env.offsets.size(), static_cast<size_t>(reads)) << longest;
+  }
+}
 
 TEST_F(CopyTest, AWholeTensorIsReadOnceAndInOrder) {
   make(5000);
