@@ -16,18 +16,20 @@ using Holders = SeededMap<std::string_view, const ListedTensor *>;
 // Tensors that lie in a delta below are checked by that delta's own hashes; tensors of
 // the base are noted.
 Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &holders, std::string_view name,
-                            const OldBytes &old, std::vector<OldTensor> *of_base) {
+                            const OldBytes &old, const std::optional<Hash128> &result,
+                            std::vector<OldTensor> *of_base) {
   const auto found = holders.find(name);
   if (found == holders.end()) return {};  // apply() will say what is wrong
   const ListedTensor &t = *found->second;
   const auto [layer, index] = t.steps.empty() ? std::pair(t.layer, t.index) : t.steps.back();
   if (layer == 0) {
-    of_base->push_back({index, old});
+    of_base->push_back({index, old, result});
     return {};
   }
   const DeltaFile &holder = below[layer - 1];
-  if (holder.notes.tensors[index].bytes == old.all) return {};
-  return Failure(wrong_base(name, holder.path));
+  const Hash128 &bytes = holder.notes.tensors[index].bytes;
+  if (bytes == old.all) return {};
+  return Failure(wrong_base(name, holder.path, bytes, result));
 }
 
 }  // namespace
@@ -40,12 +42,13 @@ Result<DeltaChain> chain(const ModelView &base, std::span<const DeltaFile> delta
     const DeltaFile &delta = deltas[n];
     Holders holders(c.listing.tensors.size(), SeededHash(seed));
     for (const ListedTensor &t : c.listing.tensors) holders.emplace(t.name, &t);
-    const auto check = [&](std::string_view name, const OldBytes &old) {
-      return check_replaced(deltas.first(n), holders, name, old, &c.old);
+    const auto check = [&](std::string_view name, const OldBytes &old, const std::optional<Hash128> &result) {
+      return check_replaced(deltas.first(n), holders, name, old, result, &c.old);
     };
     for (size_t i = 0; i < delta.index().size(); ++i)
-      if (const auto &old = delta.notes.tensors[i].old) ST_TRY(check(delta.index().at(i).name, *old));
-    for (const auto &[name, old] : delta.notes.deleted) ST_TRY(check(name, old));
+      if (const auto &old = delta.notes.tensors[i].old)
+        ST_TRY(check(delta.index().at(i).name, *old, delta.notes.tensors[i].bytes));
+    for (const auto &[name, old] : delta.notes.deleted) ST_TRY(check(name, old, std::nullopt));
     const auto layer = static_cast<uint32_t>(n + 1);
     if (auto applied = apply(&c.listing, &identity, delta.index(), delta.notes, layer, seed); !applied) {
       applied.error().message +=
@@ -73,7 +76,7 @@ Result<void> check_old(const ModelView &base, std::span<const OldTensor> tensors
     const Place &place = base.at(old.index);
     const TensorView t = place.tensor();
     ST_TRY(auto hashed, hash_tensor(window, *place.snapshot, t, [&](auto piece) { return take(t, piece); }));
-    if (hashed.all != old.bytes.all) return Failure(wrong_base(t.name, place.member->place()));
+    if (hashed.all != old.bytes.all) return Failure(wrong_base(t.name, place.member->place(), hashed.all, old.result));
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/interrupt.h"
 #include "delta/delta_hash.h"
 
 namespace st::store {
@@ -51,7 +52,8 @@ Result<OldBytes> DeltaFile::check_tensor(size_t i, TensorWindow &window,
 std::vector<OldTensor> old_tensors(const ModelView &base, const Index &delta, const DeltaNotes &notes) {
   std::vector<OldTensor> out;
   for (size_t i = 0; i < delta.size(); ++i)
-    if (notes.tensors[i].old) out.push_back({base.find(delta.at(i).name).value(), *notes.tensors[i].old});
+    if (notes.tensors[i].old)
+      out.push_back({base.find(delta.at(i).name).value(), *notes.tensors[i].old, notes.tensors[i].bytes});
   for (const auto &[name, old] : notes.deleted) out.push_back({base.find(name).value(), old});
   std::sort(out.begin(), out.end(), [](const OldTensor &a, const OldTensor &b) { return a.index < b.index; });
   return out;
@@ -65,7 +67,13 @@ Result<void> check_heads(const ModelView &base, std::span<const OldTensor> tenso
     const uint64_t n = std::min(t.nbytes, delta_head_bytes);
     ST_TRY(auto reach, place.snapshot->here());
     ST_TRY(reach.file.read(head, n, place.snapshot->file_offset(t)));
-    if (hash64(head, n) != old.bytes.head) return Failure(wrong_base(t.name, place.member->place()));
+    if (hash64(head, n) == old.bytes.head) continue;
+    TensorWindow window(false);
+    ST_TRY(auto found, hash_tensor(window, *place.snapshot, t, [](auto) -> Result<void> {
+             if (InterruptCheck::stops()) return Failure(*InterruptCheck::stopped());
+             return {};
+           }));
+    return Failure(wrong_base(t.name, place.member->place(), found.all, old.result));
   }
   return {};
 }
@@ -84,10 +92,12 @@ bool same_forms(const ModelView &base, const DeltaFile &delta) {
   return true;
 }
 
-Error wrong_base(std::string_view tensor, std::string_view path) {
+Error wrong_base(std::string_view tensor, std::string_view path, const Hash128 &found,
+                 const std::optional<Hash128> &result) {
   return error(Status::delta_base, "tensor ", in_quotes(tensor), " of ", in_quotes(path),
-               " does not have the bytes that the delta is to replace; the delta was made for another base, or has "
-               "been applied already")
+               found == result ? " has the bytes that the delta leads to; it has been applied already"
+                               : " does not have the bytes that the delta is to replace; the delta was made for "
+                                 "another base, or the base has changed since")
       .about_tensor(tensor);
 }
 

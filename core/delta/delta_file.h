@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct DeltaFile {
 struct OldTensor {
   size_t index;  // in the base
   OldBytes bytes;
+  std::optional<Hash128> result = {};  // of the new bytes; none where the tensor is deleted
 };
 std::vector<OldTensor> old_tensors(const ModelView &base, const Index &delta, const DeltaNotes &notes);
 
@@ -50,7 +52,9 @@ Result<void> check_heads(const ModelView &base, std::span<const OldTensor> tenso
 bool same_form(const ModelView &base, const DeltaFile &delta, size_t i);
 bool same_forms(const ModelView &base, const DeltaFile &delta);  // of all tensors of the delta
 
-Error wrong_base(std::string_view tensor, std::string_view path);
+// `found`: the hash of the bytes that the tensor has. Where the delta leads to them it says so.
+Error wrong_base(std::string_view tensor, std::string_view path, const Hash128 &found,
+                 const std::optional<Hash128> &result);
 
 Error wrong_steps(std::string_view tensor, std::string_view path);
 

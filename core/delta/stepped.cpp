@@ -120,7 +120,8 @@ Result<OldBytes> astray(const SteppedTensor &t) {
     ST_TRY(t.holder->check_tensor(*t.holder->index().find(t.tensor.name), window, goes_on));
   } else {
     ST_TRY(auto old, hash_tensor(window, *t.file, t.tensor, goes_on));
-    if (old.all != first.delta->notes.tensors[first.index].old->all) return Failure(wrong_base(t.tensor.name, t.path));
+    const DeltaTensor &noted = first.delta->notes.tensors[first.index];
+    if (old.all != noted.old->all) return Failure(wrong_base(t.tensor.name, t.path, old.all, noted.bytes));
   }
   for (const StepsAt &at : t.steps) ST_TRY(at.delta->check_tensor(at.index, window, goes_on));
   return Failure(wrong_steps(t.tensor.name, t.steps.back().delta->path));
@@ -183,7 +184,8 @@ Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t a
     ST_TRY(tell(n));
   }
   ST_TRY(keep());
-  if (old.digest().all != wanted.old->all) return Failure(wrong_base(t.tensor.name, t.path));
+  const Hash128 found = old.digest().all;
+  if (found != wanted.old->all) return Failure(wrong_base(t.tensor.name, t.path, found, wanted.bytes));
   if (fresh.digest().all != wanted.bytes) return Failure(wrong_steps(t.tensor.name, steps.delta->path));
   return fresh.digest();
 }

@@ -422,6 +422,31 @@ TEST_F(Deltas, AreNotAppliedIfTheWayBackCannotBeWritten) {
   EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
 }
 
+// Whoever asks again after a crash learns that it is done. The first bytes are the same or not; the tensor is whole or
+// steps.
+TEST_F(Deltas, SayThatTheyHaveBeenAppliedAlready) {
+  const auto says = [](const auto &failed, std::string_view what) {
+    EXPECT_TRUE(fails_with(Status::delta_base, failed));
+    return failed.error().message.find(what) != std::string::npos;
+  };
+  for (const size_t first : {size_t{0}, size_t{5000}})
+    for (const size_t n : {size_t{3}, size_t{5000}}) {
+      Holdings to = a, foreign = a;
+      for (size_t i = 0; i < n; ++i)
+        to.tensors[1].bytes[first + i] = static_cast<char>(~to.tensors[1].bytes[first + i]);
+      foreign.tensors[1].bytes[first] ^= 64;
+      put_bytes(base, a.file());
+      put_bytes(other, to.file());
+      std::remove(delta.c_str());
+      ASSERT_TRUE(is_ok(diff()));
+      ASSERT_TRUE(is_ok(patch(delta)));
+      EXPECT_TRUE(says(patch(delta), "has been applied already")) << first << " " << n;
+      put_bytes(base, foreign.file());
+      EXPECT_TRUE(says(patch(delta), "another base")) << first << " " << n;
+      EXPECT_FALSE(says(patch(delta), "applied already")) << first << " " << n;
+    }
+}
+
 // It would fit nothing, and the way back from what is there would be gone.
 TEST_F(Deltas, ReplaceNoWayBackWhereThereIsNoRoomForTheChange) {
   b.metadata["k"] = "w";
