@@ -94,8 +94,8 @@ Result<void> ShardCommit::decide() {
   return there;
 }
 
-// What is made of the old bytes is known when the question is asked, and when the room is reckoned. The answer to it may
-// replace an earlier way back, and takes room itself. So what can be foreseen is asked before it, and again after it.
+// What is made of the old bytes is known when the question is asked, and when the room is reckoned. The answer to it
+// may replace an earlier way back, and takes room itself. So what can be foreseen is asked before it, and again after.
 Result<void> ShardCommit::may_change(const std::function<Result<void>()> &approve) {
   for (const auto &part : parts_) ST_TRY(part->assemble());
   const auto can_be_done = [this] {

@@ -755,21 +755,25 @@ def test_a_slow_link(nginx, toxiproxy, arrays):
     check(libst.load(f"http://127.0.0.1:{port}/model.safetensors"), arrays)
 
 
+def is_refused_in_a_child(f, tensor):
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            f.read(tensor)
+        except NotImplementedError as error:
+            f.close()
+            gc.collect()
+            status = "before a fork; open it anew" not in str(error)
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
+
+
 def test_a_child_reads_nothing_and_harms_nothing(nginx, arrays):
     with libst.open(f"{nginx.http}/model.safetensors") as f:
         f.read("small")
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                f.read("long")
-            except NotImplementedError as error:
-                f.close()
-                gc.collect()
-                status = "before a fork; open it anew" not in str(error)
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
+        assert is_refused_in_a_child(f, "long")
         np.testing.assert_array_equal(f.read("long"), arrays["long"])
 
 
@@ -780,16 +784,7 @@ def test_a_child_opens_no_shard_beside_its_parents(nginx, folder):
     libst.reshard(folder / "forked.safetensors", shards, 100)
     with libst.open(f"{nginx.http}/forked/model.safetensors.index.json") as f:
         f.read("a")
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                f.read("b")
-            except NotImplementedError as error:
-                status = "before a fork; open it anew" not in str(error)
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
+        assert is_refused_in_a_child(f, "b")
         assert f.read("b").tolist() == [1] * 100
     assert len([line for line in served(nginx, "/forked/model-00002", 1) if "/forked/model-00002" in line]) == 1
 

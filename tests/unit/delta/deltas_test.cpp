@@ -422,8 +422,8 @@ TEST_F(Deltas, AreNotAppliedIfTheWayBackCannotBeWritten) {
   EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
 }
 
-// Whoever asks again after a crash learns that it is done. The first bytes are the same or not; the tensor is whole or
-// steps.
+// A program that asks again after a crash learns that it is done. The first bytes are the same or not; the tensor is
+// whole, or steps.
 TEST_F(Deltas, SayThatTheyHaveBeenAppliedAlready) {
   const auto says = [](const auto &failed, std::string_view what) {
     EXPECT_TRUE(fails_with(Status::delta_base, failed));

@@ -1,5 +1,5 @@
-// Overlays of steps: from a server in long reads, told and stopped as any long call, aligned in memory, and with the
-// name of the delta that is damaged.
+// Overlays of steps are read from a server in long reads, told and stopped as any long call, and aligned in memory.
+// They name the delta that is damaged.
 #include "base/interrupt.h"
 #include "counting_env.h"
 #include "delta/delta_chain.h"

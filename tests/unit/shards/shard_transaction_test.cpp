@@ -911,7 +911,8 @@ class Sleeps : public FaultEnv {
   uint64_t slept_us = 0;
 };
 
-// Somebody else is amid one of the shards. Who only looks does not wait, however long a change or a refresh may.
+// Somebody else is amid one of the shards. A call that only looks does not wait, however long a change or a refresh
+// may.
 TEST_F(ShardTransactionTest, WhatCannotBeShownYetKeepsNoLookWaiting) {
   for (const bool several : {true, false}) {
     SCOPED_TRACE(several ? "several shards are to be recovered" : "one shard is to be recovered");
