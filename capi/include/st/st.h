@@ -1365,14 +1365,15 @@ typedef struct st_delta_apply_options {
  * their order and the metadata. It does not bring back the order of the keys,
  * nor the padding of the header. If the call fails after the reverse delta was
  * written, that stays, and fits nothing but the result. So give each apply a
- * name of its own: what had the name before is gone then. Too little room is
- * found out before. Each shard is patched or made anew for itself. Shards keep
- * the order of their names, whatever the delta's; a tensor that is added goes
- * where st_txn_put puts it, so one that was deleted may come back in another
- * shard. Metadata go to the index; total_size and total_parameters, which the
- * index has of its own, to the header of the first shard. What changes in the
- * index becomes a string there, unless a number takes the place of a number;
- * also on the way back.
+ * name of its own: what had the name before is gone then. Too little room for
+ * the change is found out before, but not if the reverse delta takes what was
+ * left. Each shard is patched or made anew for itself. Shards keep the order of
+ * their names, whatever the delta's; a tensor that is added goes where
+ * st_txn_put puts it, so one that was deleted may come back in another shard.
+ * Metadata go to the index; total_size and total_parameters, which the index
+ * has of its own, to the header of the first shard. What changes in the index
+ * becomes a string there, unless a number takes the place of a number; also on
+ * the way back.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
  * the base or the delta, or a file of the base, or is named as an index of
  * shards); ST_E_FILE_CHANGED (shards were replaced meanwhile; the delta was
