@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/interrupt.h"
 #include "delta/delta_hash.h"
 
 namespace st::store {
@@ -59,6 +58,9 @@ std::vector<OldTensor> old_tensors(const ModelView &base, const Index &delta, co
   return out;
 }
 
+// That the base is wrong is known by then. It may lie behind a URL.
+constexpr uint64_t most_read_for_a_reason = uint64_t{1} << 20;
+
 Result<void> check_heads(const ModelView &base, std::span<const OldTensor> tensors) {
   char head[delta_head_bytes];
   for (const OldTensor &old : tensors) {
@@ -68,12 +70,13 @@ Result<void> check_heads(const ModelView &base, std::span<const OldTensor> tenso
     ST_TRY(auto reach, place.snapshot->here());
     ST_TRY(reach.file.read(head, n, place.snapshot->file_offset(t)));
     if (hash64(head, n) == old.bytes.head) continue;
-    TensorWindow window(false);
-    ST_TRY(auto found, hash_tensor(window, *place.snapshot, t, [](auto) -> Result<void> {
-             if (InterruptCheck::stops()) return Failure(*InterruptCheck::stopped());
-             return {};
-           }));
-    return Failure(wrong_base(t.name, place.member->place(), found.all, old.result));
+    std::optional<Hash128> found;
+    if (t.nbytes <= most_read_for_a_reason) {
+      TensorWindow window(false);
+      if (auto hashed = hash_tensor(window, *place.snapshot, t, [](auto) { return Result<void>(); }))
+        found = hashed->all;
+    }
+    return Failure(wrong_base(t.name, place.member->place(), found, old.result));
   }
   return {};
 }
@@ -92,12 +95,16 @@ bool same_forms(const ModelView &base, const DeltaFile &delta) {
   return true;
 }
 
-Error wrong_base(std::string_view tensor, std::string_view path, const Hash128 &found,
+Error wrong_base(std::string_view tensor, std::string_view path, const std::optional<Hash128> &found,
                  const std::optional<Hash128> &result) {
-  return error(Status::delta_base, "tensor ", in_quotes(tensor), " of ", in_quotes(path),
-               found == result ? " has the bytes that the delta leads to; it has been applied already"
-                               : " does not have the bytes that the delta is to replace; the delta was made for "
-                                 "another base, or the base has changed since")
+  const std::string_view other =
+      " does not have the bytes that the delta is to replace; the delta was made for another base, or ";
+  if (found && found == result)
+    return error(Status::delta_base, "tensor ", in_quotes(tensor), " of ", in_quotes(path),
+                 " has the bytes that the delta leads to; it has been applied already")
+        .about_tensor(tensor);
+  return error(Status::delta_base, "tensor ", in_quotes(tensor), " of ", in_quotes(path), other,
+               found ? "the base has changed since" : "has been applied already")
       .about_tensor(tensor);
 }
 

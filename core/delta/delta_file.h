@@ -52,8 +52,8 @@ Result<void> check_heads(const ModelView &base, std::span<const OldTensor> tenso
 bool same_form(const ModelView &base, const DeltaFile &delta, size_t i);
 bool same_forms(const ModelView &base, const DeltaFile &delta);  // of all tensors of the delta
 
-// `found`: the hash of the bytes that the tensor has. Where the delta leads to them it says so.
-Error wrong_base(std::string_view tensor, std::string_view path, const Hash128 &found,
+// `found`: the hash of the bytes that the tensor has, if it is known. Where the delta leads to them it says so.
+Error wrong_base(std::string_view tensor, std::string_view path, const std::optional<Hash128> &found,
                  const std::optional<Hash128> &result);
 
 Error wrong_steps(std::string_view tensor, std::string_view path);

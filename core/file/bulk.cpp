@@ -128,11 +128,10 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
                             const Progress &progress, const Share &share) const {
   if (!s.env) return {};
   const Control control = control_of(progress);
-  ST_TRY(const auto here, here_unless_mapped(s));
-  if (!here) return {};  // its views stay where they are
+  ST_TRY(const auto here, s.here());  // also where it is mapped: a load is to outlive a truncation
   const Index &index = s.header.index;
   in_file_order(&tensors);
-  std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here->content.in_own_memory(i); });
+  std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here.content.in_own_memory(i); });
   if (tensors.empty()) return {};
 
   struct Run {
@@ -162,12 +161,12 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
     const TensorView t = index.at(i);
     loaded.push_back({i, s.file_offset(t), t.nbytes, arena.data() + at});
   }
-  here->content.expect(loaded);
+  here.content.expect(loaded);
   read::Strategy strategy = strategy_of(share);
   if (direct) strategy.direct = read::Direct::on;
-  ST_TRY(auto done, read::read_pieces(here->file, std::move(pieces), strategy, limit_of(share), control));
+  ST_TRY(auto done, read::read_pieces(here.file, std::move(pieces), strategy, limit_of(share), control));
   counters_.read_requests += done.requests;  // the bytes are counted as the content's own
-  return here->content.adopt(here->file, std::move(arena), loaded);
+  return here.content.adopt(here.file, std::move(arena), loaded);
 }
 
 }  // namespace st::store
