@@ -70,6 +70,8 @@ class Env {
   virtual int munmap(void *address, size_t n) = 0;
   virtual int madvise(void *address, size_t n, int advice) = 0;
   virtual int mincore(void *address, size_t n, unsigned char *out) = 0;
+  // RWF_NOWAIT: bytes that are in memory; -EAGAIN if the first is not, and the kernel may begin to read there.
+  virtual ssize_t pread_cached(int, void *, size_t, uint64_t) { return -ENOSYS; }
   // process_vm_readv of this process: -EFAULT, and no signal, where there is no such memory any more.
   virtual ssize_t copy_memory(void *to, const void *from, size_t n) = 0;
 

@@ -1,5 +1,10 @@
 #include "read/cold.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
 #include "os/mapping.h"
 
 namespace st::read {
@@ -9,32 +14,64 @@ constexpr uint64_t worth_it = uint64_t{64} << 20;  // bytes: a smaller load is o
 constexpr uint64_t some = 8;                       // part of them in memory already: 1 / some
 constexpr size_t places = 8;                       // to look at
 
+// What the kernel tells of a file that has bytes. mincore counts pages, but of a file that is another user's, and may not
+// be written, it says that all are in memory. There a byte is asked for, which must not wait for the disk.
+class Residency {
+ public:
+  static std::optional<Residency> of(const os::File &file) {
+    auto now = file.stat();
+    if (!now || now->st_size <= 0) return std::nullopt;
+    Residency made(file, static_cast<uint64_t>(now->st_size));
+    if (const uid_t user = file.env().geteuid(); user != 0 && user != now->st_uid) return made;
+    auto mapping = os::Mapping::of_file(file, made.size_, os::MapKind::shared);
+    if (!mapping) return std::nullopt;
+    made.mapping_ = std::move(*mapping);
+    return made;
+  }
+
+  // May every request be asked about? Asking for a byte may make the kernel read what lies around it.
+  bool counts() const { return mapping_.has_value(); }
+  uint64_t last() const { return size_ - 1; }
+  // Bytes of the file that are in memory; also where nobody tells. By a byte, it is all of them or none.
+  uint64_t of(uint64_t offset, uint64_t length) const {
+    if (offset + length > size_) return 0;
+    if (mapping_) return mapping_->resident(offset, length);
+    std::byte byte;
+    return file_->env().pread_cached(file_->fd(), &byte, 1, offset + length - 1) == -EAGAIN ? 0 : length;
+  }
+
+ private:
+  Residency(const os::File &file, uint64_t size) : file_(&file), size_(size) {}
+
+  const os::File *file_;
+  uint64_t size_;
+  std::optional<os::Mapping> mapping_;
+};
+
 }  // namespace
 
 bool is_first_load(const os::File &file, const Plan &plan) {
   if (plan.wanted < worth_it) return false;
-  auto now = file.stat();
-  if (!now || now->st_size <= 0) return false;
-  const auto size = static_cast<uint64_t>(now->st_size);
-  auto mapping = os::Mapping::of_file(file, size, os::MapKind::shared);
-  if (!mapping || mapping->resident(size - 1, 1) > 0) return false;
+  const auto residency = Residency::of(file);
+  if (!residency || residency->of(residency->last(), 1) > 0) return false;
   std::byte mark;
-  if (!file.read(&mark, 1, size - 1)) return false;
-  uint64_t in_memory = 0;
-  for (const Request &r : plan.requests)
-    if (r.offset + r.length <= size) in_memory += mapping->resident(r.offset, r.length);
-  return in_memory < plan.wanted / some;
+  if (!file.read(&mark, 1, residency->last())) return false;
+  const size_t step = residency->counts() ? 1 : std::max<size_t>(plan.requests.size() / places, 1);
+  uint64_t looked_at = 0, in_memory = 0;
+  for (size_t i = 0; i < plan.requests.size(); i += step) {
+    const Request &r = plan.requests[i];
+    looked_at += r.length;
+    in_memory += residency->of(r.offset, r.length);
+  }
+  return in_memory < looked_at / some;
 }
 
 bool is_in_memory(const os::File &file, const Plan &plan) {
-  auto now = file.stat();
-  if (!now || now->st_size <= 0) return false;
-  const auto size = static_cast<uint64_t>(now->st_size);
-  auto mapping = os::Mapping::of_file(file, size, os::MapKind::shared);
-  if (!mapping) return false;
+  const auto residency = Residency::of(file);
+  if (!residency) return false;
   for (size_t i = 0; i < places; ++i) {
     const Request &r = plan.requests[plan.requests.size() * i / places];
-    if (r.offset + r.length > size || mapping->resident(r.offset, r.length) < r.length) return false;
+    if (residency->of(r.offset, r.length) < r.length) return false;
   }
   return true;
 }

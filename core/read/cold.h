@@ -14,7 +14,7 @@ namespace st::read {
 bool is_first_load(const os::File &file, const Plan &plan);
 
 // Are the bytes of the requests in memory, gaps included? Looked at in a few places. False also where the system does
-// not tell. Without permission to write the file, Linux says yes of everything.
+// not tell.
 bool is_in_memory(const os::File &file, const Plan &plan);
 
 }  // namespace st::read

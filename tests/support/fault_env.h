@@ -107,6 +107,9 @@ class FaultEnv : public os::Env {
   int munmap(void *address, size_t n) override;
   int madvise(void *address, size_t n, int advice) override;
   int mincore(void *address, size_t n, unsigned char *out) override;
+  ssize_t pread_cached(int fd, void *buffer, size_t n, uint64_t offset) override {
+    return base_.pread_cached(fd, buffer, n, offset);
+  }
   ssize_t copy_memory(void *to, const void *from, size_t n) override;
   int random(void *out, size_t n) override;
   pid_t getpid() override;

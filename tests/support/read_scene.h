@@ -34,6 +34,7 @@ class ReadEnv : public FaultEnv {
   std::map<std::string, std::string> environment;
   std::atomic<uint64_t> generation = 0;
   unsigned processors = 2;
+  uid_t user = os::Env::posix().geteuid();
   std::atomic<size_t> reads = 0;
   size_t questions = 0;  // of mincore
   struct Advice {
@@ -78,6 +79,7 @@ class ReadEnv : public FaultEnv {
   }
   uint64_t fork_generation() override { return generation; }
   unsigned cpus() override { return processors; }
+  uid_t geteuid() override { return user; }
   const char *getenv(const char *name) override {
     const auto found = environment.find(name);
     return found == environment.end() ? nullptr : found->second.c_str();

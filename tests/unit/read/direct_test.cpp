@@ -197,6 +197,17 @@ TEST_F(ColdTest, WhatIsInMemoryInPartIsReadThroughIt) {
   EXPECT_FALSE(goes_past(Direct::automatic, 69 * MiB));
 }
 
+TEST_F(ColdTest, TheFirstLoadOfAnotherUsersFileGoesPastThePageCacheToo) {
+  env.user += 1000;
+  env.on_mincore = [](size_t) { return 1; };  // as Linux says then
+  EXPECT_TRUE(goes_past(Direct::automatic, 69 * MiB));
+  EXPECT_FALSE(goes_past(Direct::automatic, 69 * MiB));
+  forget();
+  std::string some(32 * MiB, '\0');
+  ASSERT_EQ(::pread(file.fd(), some.data(), some.size(), 20 * MiB), static_cast<ssize_t>(some.size()));
+  EXPECT_FALSE(goes_past(Direct::automatic, 69 * MiB));
+}
+
 TEST_F(ColdTest, SmallLoadsAndThoseOfWhoSaysNoGoThroughThePageCache) {
   EXPECT_FALSE(goes_past(Direct::automatic, 63 * MiB));
   forget();
