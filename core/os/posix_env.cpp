@@ -199,16 +199,11 @@ class PosixEnv final : public Env {
   int munmap(void *address, size_t n) override { return answer(::munmap(address, n)); }
   int madvise(void *address, size_t n, int advice) override { return answer(::madvise(address, n, advice)); }
   int mincore(void *address, size_t n, unsigned char *out) override { return answer(::mincore(address, n, out)); }
-  ssize_t pread_cached([[maybe_unused]] int fd, [[maybe_unused]] void *buffer, [[maybe_unused]] size_t n,
-                       [[maybe_unused]] uint64_t offset) override {
-#ifdef SYS_preadv2  // glibc has a name for it since 2.26
+  ssize_t pread_cached(int fd, void *buffer, size_t n, uint64_t offset) override {
     constexpr int nowait = 8;
     const struct iovec part = {buffer, n};
-    return answer(
-        ::syscall(SYS_preadv2, fd, &part, 1, static_cast<long>(offset), static_cast<long>(offset >> 32), nowait));
-#else
-    return -ENOSYS;
-#endif
+    const auto low = static_cast<long>(offset), high = static_cast<long>(offset >> 32);
+    return answer(::syscall(SYS_preadv2, fd, &part, 1, low, high, nowait));
   }
   ssize_t copy_memory(void *to, const void *from, size_t n) override {
     const struct iovec there = {to, n}, here = {const_cast<void *>(from), n};

@@ -14,8 +14,8 @@ constexpr uint64_t worth_it = uint64_t{64} << 20;  // bytes: a smaller load is o
 constexpr uint64_t some = 8;                       // part of them in memory already: 1 / some
 constexpr size_t places = 8;                       // to look at
 
-// What the kernel tells of a file that has bytes. mincore counts pages, but of a file that is another user's, and may not
-// be written, it says that all are in memory. There a byte is asked for, which must not wait for the disk.
+// What the kernel tells of a file that has bytes. mincore counts pages, but of a file that is another user's, and may
+// not be written, it says that all are in memory. There a byte is asked for, which must not wait for the disk.
 class Residency {
  public:
   static std::optional<Residency> of(const os::File &file) {
