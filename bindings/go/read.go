@@ -27,8 +27,8 @@ import (
 // View gives a tensor without a copy: Data is the file's mapping (or, where there is none, memory that the file owns
 // and fills on first use), Shape lies in its catalogue. Neither may be used after Close or Release of the File that View
 // was called on. Neither may be written to, but Data with MapCopyOnWrite: later Views of the File show it, and the file
-// never does. Data shows what others write meanwhile. If somebody truncates the file, touching it is a fatal SIGBUS.
-// Where that is too much to watch, use Get.
+// never does. Data shows what others write meanwhile. If somebody truncates the file, or its storage fails to bring a
+// page, touching it is a fatal SIGBUS. Where that is too much to watch, use Get.
 //
 // What this File publishes later does not reach the view, which keeps the replaced file's blocks taken until Close or
 // Release. A view of a Snapshot keeps them until the Snapshot is closed, and no longer.

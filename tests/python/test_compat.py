@@ -1041,7 +1041,7 @@ def test_a_forked_child_keeps_no_file_that_its_parent_reads_ahead(cold, monkeypa
     monkeypatch.setattr(_ahead, "_populates", True)
     monkeypatch.setattr(_ahead, "_madvise", work)
     monkeypatch.setattr(os, "preadv", work)
-    assert _ahead.read_ahead(str(cold), os.path.getsize(cold))
+    assert _ahead.read_ahead(str(cold), os.path.getsize(cold), [])
     assert all(begun.acquire(timeout=60) for _ in range(_ahead._FOLLOWERS if follows else _ahead._READERS))
     assert descriptors_of(cold)
     child = os.fork()
@@ -1063,7 +1063,7 @@ def test_a_file_that_no_thread_can_read_ahead_is_let_go(cold, monkeypatch):
     monkeypatch.setattr(_ahead, "_readers", _ahead._Threads(4))
     monkeypatch.setattr(_ahead, "_is_read_far_ahead", lambda _: False)
     monkeypatch.setattr(threading.Thread, "start", start)
-    assert _ahead.read_ahead(str(cold), os.path.getsize(cold))
+    assert _ahead.read_ahead(str(cold), os.path.getsize(cold), [])
     assert not descriptors_of(cold)
 
 

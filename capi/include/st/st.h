@@ -567,8 +567,9 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  * there is none, into memory that the handle owns and fills on first use).
  * Read-only. Valid until st_close or st_release, also across this handle's own
  * commits: under a shared mapping a patched tensor then shows its new bytes.
- * If somebody truncates the file, touching the view is a SIGBUS; where that can
- * happen use st_read, or ST_MAP_NONE.
+ * If somebody truncates the file, or its storage fails to bring a page (EIO; on
+ * NFS also ESTALE, if another host replaced the file), touching the view is a
+ * SIGBUS; where that can happen use st_read, or ST_MAP_NONE.
  *
  * Under ST_MAP_COPY_ON_WRITE a view may be written (`data` cast to void *), by
  * this process for itself: the file and other handles never see it, further
@@ -582,7 +583,8 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  *                    another process shows in pages that were not written, also
  *                    while it is half done.
  *   a publish        shows in no view: they keep the old file.
- *   a truncation     is SIGBUS in pages that were not written.
+ *   a truncation     is SIGBUS in pages that were not written, and so is a page
+ *                    that the storage fails to bring.
  * This handle's own later views of a tensor that it patched, and all after
  * st_refresh, are of the file's new bytes, at another address. A forked child
  * has the views that it inherited, and maps the file anew for others.
