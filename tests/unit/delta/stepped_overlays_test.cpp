@@ -7,6 +7,7 @@
 #include "counting_env.h"
 #include "delta/delta_chain.h"
 #include "delta/overlay.h"
+#include "delta/read_ahead.h"
 #include "delta/stepped_file.h"
 #include "delta_scene.h"
 #include "newfile/layout.h"
@@ -162,6 +163,20 @@ TEST_F(SteppedFromAServer, AreAppliedInLongReads) {
   ASSERT_TRUE(is_ok(store::patch(disk, **below, std::move(*delta), {})));
   EXPECT_EQ(of_delta.reads, 2 * once);  // they are checked before
   EXPECT_EQ(holdings_of(disk.contents("/m/base")), b);
+}
+
+TEST_F(SteppedFromAServer, AreNotReadBeyondTheirEnd) {
+  for (const uint64_t at_once : {uint64_t{0}, long_read}) {
+    const auto file = served(a.file(), at_once, &base);
+    const auto reach = file->snapshot().here();
+    ASSERT_TRUE(is_ok(reach));
+    store::ReadAhead bytes(reach->file, 8, 5, 1);
+    char to[6];
+    EXPECT_TRUE(is_ok(bytes.read(reach->file, to, 2)));
+    EXPECT_TRUE(fails_with(Status::internal, bytes.read(reach->file, to, 4)));
+    EXPECT_TRUE(is_ok(bytes.read(reach->file, to, 3)));
+    EXPECT_TRUE(fails_with(Status::internal, bytes.read(reach->file, to, 1)));
+  }
 }
 
 // Deltas of elements of a tensor of three blocks.
