@@ -248,9 +248,9 @@ TEST_F(SteppedInTime, TellOneProgressWhereARefreshBeginsAnew) {
     }
     return tell(done, total);
   };
-  auto opened = open({"/m/d"}, [&](uint64_t done, uint64_t total) {
+  auto opened = open({"/m/d"}, [&, other = std::this_thread::get_id()](uint64_t done, uint64_t total) {
     if (!overlay) return true;
-    if (later.get_id() == std::this_thread::get_id()) return in_later(done, total);
+    if (std::this_thread::get_id() != other) return in_later(done, total);
     if (later.joinable()) return true;
     later = std::thread([&] { EXPECT_TRUE(is_ok(overlay->refresh())); });
     later_reads.get_future().wait();

@@ -646,6 +646,14 @@ TEST_F(Inherits, AFileThatCannotBeLockedIsReplacedAllTheSame) {
   }
 }
 
+TEST_F(Inherits, AWriterThatCannotTellWhatItWillShareLeavesNothing) {
+  auto to = find_destination(faulty, path);
+  ASSERT_TRUE(is_ok(to));
+  const auto shares = [](Writer &, const os::File &) { return fail(Status::io, "the old file cannot be looked at"); };
+  EXPECT_TRUE(fails_with(Status::io, Writer::open(std::move(*to), {{"a", Dtype::U8, {4}, 4}}, {}, {}, shares)));
+  EXPECT_EQ(testing::names_in(dir.path()).size(), 1u);
+}
+
 // The folder may hold a hundred thousand files.
 TEST_F(Inherits, ASaveDoesNotListItsFolder) {
   const auto listings = [&] { return std::count(faulty.calls.begin(), faulty.calls.end(), Call::list); };
