@@ -254,7 +254,6 @@ class FullAndSharing : public SharingEnv {
   using SharingEnv::SharingEnv;
   int fstatfs(int fd, struct statfs *out) override {
     const int r = SharingEnv::fstatfs(fd, out);
-    out->f_frsize = out->f_bsize;
     out->f_blocks = 1000;
     out->f_bavail = free_blocks;
     return r;
