@@ -100,17 +100,16 @@ std::vector<std::span<const Place>> cut_up(std::span<const Place> places, uint64
   return shards;
 }
 
-// Nothing is kept of shards of which the last does not fit. Each is made with room for all of it, before it shares any.
+// Nothing is kept of shards of which the last does not fit.
 Result<void> check_room(std::span<const std::span<const Place>> shards, const write::NewMetadata &metadata,
                         const write::SaveOptions &options, const ShardFolder &folder) {
-  uint64_t taken = 0, most = 0;
+  uint64_t all = 0;
   for (const auto &places : shards) {
-    ST_TRY(const auto room, room_of_copy(places, metadata, options, folder.probe()));
-    most = std::max(most, taken + room.whole);
-    taken += room.whole - room.shared;
+    ST_TRY(const uint64_t room, room_of_copy(places, metadata, options, folder.probe()));
+    all += room;
   }
   const std::string type = os::probe_filesystem(folder.probe()).type;
-  return write::check_room(folder.probe(), write::room_with_metadata(type, most), folder.path());
+  return write::check_room(folder.probe(), write::room_with_metadata(type, all), folder.path());
 }
 
 }  // namespace

@@ -60,12 +60,17 @@ Result<std::unique_ptr<Writer>> Writer::plan(os::Env &env, std::vector<NewTensor
 }
 
 Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
-                                             SaveOptions options) {
+                                             SaveOptions options, const Shares &shares) {
   ST_TRY(auto w, plan(to.at.env(), std::move(declared), std::move(metadata), std::move(options)));
   const mode_t mode = to.mode();
   w->target_ = std::move(to.at);
   ST_TRY(w->made_, TemporaryFile::create(w->target_, mode));
-  if (w->declared_ > 0) ST_TRY(reserve_space_for(w->made_->file(), w->size(), 0));
+  if (w->declared_ == 0) return w;
+  uint64_t shared = 0;
+  if (shares) {
+    ST_TRY(shared, shares(*w, w->made_->file()));
+  }
+  ST_TRY(reserve_space_for(w->made_->file(), w->size(), shared));
   return w;
 }
 

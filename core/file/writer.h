@@ -59,8 +59,10 @@ class Writer {
  public:
   static Result<std::unique_ptr<Writer>> open(os::Env &env, const std::string &path, std::vector<NewTensor> declared,
                                               NewMetadata metadata, SaveOptions options);
+  // `shares`: how many bytes of the declared tensors will share blocks of other files. They need no room.
+  using Shares = std::function<Result<uint64_t>(Writer &planned, const os::File &made)>;
   static Result<std::unique_ptr<Writer>> open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
-                                              SaveOptions options);
+                                              SaveOptions options, const Shares &shares = {});
   // One without a file, for a look at where its tensors would lie.
   static Result<std::unique_ptr<Writer>> plan(os::Env &env, std::vector<NewTensor> declared, NewMetadata metadata,
                                               SaveOptions options);

@@ -307,7 +307,8 @@ std::string Shards::name_of(const DataFile &shard, const ShardCatalogue &shown) 
 }
 
 void Shards::used_journals(const std::shared_ptr<Member> &shard) noexcept try {
-  constexpr size_t most = 16;
+  constexpr size_t each = 8;  // descriptors: the folder's, and one a journal, of which writers at once leave a few
+  const size_t most = std::max<size_t>(os::most_descriptors(env()) / each, 1);
   Kept &kept = kept_.mine();
   std::lock_guard lock(kept.mutex);
   std::erase(kept.with_journals, shard);

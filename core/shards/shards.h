@@ -117,7 +117,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as, Own ours) const;
   // As the index names it.
   std::string name_of(const DataFile &shard, const ShardCatalogue &shown) const;
-  // Only so many shards keep a journal for their next transaction.
+  // Only so many shards keep journals for their next transaction: fewer where few files may be open.
   void used_journals(const std::shared_ptr<Member> &shard) noexcept;
 
   std::string path_;

@@ -551,7 +551,7 @@ MUTANTS = [
     Mutant("new names: an index that cannot be read names nothing", OLD_SHARDS, "      return std::nullopt;\n    }\n    named", "      continue;\n    }\n    named"),
     Mutant("new names: anybody's list is believed", OLD_SHARDS, "!owned.is_good()) return owned;", "!owned.is_good()) return write::Verdict::good();"),
     Mutant("new names: an old shard is changed though the index names it no more", SHARDS, "  ST_TRY(check_named());\n", ""),
-    Mutant("a temporary of a dead writer stays", TEMPORARY_FILE, "  return writes ? unlink(at) : move_and_unlink(at, *s);\n", "  return true;\n"),
+    Mutant("a temporary of a dead writer stays", TEMPORARY_FILE, "  return at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;\n", "  return true;\n"),
     Mutant("a failed writer leaves its temporary", TEMPORARY_FILE, "if (!is_anothers()) env().unlinkat(target_.dir(), temporary_.c_str(), 0);", ""),
     Mutant("a publish does not lock the whole file", COMMIT_LOCK, "if (staged.publishes()) ranges = {os::whole_file(true)};", "if (staged.publishes()) ranges.clear();"),
     # turns

@@ -7,6 +7,7 @@
 #include "delta_scene.h"
 #include "engine/reshape.h"
 #include "fault_env.h"
+#include "sharing_env.h"
 
 namespace st::store {
 namespace {
@@ -245,6 +246,38 @@ TEST(CopyOfLinks, LocksFilesInTheOrderOfCommits) {
   at_once.lock_timeout_ms = 0;
   EXPECT_TRUE(fails_with(Status::busy, join(env, dir.path(), dir / "out.safetensors", at_once)));
   EXPECT_FALSE(has_second);
+}
+
+// Whose blocks a copy shares. There is room for a few blocks.
+class FullAndSharing : public SharingEnv {
+ public:
+  using SharingEnv::SharingEnv;
+  int fstatfs(int fd, struct statfs *out) override {
+    const int r = SharingEnv::fstatfs(fd, out);
+    out->f_blocks = 1000;
+    out->f_bavail = free_blocks;
+    return r;
+  }
+  int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override {
+    return n > free_blocks * 4096 ? -ENOSPC : SharingEnv::fallocate(fd, mode, offset, n);
+  }
+  uint64_t free_blocks = 100;
+};
+
+TEST(CopyOfSharedBlocks, NeedsNoRoomForThem) {
+  const TempDir dir;
+  const std::string from = dir / "m.safetensors", joined = dir / "joined.safetensors";
+  put_bytes(from, file_of({u8_tensor("a", 1 << 20, 1), u8_tensor("b", 1 << 20, 2)}));
+  FullAndSharing env(os::Env::posix());
+  for (const bool shares : {false, true}) {
+    env.refusal = shares ? 0 : EOPNOTSUPP;
+    const auto expect = [&](const Result<void> &done) {
+      EXPECT_TRUE(shares ? is_ok(done) : fails_with(Status::no_space, done));
+    };
+    expect(join(env, from, joined, {}));
+    expect(reshard(env, from, dir / (shares ? "out" : "none"), 2 << 20, {}));
+  }
+  EXPECT_TRUE(same_bytes(bytes_of(joined), bytes_of(from)));
 }
 
 // However many tensors there are.
