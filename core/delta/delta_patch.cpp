@@ -33,8 +33,9 @@ class Patching {
   Result<void> remake_later(AnyTransaction &transaction, size_t i);
   Result<void> stage_all(AnyTransaction &transaction, const TensorList &result);
   Result<void> check_and_save_old(const ModelView &now);
+  Result<void> name_reverse() { return reverse_ ? reverse_->finish() : Result<void>(); }
   Result<std::unique_ptr<write::Writer>> begin_reverse(const ModelView &now, const TensorList &result);
-  Result<void> copy_steps(write::Writer &reverse);
+  Result<void> copy_steps();
   bool has_steps(std::string_view name) const;
   bool is_remade(std::string_view name) const;
   Result<std::unique_ptr<AnyTransaction>> begin(const TensorList &result);
@@ -60,6 +61,7 @@ class Patching {
   std::vector<DeltaFile::Checked> checked_;  // the tensors that the delta gives
   std::vector<bool> remade_;  // of these: those that are made of their steps under the locks, and not staged
   StepRoom room_;
+  std::unique_ptr<write::Writer> reverse_;  // once the base is locked; none, if no way back is wanted
   os::Helper helper_;
   uint64_t done_ = 0, total_ = 0;
 };
@@ -206,13 +208,13 @@ Error Patching::changed_meanwhile(std::string_view tensor) const {
 }
 
 // Steps lead back as they lead forth. They were read before, so these are hashed once more.
-Result<void> Patching::copy_steps(write::Writer &reverse) {
+Result<void> Patching::copy_steps() {
   TensorWindow window(false);
   for (size_t i = 0; i < delta_.index().size(); ++i) {
     if (!delta_.notes.tensors[i].steps) continue;
     const TensorView held = delta_.index().at(i);
     const auto add = [&](std::span<const std::byte> piece) -> Result<void> {
-      ST_TRY(reverse.add(held.name, piece.data(), piece.size()));
+      ST_TRY(reverse_->add(held.name, piece.data(), piece.size()));
       return tell(0);
     };
     ST_TRY(auto copied, hash_tensor(window, *delta_.snapshot, held, add));
@@ -237,20 +239,18 @@ Result<void> Patching::check_and_save_old(const ModelView &now) {
   const InterruptScope waits([this] { return tell(0); });
   TensorList result;
   ST_TRY(check(now, &result));
-  std::unique_ptr<write::Writer> reverse;
   if (!options_.reverse.empty()) {
     ST_TRY(now.must_not_be(env_, options_.reverse));
-    ST_TRY(reverse, begin_reverse(now, result));
+    ST_TRY(reverse_, begin_reverse(now, result));
   }
   const auto keep = [&](const TensorView &t, std::span<const std::byte> piece) -> Result<void> {
-    if (reverse && !has_steps(t.name)) ST_TRY(reverse->add(t.name, piece.data(), piece.size()));
+    if (reverse_ && !has_steps(t.name)) ST_TRY(reverse_->add(t.name, piece.data(), piece.size()));
     return tell(piece.size());
   };
   auto old = old_tensors(now, delta_.index(), delta_.notes);
   std::erase_if(old, [&](const OldTensor &t) { return is_remade(now.at(t.index).tensor().name); });
   ST_TRY(check_old(now, old, keep));
-  if (reverse) ST_TRY(copy_steps(*reverse));
-  return reverse ? reverse->finish() : Result<void>();
+  return reverse_ ? copy_steps() : Result<void>();
 }
 
 // A transaction with all of it staged, which looks at the base before it is changed.
@@ -265,6 +265,7 @@ Result<std::unique_ptr<AnyTransaction>> Patching::begin(const TensorList &result
   begun->before_change([this](std::span<const Snapshot *const> now) {
     return now.empty() ? check_and_save_old(whole_) : check_and_save_old(whole_.as_in(now));
   });
+  begun->at_last([this] { return name_reverse(); });
   ST_TRY(stage_all(*begun, result));
   return begun;
 }
