@@ -8,6 +8,7 @@
 #include "delta/delta_hash.h"
 #include "delta/stepped.h"
 #include "model/model.h"
+#include "newfile/room.h"
 
 namespace st::store {
 namespace {
@@ -29,6 +30,7 @@ class Patching {
   Result<NewBytes> value(size_t i) const;
   Result<void> stage(AnyTransaction &transaction, bool in_place);
   Result<void> stage_all_steps(AnyTransaction &transaction);
+  Result<void> check_room(AnyTransaction &transaction, std::span<const size_t> staged);
   Result<void> stage_steps(AnyTransaction &transaction, size_t i);
   Result<void> remake_later(AnyTransaction &transaction, size_t i);
   Result<void> stage_all(AnyTransaction &transaction, const TensorList &result);
@@ -109,13 +111,43 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
 Result<void> Patching::stage_all_steps(AnyTransaction &transaction) {
   const bool may_be_remade = !base_.file() || remakes_all();
   remade_.assign(delta_.index().size(), false);
+  std::vector<size_t> staged;
   for (size_t i = 0; i < delta_.index().size(); ++i) {
     if (!delta_.notes.tensors[i].steps) continue;
     ST_TRY(auto may, may_be_remade ? transaction.may_remake(delta_.index().at(i).name) : Result<bool>(false));
     remade_[i] = may;
-    ST_TRY(may ? remake_later(transaction, i) : stage_steps(transaction, i));
+    if (may)
+      ST_TRY(remake_later(transaction, i));
+    else
+      staged.push_back(i);
   }
+  if (!staged.empty()) ST_TRY(check_room(transaction, staged));
+  for (const size_t i : staged) ST_TRY(stage_steps(transaction, i));
   return {};
+}
+
+// The journal would take these pages before the commit looks for room. To count them, their steps are read once more:
+// only where the whole tensors would be too long.
+Result<void> Patching::check_room(AnyTransaction &transaction, std::span<const size_t> staged) {
+  ST_TRY(const auto plan, transaction.plan());
+  const auto sum = [&](const auto &of) -> Result<uint64_t> {
+    uint64_t bytes = 0;
+    for (const size_t i : staged) {
+      ST_TRY(const uint64_t more, of(i, whole_.at(*whole_.find(delta_.index().at(i).name))));
+      bytes += more;
+    }
+    return bytes;
+  };
+  ST_TRY(const uint64_t most, sum([](size_t, const Place &place) { return Result<uint64_t>(place.tensor().nbytes); }));
+  if (plan.space_free >= plan.space_needed && plan.space_free - plan.space_needed >= most) return {};
+  ST_TRY(const uint64_t pages, sum([this](size_t i, const Place &place) -> Result<uint64_t> {
+           ST_TRY(tell(0));
+           const TensorView t = place.tensor();
+           return bytes_of_changed_pages({&delta_, i}, t, place.snapshot->file_offset(t), room_);
+         }));
+  const uint64_t needed = plan.space_needed + pages;
+  if (plan.space_free >= needed) return {};
+  return Failure(write::too_little_room(std::string(whole_.path()), needed, plan.space_free));
 }
 
 // When the base is locked, its old bytes are read once: they are hashed, and what the steps make of them, and what

@@ -775,6 +775,41 @@ TEST_F(DeltasOfElements, ArePublishedBesideOtherChanges) {
   EXPECT_EQ(held(base), a);
 }
 
+// Else the journal would be filled before the commit looks for room.
+TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
+  struct Counted : SmallDisk {
+    using SmallDisk::SmallDisk;
+    ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+      written += n;
+      return SmallDisk::pwrite(fd, buffer, n, offset);
+    }
+    uint64_t written = 0;
+  };
+  std::string &w = b.tensors.back().bytes;
+  const uint64_t size = w.size();
+  b.metadata["k"] = "w";
+  for (const bool in_every_page : {true, false}) {
+    if (!in_every_page) {
+      w = a.tensors.back().bytes;
+      w[500000] ^= 1;
+    }
+    put_bytes(base, a.file());
+    put_bytes(other, b.file());
+    std::remove(delta.c_str());
+    ASSERT_TRUE(is_ok(diff()));
+    Counted disk(env, dir.path());
+    for (;; disk.free_bytes += size / 8) {
+      disk.written = 0;
+      auto done = store::patch(disk, base, delta, {});
+      if (done) break;
+      ASSERT_TRUE(fails_with(Status::no_space, done));
+      EXPECT_LT(disk.written, size / 8) << disk.free_bytes;
+    }
+    EXPECT_EQ(held(base), b);
+    EXPECT_TRUE(in_every_page || disk.free_bytes < 2 * size);  // what stays needs no room in the journal
+  }
+}
+
 TEST_F(DeltasOfElements, LieOnEachOther) {
   const std::string second = dir / "d2.safetensors", third = dir / "c.safetensors";
   Holdings c = b;
