@@ -1354,8 +1354,10 @@ typedef struct st_delta_apply_options {
 
 /* Apply a delta to its base, a file or shards, as one transaction: durable, all
  * or nothing, across shards too. It patches if the delta only gives tensors
- * other bytes, else it publishes, as st_txn_put. A patch writes what the delta
- * holds, and of a tensor that it holds elements of the pages that change.
+ * other bytes. Else it publishes, as a transaction with st_txn_put, but the
+ * tensors get the order of the result that the delta was made of, and are not
+ * aligned. A patch writes what the delta holds, and of a tensor that it holds
+ * elements of the pages that change.
  *   opts  NULL for the defaults.
  *   done  may be NULL; else filled with the plan by which it was done.
  * Before the base is touched, the delta's bytes are checked against the hashes
@@ -1365,17 +1367,17 @@ typedef struct st_delta_apply_options {
  * of the delta comes before those of the base. The reverse delta is durable
  * before the base is changed. Applied to the result it brings back tensors,
  * their order and the metadata. It does not bring back the order of the keys,
- * nor the padding of the header. If the call fails after the reverse delta was
- * written, that stays, and fits nothing but the result. So give each apply a
- * name of its own: what had the name before is gone then. Too little room for
- * the change is found out before, but not if the reverse delta takes what was
- * left. Each shard is patched or made anew for itself. Shards keep the order of
- * their names, whatever the delta's; a tensor that is added goes where
- * st_txn_put puts it, so one that was deleted may come back in another shard.
- * Metadata go to the index; total_size and total_parameters, which the index
- * has of its own, to the header of the first shard. What changes in the index
- * becomes a string there, unless a number takes the place of a number; also on
- * the way back.
+ * nor the padding of the header. It gets its name last, when all that the
+ * change takes is made. A call that fails before that, as for want of room,
+ * leaves what has the name. If the call fails after that, the reverse delta
+ * stays, and fits nothing but the result. So give each apply a reverse name of
+ * its own: what had the name before is gone then. Each shard is patched or made
+ * anew for itself. Shards keep the order of their names, whatever the delta's;
+ * a tensor that is added goes where st_txn_put puts it, so one that was deleted
+ * may come back in another shard. Metadata go to the index; total_size and
+ * total_parameters, which the index has of its own, to the header of the first
+ * shard. What changes in the index becomes a string there, unless a number
+ * takes the place of a number; also on the way back.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
  * the base or the delta, or a file of the base, or is named as an index of
  * shards); ST_E_FILE_CHANGED (shards were replaced meanwhile; the delta was

@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#ifdef __linux__
+#include <sys/inotify.h>
+#include <unistd.h>
+#endif
 
 #include "bound.h"
 #include "delta_scene.h"
@@ -301,6 +305,36 @@ TEST(CopyOfManyTensors, ThoseThatFollowEachOtherAreCopiedByOneCall) {
   ASSERT_TRUE(is_ok(join(env, to, "/d/other.safetensors", by_name)));
   EXPECT_EQ(holdings_of(disk.contents("/d/other.safetensors")).tensors.size(), tensors.size());
 }
+
+#ifdef __linux__
+// A program that reads a checkpoint whenever that was written would do so again and again.
+TEST(Watcher, IsNotToldOfAWriteToWhatIsOnlyRead) {
+  const TempDir dir;
+  os::Env &env = os::Env::posix();
+  const std::string base = dir / "base", other = dir / "other", by = dir / "by", made = dir / "made";
+  put_bytes(base, file_of({u8_tensor("t", 5000, 1)}));
+  put_bytes(other, file_of({u8_tensor("t", 5000, 2)}));
+  OpenOptions writable;
+  writable.writable = true;
+  const auto writer = open_path(env, base, writable).value();  // whose journal stays
+  const auto txn = writer->begin({}).value();
+  const TestTensor t = u8_tensor("t", 5000, 3);
+  ASSERT_TRUE(is_ok(txn->update("t", {static_cast<uint32_t>(t.dtype), t.shape, t.bytes.data(), t.bytes.size()})));
+  ASSERT_TRUE(is_ok(txn->commit()));
+  ASSERT_TRUE(std::filesystem::exists(base + ".st-journal"));
+  const int watch = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(watch, 0);
+  ASSERT_GE(::inotify_add_watch(watch, base.c_str(), IN_CLOSE_WRITE), 0);
+  ASSERT_TRUE(is_ok(diff(env, base, other, by, {})));
+  ASSERT_GE(::inotify_add_watch(watch, by.c_str(), IN_CLOSE_WRITE), 0);
+  ASSERT_TRUE(is_ok(merge(env, base, {by}, made, {})));
+  ASSERT_TRUE(is_ok(join(env, base, made, {})));
+  ASSERT_TRUE(is_ok(patch(env, made, by, {})));
+  char event[1024];
+  EXPECT_EQ(::read(watch, event, sizeof event), -1);
+  ::close(watch);
+}
+#endif
 
 // Where it never stays as it is, a copy is not tried for ever.
 TEST_F(CopyTest, AFileThatIsReplacedAllTheTimeIsNotCopied) {
