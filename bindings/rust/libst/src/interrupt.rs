@@ -11,11 +11,12 @@ use crate::sys;
 #[cfg(doc)]
 use crate::{File, Snapshot, Tensor};
 
-/// Interrupts the calls of a [`File`] and of its snapshots from elsewhere, in another thread say; see [`File::interrupt`].
+/// Interrupts the calls of a [`File`] and of its snapshots from elsewhere, in another thread say; see
+/// [`File::interrupt`].
 ///
-/// The handle of a file does nothing once the file was dropped. The handle of a [`Snapshot`] or a [`Tensor`] works for as
-/// long as anything keeps the state that they show. Snapshots do, and what was taken from them. So does a file that was
-/// opened for reading, while it shows this state.
+/// The handle of a file does nothing once the file was dropped. The handle of a [`Snapshot`] or a [`Tensor`] works for
+/// as long as anything keeps the state that they show. Snapshots do, and what was taken from them. So does a file that
+/// was opened for reading, while it shows this state.
 #[derive(Clone)]
 pub struct Interrupt(Arc<Interrupted>);
 
