@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 
 #include "base/interrupt.h"
 #include "delta/delta_chain.h"
@@ -9,6 +10,7 @@
 #include "delta/stepped.h"
 #include "model/model.h"
 #include "newfile/room.h"
+#include "newfile/transfer.h"
 
 namespace st::store {
 namespace {
@@ -30,6 +32,7 @@ class Patching {
   Result<NewBytes> value(size_t i) const;
   Result<void> stage(AnyTransaction &transaction, bool in_place);
   Result<void> stage_all_steps(AnyTransaction &transaction);
+  Result<uint64_t> bytes_of_new_files(std::span<const size_t> staged) const;
   Result<void> check_room(AnyTransaction &transaction, std::span<const size_t> staged);
   Result<void> stage_steps(AnyTransaction &transaction, size_t i);
   Result<void> remake_later(AnyTransaction &transaction, size_t i);
@@ -126,10 +129,27 @@ Result<void> Patching::stage_all_steps(AnyTransaction &transaction) {
   return {};
 }
 
+// Those with these tensors, where they share no block with the old ones.
+Result<uint64_t> Patching::bytes_of_new_files(std::span<const size_t> staged) const {
+  std::set<const Snapshot *> counted;
+  uint64_t bytes = 0;
+  for (const size_t i : staged) {
+    const Place &place = whole_.at(*whole_.find(delta_.index().at(i).name));
+    if (!counted.insert(place.snapshot).second) continue;
+    ST_TRY(auto file, open_regular(place.member->location(), O_RDWR, nullptr, {options_.lock_timeout_ms, &control_}));
+    if (!write::may_share(file, file)) bytes += place.snapshot->file_size();
+  }
+  return bytes;
+}
+
 // The journal would take these pages before the commit looks for room. To count them, their steps are read once more:
 // only where the whole tensors would be too long.
 Result<void> Patching::check_room(AnyTransaction &transaction, std::span<const size_t> staged) {
   ST_TRY(const auto plan, transaction.plan());
+  uint64_t needed = plan.space_needed;
+  if (plan.kind == CommitPlan::nothing) {  // as steps alone make it publish
+    ST_TRY(needed, bytes_of_new_files(staged));
+  }
   const auto sum = [&](const auto &of) -> Result<uint64_t> {
     uint64_t bytes = 0;
     for (const size_t i : staged) {
@@ -139,13 +159,13 @@ Result<void> Patching::check_room(AnyTransaction &transaction, std::span<const s
     return bytes;
   };
   ST_TRY(const uint64_t most, sum([](size_t, const Place &place) { return Result<uint64_t>(place.tensor().nbytes); }));
-  if (plan.space_free >= plan.space_needed && plan.space_free - plan.space_needed >= most) return {};
+  if (plan.space_free >= needed && plan.space_free - needed >= most) return {};
   ST_TRY(const uint64_t pages, sum([this](size_t i, const Place &place) -> Result<uint64_t> {
            ST_TRY(tell(0));
            const TensorView t = place.tensor();
            return bytes_of_changed_pages({&delta_, i}, t, place.snapshot->file_offset(t), room_);
          }));
-  const uint64_t needed = plan.space_needed + pages;
+  needed += pages;
   if (plan.space_free >= needed) return {};
   return Failure(write::too_little_room(std::string(whole_.path()), needed, plan.space_free));
 }

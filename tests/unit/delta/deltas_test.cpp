@@ -787,8 +787,11 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
   };
   std::string &w = b.tensors.back().bytes;
   const uint64_t size = w.size();
-  b.metadata["k"] = "w";
-  for (const bool in_every_page : {true, false}) {
+  const std::string dense = w;
+  for (int way = 0; way < 4; ++way) {
+    const bool in_every_page = way % 2 == 0, by_option = way / 2 == 1;
+    b.metadata["k"] = by_option ? "v" : "w";
+    w = dense;
     if (!in_every_page) {
       w = a.tensors.back().bytes;
       w[500000] ^= 1;
@@ -800,7 +803,9 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
     Counted disk(env, dir.path());
     for (;; disk.free_bytes += size / 8) {
       disk.written = 0;
-      auto done = store::patch(disk, base, delta, {});
+      DeltaPatchOptions options;
+      options.publish = by_option;
+      auto done = store::patch(disk, base, delta, options);
       if (done) break;
       ASSERT_TRUE(fails_with(Status::no_space, done));
       EXPECT_LT(disk.written, size / 8) << disk.free_bytes;
