@@ -225,8 +225,6 @@ class CurlTransport final : public Transport {
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(settings_.limits.connections));
   }
   ~CurlTransport() override {
-    // In a child of fork() the connections are the parent's, whose ends a farewell would close.
-    if (getpid() != process_) return;
     const WithoutPipeSignal quiet;
     CurlTransport::drop_all();
     for (CURL *easy : idle_) curl_easy_cleanup(easy);
@@ -434,7 +432,6 @@ class CurlTransport final : public Transport {
 
   const Settings settings_;
   CURLM *const multi_;
-  const pid_t process_ = getpid();
   std::map<CURL *, std::unique_ptr<Flight>> flights_;
   std::vector<CURL *> idle_;
   uint64_t came_ = 0;

@@ -13,6 +13,9 @@
 
 namespace st::remote {
 
+// Its number. Another one in a child of a fork, also where no library was told of that.
+int64_t this_process();
+
 struct Surroundings {
   // An empty variable is none. Line ends at its end, which come with a secret out of a file, are none of it.
   std::function<std::optional<std::string>(const std::string &name)> variable;

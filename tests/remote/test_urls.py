@@ -1,12 +1,15 @@
 """Models behind URLs, on real servers on loopback, through every door."""
 
 import contextlib
+import ctypes
 import gc
 import json
 import os
+import platform
 import re
 import resource
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -14,6 +17,7 @@ import sys
 import threading
 import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +29,7 @@ import pytest
 import s3_upload
 from conftest import KEYS, ROOT, STCTL, Stopped, check, fails, signal_us, stctl, stopper
 from fault_server import FaultServer, crc32c
+from gathering_server import GatheringServer
 from libst import Status
 
 
@@ -755,38 +760,82 @@ def test_a_slow_link(nginx, toxiproxy, arrays):
     check(libst.load(f"http://127.0.0.1:{port}/model.safetensors"), arrays)
 
 
-def is_refused_in_a_child(f, tensor):
-    child = os.fork()
+def fork_unawares() -> int:
+    """By the system call alone: no library hears of it."""
+    clone = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
+    if clone is None:
+        pytest.skip("the number of this machine's system call is not known here")
+    return ctypes.PyDLL(None).syscall(clone, signal.SIGCHLD, 0, 0, 0, 0)
+
+
+forks = pytest.mark.parametrize("fork", [os.fork, fork_unawares])
+
+
+def ends_well(child: int, body) -> bool:
+    """`child`: as fork() answers. Does the body, in the child, say so, within 20 s?"""
     if child == 0:
+        signal.alarm(20)
         status = 1
         try:
-            f.read(tensor)
-        except NotImplementedError as error:
-            f.close()
-            gc.collect()
-            status = "before a fork; open it anew" not in str(error)
+            status = not body()
         finally:
             os._exit(status)
     return os.waitpid(child, 0)[1] == 0
 
 
-def test_a_child_reads_nothing_and_harms_nothing(nginx, arrays):
+def is_refused_and_closes(f, tensor) -> bool:
+    try:
+        f.read(tensor)
+    except NotImplementedError as error:
+        f.close()
+        gc.collect()
+        return "before a fork; open it anew" in str(error)
+    return False
+
+
+@forks
+def test_a_child_reads_nothing_and_harms_nothing(nginx, arrays, fork):
     with libst.open(f"{nginx.http}/model.safetensors") as f:
         f.read("small")
-        assert is_refused_in_a_child(f, "long")
+        assert ends_well(fork(), lambda: is_refused_and_closes(f, "long"))
         np.testing.assert_array_equal(f.read("long"), arrays["long"])
 
 
-def test_a_child_opens_no_shard_beside_its_parents(nginx, folder):
+@forks
+def test_a_child_opens_no_shard_beside_its_parents(nginx, folder, fork):
     """It would take the connections that its parent reads from."""
-    shards = folder / "forked"
+    shards = folder / f"forked {fork.__name__}"
     libst.save(folder / "forked.safetensors", {"a": np.zeros(100, "u1"), "b": np.ones(100, "u1")})
     libst.reshard(folder / "forked.safetensors", shards, 100)
-    with libst.open(f"{nginx.http}/forked/model.safetensors.index.json") as f:
+    with libst.open(f"{nginx.http}/{shards.name}/model.safetensors.index.json".replace(" ", "%20")) as f:
         f.read("a")
-        assert is_refused_in_a_child(f, "b")
+        assert ends_well(fork(), lambda: is_refused_and_closes(f, "b"))
         assert f.read("b").tolist() == [1] * 100
-    assert len([line for line in served(nginx, "/forked/model-00002", 1) if "/forked/model-00002" in line]) == 1
+    path = f"/{shards.name}/model-00002".replace(" ", "%20")
+    assert len([line for line in served(nginx, path, 1) if path in line]) == 1
+
+
+def test_a_child_closes_amid_its_parents_reads(tmp_path):
+    """Threads of the parent wait for answers, for places, and for the right to read, which no thread of the child
+    gives back."""
+    libst.save(tmp_path / "m", {"w": np.ones(400_000, "u1")})
+    with GatheringServer({"/m": (tmp_path / "m").read_bytes()}, holds=lambda path, first: first > 0) as server:
+        f = libst.open(f"{server.url}/m")
+        with ThreadPoolExecutor(80) as pool:
+            reads = [pool.submit(f.read, "w") for _ in range(80)]
+            server.await_held(16)
+
+            def closes():
+                f.refresh()
+                f.close()
+                gc.collect()
+                return True
+
+            assert ends_well(os.fork(), closes)
+            server.let_go()
+            for read in reads:
+                assert read.result().all()
+        f.close()
 
 
 @pytest.mark.parametrize("load", ["lasts", "waits"])
@@ -800,8 +849,6 @@ def test_a_fork_amid_the_load_of_libst_remote_waits_for_it_and_not_for_ever(tmp_
 
 
 def test_threads_share_a_handle(nginx, arrays):
-    from concurrent.futures import ThreadPoolExecutor
-
     with libst.open(f"{nginx.http}/model.safetensors") as f, ThreadPoolExecutor(8) as pool:
         for read in pool.map(lambda _: f.read("rows"), range(64)):
             np.testing.assert_array_equal(read, arrays["rows"])

@@ -1,7 +1,5 @@
 #include "remote/credentials/credentials.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -12,6 +10,7 @@
 #include "remote/credentials/times.h"
 #include "remote/error_body.h"
 #include "remote/stopping.h"
+#include "remote/surroundings.h"
 
 namespace st::remote {
 namespace {
@@ -149,7 +148,7 @@ std::shared_ptr<Credentials> KeptCredentials::of(Origin origin) {
 }
 
 uint64_t KeptCredentials::Process::fork_generation() const {
-  return static_cast<uint64_t>(getpid());
+  return static_cast<uint64_t>(this_process());
 }
 
 bool refuses_the_anonymous(const Answer &answer) {
