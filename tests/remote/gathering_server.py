@@ -67,9 +67,9 @@ class GatheringServer:
             self._held += 1
             self.most = max(self.most, self._held)
             self._news.notify_all()
+            gone = self._gone
             if self._held == until:
                 self._let_go()
-            gone = self._gone
             if not self._news.wait_for(lambda: self._over or self._gone != gone, 60):
                 self._let_go()
 

@@ -735,6 +735,32 @@ def test_a_checkpoint_of_100_shards_is_a_request_a_shard(nginx, folder):
         assert len(served(nginx, "/hundred/", 5)) == 5
 
 
+NEEDS_ALL_SHARDS = {
+    "load": libst.load,
+    "names": lambda url: list(libst.open(url).keys()),
+    "ls": lambda url: stctl("ls", url),
+    "stats": lambda url: stctl("stats", url),
+    "view": lambda url: stctl("view", url),
+    "a pattern": lambda url: stctl("ls", url, "t*"),
+}
+
+
+@pytest.mark.parametrize("needs_all", NEEDS_ALL_SHARDS.values(), ids=NEEDS_ALL_SHARDS)
+def test_shards_that_are_all_needed_are_opened_side_by_side(tmp_path, needs_all):
+    """But for the first, which tells Python how views of all are read."""
+    objects = {}
+    for i in range(5):
+        libst.save(tmp_path / "m", {f"t{i}": np.full(10, i, "u1")})
+        objects[f"/m-{i}.safetensors"] = (tmp_path / "m").read_bytes()
+    places = {f"t{i}": f"m-{i}.safetensors" for i in range(5)}
+    index = "/model.safetensors.index.json"
+    objects[index] = json.dumps({"metadata": {}, "weight_map": places}).encode()
+    with GatheringServer(objects, lambda path, _: path not in (index, "/m-0.safetensors"), until=4) as server:
+        needs_all(server.url + index)
+        assert server.most == 4
+    assert {path for path, _ in server.requests} == set(objects)
+
+
 def test_a_slice_of_100_gigabytes_is_two_requests(nginx, folder):
     n = 100_000_000_000
     header = json.dumps({"w": {"dtype": "U8", "shape": [n], "data_offsets": [0, n]}}).encode()
