@@ -218,6 +218,11 @@ curl_socket_t open_socket(void *user, curlsocktype, struct curl_sockaddr *addres
   return CURL_SOCKET_BAD;
 }
 
+bool is_folder(const std::string &path) {
+  struct stat s = {};
+  return stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
+}
+
 class CurlTransport final : public Transport {
  public:
   explicit CurlTransport(const Settings &settings) : settings_(settings), multi_(curl_multi_init()) {
@@ -347,15 +352,17 @@ class CurlTransport final : public Transport {
     trust(easy, flight.request.certificates);
   }
 
-  // A proxy with a certificate is held against the same. Where a file is named for one request, it alone counts, as
-  // with AWS's own tools.
+  // A proxy with a certificate is held against the same. Where a file or a folder is named for one request, it alone
+  // counts, as with AWS's own tools.
   void trust(CURL *easy, const std::string &own) const {
-    const std::string &file = own.empty() ? settings_.certificates : own;
+    const bool is_own = !own.empty(), has_folder = is_own && is_folder(own);
+    const std::string &file = is_own ? own : settings_.certificates, &folder = is_own ? own : settings_.more;
     if (!file.empty())
-      for (const CURLoption option : {CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO}) set(easy, option, file.c_str());
-    if (own.empty() && settings_.more.empty()) return;
-    const char *folder = own.empty() ? settings_.more.c_str() : nullptr;
-    for (const CURLoption option : {CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH}) set(easy, option, folder);
+      for (const CURLoption option : {CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO})
+        set(easy, option, has_folder ? nullptr : file.c_str());
+    if (!folder.empty())
+      for (const CURLoption option : {CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH})
+        set(easy, option, is_own && !has_folder ? nullptr : folder.c_str());
   }
 
   // A byte now and then is no progress: it would hold a call for good.
@@ -438,11 +445,6 @@ class CurlTransport final : public Transport {
   uint32_t long_lines_ = 0;  // one after the other: the first may have been want of memory
   std::mt19937 random_{std::random_device{}()};
 };
-
-bool is_folder(const std::string &path) {
-  struct stat s = {};
-  return stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
-}
 
 std::string certificates_of_process(const Surroundings &from) {
   const char *of_libcurl = curl_version_info(CURLVERSION_NOW)->cainfo;

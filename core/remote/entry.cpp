@@ -69,7 +69,10 @@ int32_t open(const char *url, st_remote_object *beside, st_remote_stops stops, s
     const Limits limits = Limits::of(from);
     const NewTransport transports = curl_transports(limits, from);
     from.ask = asks_by(transports);
-    if (beside) from.hub_commit = beside->object->commit();
+    if (beside) {
+      from.hub_commit = beside->object->commit();
+      from.known_region = beside->object->region();
+    }
     ST_TRY(auto site, site_of(url, from));
     std::shared_ptr<Store> store;
     if (beside) {

@@ -64,6 +64,8 @@ class Object {
   // The one that the Hub named; empty: it named none.
   std::string commit() const { return version_.commit.empty() ? site_->commit() : version_.commit; }
 
+  BucketRegion region() const { return site_->region(); }
+
   // Fills each range, whole, with bytes of the version that was opened. Status file_changed: it is there no more.
   // Status cancelled: `stops` said so.
   Result<void> read(std::span<const Wanted> ranges, const Stops &stops = {});

@@ -70,6 +70,7 @@ Surroundings Surroundings::of_process() {
           {},
           [] { return static_cast<int64_t>(time(nullptr)); },
           {},
+          {},
           kept};
 }
 

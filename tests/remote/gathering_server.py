@@ -6,14 +6,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class GatheringServer:
-    """`objects`: bytes by path. `holds(path, first)`: is the answer to a request from that byte on held? `until`: so
-    many of them together are let go; none: let_go() says when. Where fewer come, they are let go after a minute."""
+    """`objects`: bytes by path. `holds(path, first)`: is the answer to a request from that byte on held? Once `until`
+    of them are held, or after a minute, none is held any more. Without `until`, let_go() says when.
+    `refuses`: answers a request that is refused, and says so."""
 
-    def __init__(self, objects: dict, holds=lambda path, first: True, until: "int | None" = None):
+    def __init__(self, objects: dict, holds=lambda path, first: True, until=None, refuses=lambda request: False):
         self.requests: list = []  # path and first byte
         self.most = 0  # that were held at once
         self._held = 0
-        self._gone = 0  # how often all were let go
         self._over = False
         self._news = threading.Condition()
         outer = self
@@ -25,6 +25,8 @@ class GatheringServer:
                 pass
 
             def do_GET(self):
+                if refuses(self):
+                    return
                 first, last = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
                 with outer._news:
                     outer.requests.append((self.path, first))
@@ -64,19 +66,14 @@ class GatheringServer:
 
     def _hold(self, until):
         with self._news:
+            if self._over:
+                return
             self._held += 1
             self.most = max(self.most, self._held)
             self._news.notify_all()
-            gone = self._gone
-            if self._held == until:
-                self._let_go()
-            if not self._news.wait_for(lambda: self._over or self._gone != gone, 60):
-                self._let_go()
-
-    def _let_go(self):
-        self._gone += 1
-        self._held = 0
-        self._news.notify_all()
+            if self._held == until or not self._news.wait_for(lambda: self._over, 60):
+                self._over = True
+                self._news.notify_all()
 
     def let_go(self):
         """All that are held, and none is held any more."""

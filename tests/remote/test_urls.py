@@ -197,6 +197,29 @@ def test_certificates_of_a_folder(nginx, arrays, tmp_path, monkeypatch):
     check(libst.load(f"{nginx.https}/model.safetensors"), arrays)
 
 
+def test_certificates_for_aws_of_a_folder(nginx, arrays, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", nginx.https)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "true")
+    with fails(Status.IO, match="certificate"):
+        libst.load("s3://plain/model.safetensors")
+    shutil.copy(nginx.certificate, tmp_path / "a.pem")
+    subprocess.run(["openssl", "rehash", tmp_path], check=True)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path))
+    check(libst.load("s3://plain/model.safetensors"), arrays)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/a", "hf://owner/model/a", "https://me:hidden@host/a?sig=hidden"])
+def test_a_url_that_became_a_path_is_told(url):
+    shown = url.replace("me:hidden@", "").split("?")[0]
+    for given in (Path(url), str(Path(url))):
+        with fails(Status.NO_FILE, match=f"'{shown}' becomes.*give the URL as a text"):
+            libst.open(given)
+        with fails(Status.NO_FILE, match=f"'{shown}' becomes"):
+            libst.load(given)
+    with fails(Status.NO_FILE, match="'[^']*/other:/bucket/a'"):
+        libst.open("other:/bucket/a")
+
+
 def test_https_does_not_become_http(nginx, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
     with fails(Status.UNSUPPORTED, match="only to https"):
@@ -759,6 +782,39 @@ def test_shards_that_are_all_needed_are_opened_side_by_side(tmp_path, needs_all)
         needs_all(server.url + index)
         assert server.most == 4
     assert {path for path, _ in server.requests} == set(objects)
+
+
+def test_a_read_of_one_long_tensor_has_requests_side_by_side(tmp_path):
+    libst.save(tmp_path / "m", {"w": np.ones(128 << 20, "u1")})
+    with GatheringServer({"/m": (tmp_path / "m").read_bytes()}, lambda _, first: first > 0, until=4) as server:
+        with libst.open(f"{server.url}/m") as f:
+            assert f.read("w").all()
+        assert server.most == 4
+
+
+def test_the_shards_of_a_bucket_are_asked_for_in_the_region_of_their_index(tmp_path, monkeypatch):
+    libst.save(tmp_path / "m", {f"t{i}": np.full(10, i, "u1") for i in range(3)})
+    libst.reshard(tmp_path / "m", tmp_path / "shards", 10)
+    objects = {f"/bucket/{path.name}": path.read_bytes() for path in (tmp_path / "shards").iterdir()}
+    refused = []
+
+    def refuses(request):
+        if "/eu-central-1/s3/" in request.headers["Authorization"]:
+            return False
+        refused.append(request.path)
+        body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-central-1</Region></Error>"
+        request.send_response(400)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+        return True
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    with GatheringServer(objects, lambda *_: False, refuses=refuses) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        assert len(libst.load("s3://bucket/model.safetensors.index.json")) == 3
+    assert refused == ["/bucket/model.safetensors.index.json"]
 
 
 def test_a_slice_of_100_gigabytes_is_two_requests(nginx, folder):
