@@ -40,7 +40,9 @@ class File {
   uint64_t file_size(uint32_t shard) const;
   uint64_t size_of_files() const;
 
-  st_tensor at(size_t i) const;    // a description
+  st_tensor at(size_t i) const;  // a description
+  // Descriptions of all. One call, which opens shards behind a URL side by side.
+  std::vector<st_tensor> all() const;
   st_tensor view(size_t i) const;  // with its bytes
   // A copy of its bytes. Throws Failure if the file is cut meanwhile; a look at a view would then be a signal.
   std::string bytes_of(const st_tensor &tensor) const;

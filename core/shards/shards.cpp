@@ -62,6 +62,7 @@ Result<std::unique_ptr<Shards>> Shards::open_sources(os::Env &env, os::SourceEnv
   std::unique_ptr<Shards> shards(new Shards(env, std::move(options)));
   shards->path_ = path;
   shards->sources_ = std::move(sources);
+  shards->most_opens_ = index.source().most_reads();
   ST_TRY(auto file, os::File::open(index, AT_FDCWD, path, O_RDONLY, 0, path));
   ST_TRY(auto read, read_index(file));
   Kept &kept = shards->kept_.mine();

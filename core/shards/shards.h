@@ -56,6 +56,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   static Error missing(const std::string &path, uint32_t number, const std::string &shard);
   // It is in no folder: others may change nothing of what it shows.
   bool is_of_sources() const { return static_cast<bool>(sources_); }
+  // Of such shards, so many at once.
+  unsigned most_opens() const { return most_opens_; }
 
  private:
   friend class ShardCommit;
@@ -122,6 +124,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
 
   std::string path_;
   os::OpenByName sources_;                       // of shards that are in no folder
+  unsigned most_opens_ = 1;                      // of these at once
   os::Location at_;                              // of the index
   std::shared_ptr<const os::Directory> folder_;  // that the shards are named in
   const uint64_t process_;                       // see os::Env::fork_generation

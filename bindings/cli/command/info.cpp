@@ -34,8 +34,7 @@ struct Summary {
 Summary summarise(const File &file) {
   Summary summary = {};
   summary.shards.resize(file.file_count());
-  for (size_t i = 0; i < file.count(); ++i) {
-    const st_tensor tensor = file.at(i);
+  for (const st_tensor &tensor : file.all()) {
     for (Kind *kind : {&summary.kinds[tensor.dtype], &summary.shards.at(tensor.shard), &summary.all}) {
       kind->tensors += 1;
       kind->elements += elements_of(tensor);

@@ -28,7 +28,7 @@ struct Stats {
 // So this call also makes the counts those of the whole checkpoint.
 uint64_t nbytes_of(const File &file) {
   uint64_t nbytes = 0;
-  for (size_t i = 0; i < file.count(); ++i) nbytes += file.at(i).nbytes;
+  for (const st_tensor &tensor : file.all()) nbytes += tensor.nbytes;
   return nbytes;
 }
 

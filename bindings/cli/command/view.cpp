@@ -61,9 +61,8 @@ Scene scene_of(const File &file, const View &options) {
   Scene scene;
   scene.one_file = file.is_one_file();
   scene.levels = options.depth == 0 ? UINT32_MAX : options.depth;
-  for (size_t i = 0; i < file.count(); ++i) {
-    const st_tensor t = file.at(i);
-    scene.tensors.push_back(t);
+  scene.tensors = file.all();
+  for (const st_tensor &t : scene.tensors) {
     scene.files[t.shard].add(t);
     scene.nbytes += t.nbytes;
   }
