@@ -96,7 +96,7 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
   for (int reads = 1;; ++reads) {
     const uint32_t changes = owned.changes[slot];
     lock.unlock();
-    if (reads == 1) arena = Arena::of(file.env(), n, false);
+    if (reads == 1) arena = Arena::of_view(file.env(), n);
     ST_TRY(file.read(arena.data(), n, offset));
     lock.lock();
     if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);  // of a load

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <future>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "base/interrupt.h"
@@ -171,10 +172,25 @@ TEST_F(ContentTest, OwnedMemoryIsAlignedAndTakenPieceByPiece) {
   for (size_t slot : {1, 7, 30}) {
     auto view = c->view(file, slot, slot * slot_bytes, slot_bytes);
     ASSERT_TRUE(is_ok(view));
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(*view) % 4096, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(*view) % 64, 0u);
     EXPECT_EQ(c->view(file, slot, slot * slot_bytes, slot_bytes).value(), *view);  // and stays
   }
   EXPECT_EQ(c->bytes_owned(), 3 * slot_bytes);
+}
+
+// A page for each would cost a model of many small tensors far more than its bytes.
+TEST_F(ContentTest, SmallViewsShareTheirPages) {
+  constexpr size_t many = 1000, small = 64, page = 4096;
+  auto c = Content::open(file, bytes.size(), many, MapMode::none, {Storage::local, "testfs"}, nullptr);
+  ASSERT_TRUE(is_ok(c));
+  std::set<uintptr_t> pages;
+  for (size_t slot = 0; slot < many; ++slot) {
+    auto view = c->view(file, slot, slot * small, small);
+    ASSERT_TRUE(is_ok(view));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(*view) % small, 0u);
+    pages.insert(reinterpret_cast<uintptr_t>(*view) / page);
+  }
+  EXPECT_LT(pages.size(), many / 4);
 }
 
 TEST_F(ContentTest, AskingForPrivateFallsOnlyToNone) {
