@@ -9,6 +9,32 @@
 #include "base/interrupt.h"
 
 namespace st::read {
+namespace {
+
+constexpr uint64_t unasked = uint64_t{16} << 20;  // bytes between looks whether to go on
+
+// The caller may take its time, so nobody waits for the mutex meanwhile.
+Result<void> go_on(std::unique_lock<std::mutex> &lock) {
+  const bool held = lock.owns_lock();
+  if (held) lock.unlock();
+  const bool stops = InterruptCheck::stops();
+  if (held) lock.lock();
+  if (stops) return Failure(*InterruptCheck::stopped());
+  return {};
+}
+
+// A source asks by itself, and is the faster the more is wanted of it at once.
+Result<void> read_in_blocks(const os::File &file, std::byte *to, uint64_t n, uint64_t offset,
+                            std::unique_lock<std::mutex> &lock) {
+  const uint64_t at_once = file.env().long_read() > 0 ? n : unasked;
+  for (uint64_t done = 0; done < n; done += std::min(at_once, n - done)) {
+    if (done > 0) ST_TRY(go_on(lock));
+    ST_TRY(file.read(to + done, std::min(at_once, n - done), offset + done));
+  }
+  return {};
+}
+
+}  // namespace
 
 // A thread reads a piece, outside of the mutex. At its end it has that once more, and others may look.
 class Content::Reading {
@@ -75,11 +101,7 @@ Result<void> Content::await_reader(Locked &lock, size_t slot) const {
   constexpr std::chrono::milliseconds until_asked(100);
   const std::vector<size_t> &read = own_->being_read;
   const auto is_free = [&] { return std::find(read.begin(), read.end(), slot) == read.end(); };
-  while (!own_->was_read.wait_for(lock, until_asked, is_free)) {
-    lock.unlock();
-    if (InterruptCheck::stops()) return Failure(*InterruptCheck::stopped());
-    lock.lock();
-  }
+  while (!own_->was_read.wait_for(lock, until_asked, is_free)) ST_TRY(go_on(lock));
   return {};
 }
 
@@ -97,7 +119,7 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
     const uint32_t changes = owned.changes[slot];
     lock.unlock();
     if (reads == 1) arena = Arena::of_view(file.env(), n);
-    ST_TRY(file.read(arena.data(), n, offset));
+    ST_TRY(read_in_blocks(file, arena.data(), n, offset, lock));
     lock.lock();
     if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);  // of a load
     if (owned.changes[slot] == changes) break;
@@ -158,10 +180,10 @@ Result<void> Content::refresh_own(const os::File &file, size_t slot, uint64_t of
   return read_again(file, slot, offset, n, 0, false);
 }
 
-// `is_known`: to have changed.
+// `is_known`: to have changed. Then the change is a fact, and nobody may stop what shows it.
 Result<void> Content::read_again(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip,
                                  bool is_known) const {
-  const Locked lock(own_->mutex);
+  Locked lock(own_->mutex);
   Owned &owned = own(lock);
   ++owned.changes[slot];
   if (!in_own_memory(slot) && !(writable_ && is_known)) return {};
@@ -173,7 +195,8 @@ Result<void> Content::read_again(const os::File &file, size_t slot, uint64_t off
     bool stays = false;
   } outdating{owned.pieces[slot]};
   if (writable_) return {};
-  auto read = file.read(outdating.piece.load(std::memory_order_relaxed) + skip, n, offset);
+  std::byte *const to = outdating.piece.load(std::memory_order_relaxed) + skip;
+  auto read = is_known ? file.read(to, n, offset) : read_in_blocks(file, to, n, offset, lock);
   outdating.stays = read || (!is_known && read.error().os_errno == ESTALE);
   return read;
 }

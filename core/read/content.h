@@ -31,7 +31,8 @@ class Content {
   static Content borrowed(const std::byte *bytes, size_t size);
 
   // The bytes [offset, offset + n) of the file, which are piece `slot`. Any thread. One that reads a piece keeps nobody
-  // from another, unless that piece is changed in each of three reads: the fourth holds the mutex.
+  // from another, unless that piece is changed in each of three reads: the fourth holds the mutex. Amid a long one, but
+  // that fourth, the thread's InterruptCheck is asked.
   Result<const std::byte *> view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
   // The same if it takes no reading; else null.
   const std::byte *try_view(size_t slot, uint64_t offset) const noexcept {
@@ -45,7 +46,8 @@ class Content {
   // bytes. So it is, too, where they cannot be read now.
   Result<void> refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip = 0) const;
   // The same of a piece that others may have changed, as far as it is in memory of our own, or on its way there. If the
-  // server has forgotten the file, what is in memory stays.
+  // server has forgotten the file, what is in memory stays. Amid a long one the thread's InterruptCheck is asked; after
+  // its no the next look reads the piece.
   Result<void> refresh_own(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
 
   // The same where nothing can be read: the next look does. `of_parent`: this process has forked from the one that

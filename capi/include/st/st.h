@@ -457,7 +457,8 @@ void st_close(st_file *file);
  * included. Names, shapes and views that were given out stay valid, and show
  * the file that they were taken from; indices are new. Memory that the handle
  * owns (ST_MAP_NONE, st_load) is read anew. If it was given out it keeps its
- * address; under ST_MAP_COPY_ON_WRITE it gets another.
+ * address; under ST_MAP_COPY_ON_WRITE, and where a failure or an interrupt cuts
+ * that short, it gets another.
  * Statuses: as st_open; ST_E_INTERRUPTED. Must not race with calls that take an
  * index. */
 st_status st_refresh(st_file *file);
@@ -587,8 +588,8 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  * st_refresh, are of the file's new bytes, at another address. A forked child
  * has the views that it inherited, and maps the file anew for others.
  *
- * Statuses: ST_E_NOT_FOUND; without a mapping also ST_E_IO, ST_E_FILE_CHANGED.
- * Any thread. */
+ * Statuses: ST_E_NOT_FOUND; without a mapping also ST_E_IO,
+ * ST_E_FILE_CHANGED, ST_E_CANCELLED, ST_E_INTERRUPTED. Any thread. */
 st_status st_get(st_file *file, const char *name, size_t name_len,
                  st_tensor *out);
 

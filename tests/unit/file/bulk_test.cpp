@@ -255,6 +255,35 @@ TEST_F(BulkStoreTest, ARefreshDuringAFirstLookOrALoadIsNotLost) {
   }
 }
 
+// In the midst of a tensor, and between two.
+TEST_F(BulkStoreTest, AnInterruptEndsAFirstLookAndARefreshOfMemory) {
+  constexpr uint64_t block = uint64_t{16} << 20;
+  large = {u8_tensor("long", block + 3000, 1), u8_tensor("next", 3000, 2)};
+  testing::put_bytes(where, testing::file_of(large));
+  auto c = open_large(reading(MapMode::none));
+  const Snapshot &s = c->snapshot();
+  const auto interrupt_at = [&](uint64_t offset) {
+    watched.on_read = [&c, at = s.file_offset(s.header.index.at(0)) + offset](int, uint64_t read) {
+      if (read == at) c->interrupt();
+      return 0;
+    };
+  };
+  interrupt_at(0);
+  EXPECT_TRUE(fails_with(Status::interrupted, c->view(s, 0)));
+  watched.on_read = nullptr;
+  EXPECT_EQ(wrong_views(*c), 0);
+  for (const uint64_t offset : {uint64_t{0}, block}) {
+    interrupt_at(offset);
+    auto refreshed = c->refresh();
+    ASSERT_TRUE(fails_with(Status::interrupted, refreshed));
+    EXPECT_EQ(refreshed.error().tensor, offset == 0 ? "long" : "next");
+    watched.on_read = nullptr;
+    EXPECT_EQ(wrong_views(*c), 0);
+    EXPECT_TRUE(is_ok(c->refresh()));
+    EXPECT_EQ(c->hold().get(), &s);
+  }
+}
+
 TEST_F(BulkStoreTest, ASecondLoadReadsNothingAndMovesNothing) {
   auto c = open_large();
   const Snapshot &s = c->snapshot();

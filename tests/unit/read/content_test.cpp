@@ -36,9 +36,11 @@ class StubbornEnv : public FaultEnv {
     if (after_read) after_read(offset);
     return got;
   }
+  uint64_t long_read() override { return as_source; }
   const char *getenv(const char *name) override { return std::strcmp(name, "ST_MAP") == 0 ? st_map : nullptr; }
 
   int shared_error = 0, private_error = 0;
+  uint64_t as_source = 0;
   std::atomic<int> read_error = 0, reads = 0;
   std::function<void(uint64_t offset)> after_read;
   const char *st_map = nullptr;
@@ -352,6 +354,77 @@ TEST_F(ContentTest, ChangesDuringAFirstLookKeepNobodyFromOtherPieces) {
   ASSERT_TRUE(is_ok(view));
   EXPECT_EQ(reads, 4);
   EXPECT_EQ(std::memcmp(*view, fresh(3).data(), slot_bytes), 0);
+}
+
+// One piece as long as several of the reads between which a caller is asked.
+class ALongPiece : public ContentTest {
+ protected:
+  static constexpr uint64_t length = uint64_t{64} << 20;
+  ALongPiece() {
+    std::filesystem::resize_file(path, length);
+    c = *Content::open(file, length, 1, MapMode::none, {Storage::local, "testfs"}, nullptr);
+    env.after_read = [this](uint64_t) { enough = true; };
+  }
+  Result<const std::byte *> look() {
+    const InterruptScope waits([this] { return enough ? fail(Status::interrupted, "enough") : Result<void>(); });
+    return c.view(file, 0, 0, length);
+  }
+  Result<void> refresh() {
+    const InterruptScope waits([this] { return enough ? fail(Status::interrupted, "enough") : Result<void>(); });
+    return c.refresh_own(file, 0, 0, length);
+  }
+  Content c;
+  bool enough = false;
+};
+
+TEST_F(ALongPiece, IsReadNoFurtherThanItIsWanted) {
+  EXPECT_TRUE(fails_with(Status::interrupted, look()));
+  EXPECT_EQ(env.reads, 1);
+  EXPECT_EQ(c.bytes_owned(), 0u);
+  env.after_read = nullptr;
+  enough = false;
+  EXPECT_TRUE(is_ok(look()));
+  EXPECT_EQ(c.bytes_owned(), length);
+}
+
+TEST_F(ALongPiece, OfASourceIsOneRead) {
+  env.as_source = 1 << 20;
+  EXPECT_TRUE(is_ok(look()));
+  EXPECT_EQ(env.reads, 1);
+}
+
+// Half of it may be new by then, so the next look reads all of it.
+TEST_F(ALongPiece, IsReadAgainNoFurtherThanItIsWanted) {
+  env.after_read = nullptr;
+  ASSERT_TRUE(is_ok(look()));
+  const int reads = env.reads;
+  env.after_read = [this](uint64_t) { enough = true; };
+  EXPECT_TRUE(fails_with(Status::interrupted, refresh()));
+  EXPECT_EQ(env.reads, reads + 1);
+  EXPECT_FALSE(c.in_own_memory(0));
+  env.after_read = nullptr;
+  enough = false;
+  testing::poke(path, length - 5, "fresh");
+  auto view = look();
+  ASSERT_TRUE(is_ok(view));
+  EXPECT_EQ(std::memcmp(*view + length - 5, "fresh", 5), 0);
+}
+
+// Who is asked may take its time, or wait for a thread that looks.
+TEST_F(ALongPiece, KeepsNobodyOutWhileItsCallerIsAsked) {
+  env.after_read = nullptr;
+  ASSERT_TRUE(is_ok(look()));
+  size_t asked = 0;
+  const InterruptScope waits([&]() -> Result<void> {
+    ++asked;
+    auto other = std::async(std::launch::async, [this] { c.outdate(0, false); });
+    if (other.wait_for(std::chrono::seconds(60)) == std::future_status::ready) return {};
+    ADD_FAILURE() << "it waits for the thread that is asked";
+    ::_exit(1);
+  });
+  EXPECT_TRUE(is_ok(c.refresh_own(file, 0, 0, length)));
+  EXPECT_EQ(asked, 3u);
+  EXPECT_FALSE(c.in_own_memory(0));
 }
 
 // The server has forgotten the file; or it is not known whether all of the piece was read.
