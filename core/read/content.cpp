@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
+#include <optional>
 
 #include "base/check.h"
 #include "base/interrupt.h"
@@ -96,12 +97,11 @@ uint64_t Content::bytes_owned() const {
   return owned ? owned->bytes.load(std::memory_order_relaxed) : 0;
 }
 
-// Until no other thread reads the piece, or the caller wants no more of it.
-Result<void> Content::await_reader(Locked &lock, size_t slot) const {
+// Or until the caller wants no more of it.
+template <class Done>
+Result<void> Content::await(Locked &lock, Done done) const {
   constexpr std::chrono::milliseconds until_asked(100);
-  const std::vector<size_t> &read = own_->being_read;
-  const auto is_free = [&] { return std::find(read.begin(), read.end(), slot) == read.end(); };
-  while (!own_->was_read.wait_for(lock, until_asked, is_free)) ST_TRY(go_on(lock));
+  while (!own_->was_read.wait_for(lock, until_asked, done)) ST_TRY(go_on(lock));
   return {};
 }
 
@@ -110,7 +110,8 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
   if (const std::byte *piece = try_view(slot, offset)) return piece;
   Locked lock(own_->mutex);
   Owned &owned = own(lock);
-  ST_TRY(await_reader(lock, slot));
+  const std::vector<size_t> &read = own_->being_read;
+  ST_TRY(await(lock, [&] { return std::find(read.begin(), read.end(), slot) == read.end(); }));
   if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);
   const Reading reading(*own_, lock, slot);
   Arena arena;
@@ -134,6 +135,34 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
   return bytes;
 }
 
+Result<Content::Claim> Content::claim(std::span<const size_t> slots) const {
+  Locked lock(own_->mutex);
+  Owned &owned = own(lock);
+  std::vector<size_t> mine;
+  for (;;) {
+    std::optional<size_t> anothers;
+    for (const size_t slot : slots) {
+      if (in_own_memory(slot)) continue;
+      if (owned.claimed[slot])
+        anothers = slot;
+      else
+        mine.push_back(slot);
+    }
+    if (!mine.empty() || !anothers) break;
+    ST_TRY(await(lock, [&] { return !owned.claimed[*anothers]; }));
+  }
+  for (const size_t slot : mine) owned.claimed[slot] = true;
+  return Claim(*this, std::move(mine));
+}
+
+Content::Claim::~Claim() {
+  if (!of_ || slots_.empty()) return;
+  const Locked lock(of_->own_->mutex);
+  Owned &owned = of_->own(lock);
+  for (const size_t slot : slots_) owned.claimed[slot] = false;
+  of_->own_->was_read.notify_all();
+}
+
 void Content::expect(std::span<Loaded> pieces) const {
   const Locked lock(own_->mutex);
   const Owned &owned = own(lock);
@@ -145,9 +174,11 @@ Result<void> Content::adopt(const os::File &file, Arena arena, std::span<const L
   Owned &owned = own(lock);
   for (const Loaded &piece : pieces)
     if (owned.changes[piece.slot] != piece.changes) ST_TRY(file.read(piece.bytes, piece.nbytes, piece.offset));
+  const auto is_there = [this](const Loaded &piece) { return in_own_memory(piece.slot); };
+  if (std::all_of(pieces.begin(), pieces.end(), is_there)) return {};
   owned.arenas.push_back(std::move(arena));
   for (const Loaded &piece : pieces) {
-    if (in_own_memory(piece.slot)) continue;
+    if (is_there(piece)) continue;
     owned.pieces[piece.slot].store(piece.bytes, std::memory_order_release);
     owned.bytes.fetch_add(piece.nbytes, std::memory_order_relaxed);
   }

@@ -1164,7 +1164,8 @@ st_status st_prefetch(st_file *file, const size_t *indices, size_t n,
  * st_release. It begins at a multiple of 4096, and each tensor is aligned in it
  * as in the file. st_get then answers views into the block, which no truncation
  * of the file can turn into a signal. Tensors that already are in the handle's
- * memory are not read again. No lock is taken: see st_read_many.
+ * memory are not read again. Tensors that another st_load or st_prefetch of the
+ * handle is reading are waited for. No lock is taken: see st_read_many.
  *   indices  n of them, as st_at; NULL, 0: all tensors. A pointer and 0:
  *            none.
  *   opts     NULL for the defaults.

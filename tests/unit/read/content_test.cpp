@@ -27,7 +27,12 @@ class StubbornEnv : public FaultEnv {
   int mmap(size_t n, int protection, int flags, int fd, void **out) override {
     if (fd >= 0 && flags == MAP_SHARED && shared_error) return -shared_error;
     if (fd >= 0 && flags == MAP_PRIVATE && private_error) return -private_error;
+    mapped += n;
     return os::Env::posix().mmap(n, protection, flags, fd, out);
+  }
+  int munmap(void *address, size_t n) override {
+    mapped -= n;
+    return os::Env::posix().munmap(address, n);
   }
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
     ++reads;
@@ -42,6 +47,7 @@ class StubbornEnv : public FaultEnv {
   int shared_error = 0, private_error = 0;
   uint64_t as_source = 0;
   std::atomic<int> read_error = 0, reads = 0;
+  std::atomic<size_t> mapped = 0;
   std::function<void(uint64_t offset)> after_read;
   const char *st_map = nullptr;
 };
@@ -231,6 +237,26 @@ TEST_F(ContentTest, OwnedMemoryIsFilledOnceHoweverManyThreadsLook) {
   for (std::thread &t : threads) t.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(env.reads, static_cast<int>(slots));
+}
+
+TEST_F(ContentTest, ALoadOfWhatIsThereByThenLeavesNoMemory) {
+  auto c = open(MapMode::none);
+  for (const bool has_more : {true, false}) {
+    Arena arena = Arena::of(env, 3 << 20, false);
+    std::vector<Content::Loaded> pieces;
+    for (const size_t slot : {1, 2}) {
+      if (slot == 2 && !has_more) continue;
+      pieces.push_back({slot, slot * slot_bytes, slot_bytes, arena.data() + slot * slot_bytes});
+      ASSERT_TRUE(is_ok(file.read(pieces.back().bytes, slot_bytes, pieces.back().offset)));
+    }
+    ASSERT_TRUE(is_ok(c->view(file, 1, slot_bytes, slot_bytes)));
+    c->expect(pieces);
+    const size_t before = env.mapped;
+    ASSERT_TRUE(is_ok(c->adopt(file, std::move(arena), pieces)));
+    EXPECT_EQ(before - env.mapped, has_more ? 0u : 3u << 20);
+  }
+  EXPECT_EQ(c->bytes_owned(), 2 * slot_bytes);
+  expect_all_bytes(*c);
 }
 
 TEST_F(ContentTest, AFailedReadIsTriedAgainByTheNextLook) {
