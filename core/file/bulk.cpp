@@ -121,19 +121,39 @@ Result<void> DataFile::prefetch(const Snapshot &s, std::vector<size_t> tensors, 
   return {};
 }
 
-// Runs of tensors that lie near each other in the file keep their distances in
-// the arena, and each run its place within a page: so whole runs are read in
-// one go, past the page cache too, straight to where they stay.
+// What another load is reading is waited for, once there is nothing else to do. If that load fails it is read here.
 Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
                             const Progress &progress, const Share &share) const {
   if (!s.env) return {};
   const Control control = control_of(progress);
   ST_TRY(const auto here, s.here());  // also where it is mapped: a load is to outlive a truncation
-  const Index &index = s.header.index;
+  const auto bytes_of = [&](size_t i) { return s.header.index.at(i).nbytes; };
   in_file_order(&tensors);
-  std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here.content.in_own_memory(i); });
-  if (tensors.empty()) return {};
+  std::erase_if(tensors, [&](size_t i) { return bytes_of(i) == 0 || here.content.in_own_memory(i); });
 
+  uint64_t total = 0, done = 0;
+  for (const size_t i : tensors) total += bytes_of(i);
+  const Control part = control.with([&](uint64_t of_part, uint64_t) {
+    return !control.progress() || control.progress()(std::min(done + of_part, total), total);
+  });
+  const InterruptScope waits([&] { return part.check(0, total); });
+  while (!tensors.empty()) {
+    ST_TRY(const auto mine, here.content.claim(tensors));
+    if (mine.slots().empty()) return control.check(total, total);
+    ST_TRY(load_claimed(s, here, mine.slots(), reserved_pages, direct, part, share));
+    for (const size_t i : mine.slots()) done += bytes_of(i);
+    std::erase_if(tensors, [&](size_t i) { return std::ranges::binary_search(mine.slots(), i); });
+  }
+  return {};
+}
+
+// Runs of tensors that lie near each other in the file keep their distances in
+// the arena, and each run its place within a page: so whole runs are read in
+// one go, past the page cache too, straight to where they stay.
+Result<void> DataFile::load_claimed(const Snapshot &s, const Access &here, const std::vector<size_t> &tensors,
+                                    bool reserved_pages, bool direct, const Control &control,
+                                    const Share &share) const {
+  const Index &index = s.header.index;
   struct Run {
     uint64_t offset, length, at;  // in the file; in the arena
   };

@@ -457,7 +457,8 @@ void st_close(st_file *file);
  * included. Names, shapes and views that were given out stay valid, and show
  * the file that they were taken from; indices are new. Memory that the handle
  * owns (ST_MAP_NONE, st_load) is read anew. If it was given out it keeps its
- * address; under ST_MAP_COPY_ON_WRITE it gets another.
+ * address; under ST_MAP_COPY_ON_WRITE, and where a failure or an interrupt cuts
+ * that short, it gets another.
  * Statuses: as st_open; ST_E_INTERRUPTED. Must not race with calls that take an
  * index. */
 st_status st_refresh(st_file *file);
@@ -589,8 +590,8 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  * st_refresh, are of the file's new bytes, at another address. A forked child
  * has the views that it inherited, and maps the file anew for others.
  *
- * Statuses: ST_E_NOT_FOUND; without a mapping also ST_E_IO, ST_E_FILE_CHANGED.
- * Any thread. */
+ * Statuses: ST_E_NOT_FOUND; without a mapping also ST_E_IO,
+ * ST_E_FILE_CHANGED, ST_E_CANCELLED, ST_E_INTERRUPTED. Any thread. */
 st_status st_get(st_file *file, const char *name, size_t name_len,
                  st_tensor *out);
 
@@ -1035,8 +1036,11 @@ void st_mapping_free(st_mapping *mapping);
  * that were taken from this handle are dead. For their sake the handle
  * kept states that a publish or refresh has superseded: mappings, descriptors,
  * indexes, blocks of deleted files. These go now, or when the last call that
- * uses them has ended. Snapshots keep what is theirs. Must not race with calls
- * on the same handle that give out pointers. NULL is fine. */
+ * uses them has ended. Snapshots keep what is theirs. Memory that the handle
+ * owns (ST_MAP_NONE, st_load) stays if the state is still shown: a st_refresh
+ * that comes next frees it. With a URL or a source, st_close alone does. Must
+ * not race with calls on the same handle that give out pointers. NULL is
+ * fine. */
 void st_release(st_file *file);
 
 /* ======================================================== what is no file */
@@ -1161,11 +1165,13 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n,
 st_status st_prefetch(st_file *file, const size_t *indices, size_t n,
                       const st_bulk_options *opts);
 
-/* Read tensors into one block of memory. The handle owns it until st_close or
- * st_release. It begins at a multiple of 4096, and each tensor is aligned in it
- * as in the file. st_get then answers views into the block, which no truncation
- * of the file can turn into a signal. Tensors that already are in the handle's
- * memory are not read again. No lock is taken: see st_read_many.
+/* Read tensors into one block of memory. The handle owns it until st_close, or
+ * a refresh: see st_release. It begins at a multiple of 4096, and each tensor
+ * is aligned in it as in the file. st_get then answers views into the block,
+ * which no truncation of the file can turn into a signal. Tensors that already
+ * are in the handle's memory are not read again. Tensors that another st_load
+ * or st_prefetch of the handle is reading are waited for. No lock is taken: see
+ * st_read_many.
  *   indices  n of them, as st_at; NULL, 0: all tensors. A pointer and 0:
  *            none.
  *   opts     NULL for the defaults.
