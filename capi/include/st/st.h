@@ -1210,10 +1210,10 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * keeping the names takes two where shards gain and lose tensors. A transaction
  * that only patches stays a patch.
  *
- * The old shards stay as they are for shard_grace_s: a process that has read
- * the old index, also a stock reader, still finds every tensor where that index
- * says. They are listed in <index>.st-old. The first commit with this flag
- * after that time removes them; so does st_recover at any time. It never
+ * The old shards stay as they are for shard_grace_s: a stock reader that has
+ * read the old index still finds every tensor where that index says. (A handle:
+ * see below.) They are listed in <index>.st-old. The first commit with this
+ * flag after that time removes them; so does st_recover at any time. It never
  * removes a shard that an index in the folder names, nor a file other than the
  * listed one. But a writer may die before the index names its new shards. They
  * are known by a number larger than any in the index, and removed; so is any
