@@ -1406,7 +1406,8 @@ st_status st_apply_delta(st_file *file, const char *delta,
  * again). Bytes are shared with base and deltas where the filesystem can and
  * offsets allow, else copied by the kernel. All is checked as by
  * st_delta_apply. It is of one state of base and deltas: all of them are locked
- * as by st_reshard, until the last byte is read.
+ * as by st_reshard, until the last byte is read. Where it replaces no file, it
+ * has the permission bits that all of them have, as by st_reshard.
  *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that applying would
  *         give; alignment 0: what shares most with a base of one file, else 64.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of
