@@ -45,6 +45,15 @@ File::File(Session &session, const std::string &path, const FileOptions &options
   check(status);
 }
 
+void File::refresh() const {
+  const st_status status = [&] {
+    const Interruptible politely(nullptr);
+    return st_refresh(file_);
+  }();
+  throw_if_interrupted();
+  check(status);
+}
+
 File::~File() {
   st_close(file_);
 }
@@ -122,11 +131,13 @@ size_t File::find(const std::string &name) const {
 }
 
 std::optional<size_t> File::find_if_there(const std::string &name) const {
-  size_t i = 0;
   // Escapes first, so that what `ls` prints names the tensor it was printed for.
-  const std::string plain = plain_name(name);
-  if (st_find(file_, plain.data(), plain.size(), &i) == ST_OK) return i;
-  if (st_find(file_, name.data(), name.size(), &i) == ST_OK) return i;
+  for (const std::string &literal : {plain_name(name), name}) {
+    size_t i = 0;
+    const st_status status = st_find(file_, literal.data(), literal.size(), &i);
+    if (status == ST_OK) return i;
+    if (status != ST_E_NOT_FOUND) check(status);
+  }
   return std::nullopt;
 }
 

@@ -8,7 +8,7 @@
 #include "delta/delta_chain.h"
 #include "delta/delta_hash.h"
 #include "delta/stepped.h"
-#include "model/model.h"
+#include "model/mode_of_copy.h"
 #include "newfile/room.h"
 #include "newfile/transfer.h"
 
@@ -248,7 +248,8 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const ModelView &
     tensors.push_back({write::declaration(now.at(place).tensor()), {place, {old.all, std::nullopt}}});
   }
   const auto describe_back = [&](auto noted) { return describe(result, before, noted, std::move(deleted)); };
-  return write_delta(env_, options_.reverse, std::move(tensors), describe_back, 0, options_.lock_timeout_ms,
+  ST_TRY(const mode_t mode, mode_of_copy(now));
+  return write_delta(env_, options_.reverse, std::move(tensors), describe_back, 0, mode, options_.lock_timeout_ms,
                      [this](uint64_t, uint64_t) { return tell(0).has_value(); });
 }
 

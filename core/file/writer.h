@@ -47,9 +47,10 @@ using NewMetadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SaveOptions {
   Layout layout = Layout::keep;
-  bool align = false;      // the kept layout, where it is not aligned
-  uint64_t alignment = 0;  // of the first data byte; 0: 64, or 8 for the stock layout
-  uint64_t reserve = 0;    // spare bytes in the header
+  bool align = false;         // the kept layout, where it is not aligned
+  uint64_t alignment = 0;     // of the first data byte; 0: 64, or 8 for the stock layout
+  uint64_t reserve = 0;       // spare bytes in the header
+  mode_t mode = mode_of_new;  // of a file that replaces none; subject to the umask
   int32_t lock_timeout_ms = default_lock_timeout_ms;
   Progress progress = {};
   Log log = {};

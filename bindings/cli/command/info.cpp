@@ -204,9 +204,10 @@ void tensor_info(Session &session, const File &file, size_t index) {
 int run(Session &session, const Info &options) {
   const File file(session, options.file, {.deltas = options.deltas});
   if (options.tensor) {
-    tensor_info(session, file, file.find(*options.tensor));
+    tensor_info(session, file, look_at(file, [&] { return file.find(*options.tensor); }));
   } else {
-    (session.json ? file_json : file_text)(session, file, summarise(file), file.io_info());
+    const Summary summary = look_at(file, [&] { return summarise(file); });
+    (session.json ? file_json : file_text)(session, file, summary, file.io_info());
   }
   return exit_ok;
 }

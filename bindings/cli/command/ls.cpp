@@ -91,7 +91,7 @@ void write_table(Session &session, const Ls &options, const File &file, const Ch
 
 int run(Session &session, const Ls &options) {
   const File file(session, options.file, {.deltas = options.deltas});
-  const Choice choice = choose(session, options, file);
+  const Choice choice = look_at(file, [&] { return choose(session, options, file); });
   if (session.json) {
     write_json(session, options, file, choice);
   } else if (options.names) {

@@ -74,7 +74,7 @@ void touch_all(Session &session, const File &file, uint64_t nbytes) {
 
 int run(Session &session, const Stats &options) {
   const File file(session, options.file, {.map = options.map});
-  const uint64_t nbytes = nbytes_of(file);
+  const uint64_t nbytes = look_at(file, [&] { return nbytes_of(file); });
   if (options.touch) touch_all(session, file, nbytes);
   const st_stats s = file.stats();
   struct Line {

@@ -300,7 +300,7 @@ void write_tree(Session &session, const File &file, const Scene &scene, const Mo
 
 int run(Session &session, const View &options) {
   const File file(session, options.file, {.deltas = options.deltas});
-  const Scene scene = scene_of(file, options);
+  const Scene scene = look_at(file, [&] { return scene_of(file, options); });
   (session.json ? write_tree : draw)(session, file, scene, module_tree(scene.tensors));
   return exit_ok;
 }

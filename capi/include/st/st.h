@@ -1218,10 +1218,10 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * keeping the names takes two where shards gain and lose tensors. A transaction
  * that only patches stays a patch.
  *
- * The old shards stay as they are for shard_grace_s: a process that has read
- * the old index, also a stock reader, still finds every tensor where that index
- * says. They are listed in <index>.st-old. The first commit with this flag
- * after that time removes them; so does st_recover at any time. It never
+ * The old shards stay as they are for shard_grace_s: a stock reader that has
+ * read the old index still finds every tensor where that index says. (A handle:
+ * see below.) They are listed in <index>.st-old. The first commit with this
+ * flag after that time removes them; so does st_recover at any time. It never
  * removes a shard that an index in the folder names, nor a file other than the
  * listed one. But a writer may die before the index names its new shards. They
  * are known by a number larger than any in the index, and removed; so is any
@@ -1263,6 +1263,9 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
  * is under way. Each file takes a descriptor meanwhile. What a URL names is
  * read in one version. ST_E_NO_SPACE comes before the first byte, if there is
  * no room for all shards.
+ * A new file has the permission bits that all files of `from` have, but for
+ * those that the umask takes. Its owner may read and write it. If all of `from`
+ * lies behind URLs, the mode is by the umask alone.
  *   from            anything that st_open takes; it is not changed.
  *   to_folder       made if it is not there; a checkpoint in it, or a shard, is
  *                   ST_E_INVALID_ARGUMENT; another st_reshard into it that is
@@ -1277,7 +1280,8 @@ st_status st_reshard(const char *from, const char *to_folder,
 
 /* Write a checkpoint as one file, in the same way. The file gets the metadata
  * of the index, without the totals. It also gets the keys of the first shard
- * that the index lacks. It is of one state, and locks `from`, as st_reshard.
+ * that the index lacks. It is of one state, locks `from`, and has a mode, as by
+ * st_reshard.
  * Statuses: as st_reshard; ST_E_INVALID_ARGUMENT (`to` is `from`, or a shard of
  * it: st_compact writes a file anew; or it has the name of an index). Any
  * thread. */
@@ -1335,7 +1339,8 @@ typedef struct st_delta_create_options {
  * files are locked as by st_reshard; each takes a descriptor meanwhile. Where
  * the storage has no locks, the two should not be changed meanwhile.
  * The delta is durable, and its path leads to the old file, or none, or to the
- * whole new one at every instant.
+ * whole new one at every instant. Where it replaces none, it has the permission
+ * bits that all files of the two have, as by st_reshard.
  * Statuses: as st_open and st_save; ST_E_FILE_CHANGED (one of the two is
  * replaced again and again, or was changed without a lock);
  * ST_E_INVALID_ARGUMENT (`delta` is one of the two, or belongs to one, or has
@@ -1371,7 +1376,8 @@ typedef struct st_delta_apply_options {
  * locked. The delta is locked, as by st_reshard, from before its check until
  * the answer. So a callback must not change it: it would wait in vain. The lock
  * of the delta comes before those of the base. The reverse delta is durable
- * before the base is changed. Applied to the result it brings back tensors,
+ * before the base is changed, and has a mode as st_reshard makes it of the
+ * base. Applied to the result it brings back tensors,
  * their order and the metadata. It does not bring back the order of the keys,
  * nor the padding of the header. It gets its name last, when all that the
  * change takes is made. A call that fails before that, as for want of room,
@@ -1410,7 +1416,8 @@ st_status st_apply_delta(st_file *file, const char *delta,
  * again). Bytes are shared with base and deltas where the filesystem can and
  * offsets allow, else copied by the kernel. All is checked as by
  * st_delta_apply. It is of one state of base and deltas: all of them are locked
- * as by st_reshard, until the last byte is read.
+ * as by st_reshard, until the last byte is read. Where it replaces no file, it
+ * has the permission bits that all of them have, as by st_reshard.
  *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that applying would
  *         give; alignment 0: what shares most with a base of one file, else 64.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of

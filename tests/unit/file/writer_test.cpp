@@ -1142,6 +1142,18 @@ TEST_F(Goes, MeanwhileItHandsOnNoRights) {
   }
 }
 
+TEST_F(Goes, MeanwhileACopyHasTheModeOfItsSources) {
+  put_bytes(path, "old");
+  give_rights();
+  auto w = writer({}, {.mode = 0600});
+  ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+  std::filesystem::remove(path);
+  ASSERT_TRUE(is_ok(w->finish()));
+  struct stat s = {};
+  ASSERT_EQ(::stat(path.c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 07777, 0600u);
+}
+
 // They were handed on by a call that another file kept from its end.
 TEST_F(Goes, BetweenTwoCallsItHandsOnNoRights) {
   std::filesystem::remove(path);
