@@ -16,7 +16,7 @@ Result<mode_t> mode_of_copy(std::span<const ModelView *const> of) {
       all &= s.st_mode;
       has_files = true;
     }
-  return has_files ? all | 0600 : write::mode_of_new;
+  return has_files ? static_cast<mode_t>(all | 0600) : write::mode_of_new;
 }
 
 }  // namespace st::store
