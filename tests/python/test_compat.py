@@ -882,7 +882,12 @@ def test_a_loader_of_the_parent_is_refused_in_a_forked_child():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize("is_closed", [True, False])
-def test_a_forked_child_lets_go_of_a_loader_while_a_thread_of_the_parent_holds_its_locks(is_closed):
+@pytest.mark.parametrize("has_id_of_parent", [True, False])  # as the first process of a container in a container has
+def test_a_forked_child_lets_go_of_a_loader_while_a_thread_of_the_parent_holds_its_locks(
+    is_closed, has_id_of_parent, monkeypatch
+):
+    if has_id_of_parent:
+        monkeypatch.setattr(os, "getpid", lambda: 1)
     goes_on, is_held = threading.Event(), threading.Event()
     loader = compat.PrefetchLoader({"first": lambda: goes_on.wait(60), "a": lambda: 7}, 1)
 
@@ -1069,7 +1074,7 @@ def test_a_forked_child_keeps_no_file_that_its_parent_reads_ahead(cold, monkeypa
     monkeypatch.setattr(_ahead, "_populates", True)
     monkeypatch.setattr(_ahead, "_madvise", work)
     monkeypatch.setattr(os, "preadv", work)
-    assert _ahead.read_ahead(str(cold), os.path.getsize(cold), [])
+    assert _ahead.read_ahead(str(cold), os.path.getsize(cold), _ahead.Wanted())
     assert all(begun.acquire(timeout=60) for _ in range(_ahead._FOLLOWERS if follows else _ahead._READERS))
     assert descriptors_of(cold)
     child = os.fork()
@@ -1091,7 +1096,7 @@ def test_a_file_that_no_thread_can_read_ahead_is_let_go(cold, monkeypatch):
     monkeypatch.setattr(_ahead, "_readers", _ahead._Threads(4))
     monkeypatch.setattr(_ahead, "_is_read_far_ahead", lambda _: False)
     monkeypatch.setattr(threading.Thread, "start", start)
-    assert _ahead.read_ahead(str(cold), os.path.getsize(cold), [])
+    assert _ahead.read_ahead(str(cold), os.path.getsize(cold), _ahead.Wanted())
     assert not descriptors_of(cold)
 
 

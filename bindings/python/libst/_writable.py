@@ -5,36 +5,38 @@ File that only patch: then further views still show what was written. Of a tenso
 the file's bytes. These are a copy, since the mapping keeps the old bytes for views that live.
 """
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Optional
 
+from ._fork import process
 from ._pin import Pin
 
 
 class Writable:
     __slots__ = ("_process", "_locks", "_pins", "_patched", "_copies", "_is_looked_at")
 
-    _process: int  # a child of a fork has mappings of its own
-    _locks: dict[int, threading.RLock]  # of what follows, one a process. A callback of the user's may come back here
+    _process: Optional[tuple[int, int]]  # a child of a fork has mappings of its own
+    _locks: dict[
+        tuple[int, int], threading.RLock
+    ]  # of what follows, one a process. A callback of the user's may come back here
     _pins: list[Pin]  # the mapping's, and that of the state that it is of; none: not asked for yet
     _patched: set[str]  # since then
     _copies: dict[str, Any]  # of what was patched, where it was asked for; another dict after each commit
     _is_looked_at: bool  # whether the last commit left that file in place is known
 
     def __init__(self) -> None:
-        self._process = -1
+        self._process = None
         self._locks = {}
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        process = os.getpid()
-        with self._locks.setdefault(process, threading.RLock()):
-            if self._process != process:
+        here = process()
+        with self._locks.setdefault(here, threading.RLock()):
+            if self._process != here:
                 self._forget()
-                self._process = process
+                self._process = here
             yield
 
     def _forget(self) -> None:

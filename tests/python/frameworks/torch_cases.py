@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import io
 import json
 import mmap
 import os
@@ -24,6 +23,7 @@ import safetensors.torch as stock
 import torch
 from conftest import is_mapped, raw_file, refused
 from libst import _torch
+from libst._pin import Pin
 from libst._torch import TORCH_NAMES
 from libst.compat import SafetensorError, _ahead
 from libst.compat import safe_open as compat_open
@@ -203,28 +203,34 @@ def test_a_cold_file_is_read_ahead_of_who_touches_it(large, monkeypatch, far):
 def test_files_that_wait_to_be_read_ahead_are_not_open_and_only_read_while_wanted(large, tmp_path, monkeypatch, far):
     read, begun, goes_on, one = set(), threading.Event(), threading.Event(), _ahead._Threads(1)
 
-    class Watched(io.FileIO):
-        def __init__(self, path, *args, **kwargs):
-            super().__init__(path)
-            read.add(path)
+    def watched(opens):
+        return lambda path, *args, **kwargs: (read.add(path), opens(path, *args, **kwargs))[1]
 
     monkeypatch.setattr(_ahead, "_FAR", far)
     monkeypatch.setattr(_ahead, "_is_cold", lambda *_: True)
     monkeypatch.setattr(_ahead, "_readers", one)
     monkeypatch.setattr(_ahead, "_followers", one)
-    one.add([lambda _: (begun.set(), goes_on.wait(60))])
+    one.add([lambda _: (begun.set(), goes_on.wait(60))], _ahead.Wanted())
     assert begun.wait(60)
     before = len(os.listdir("/proc/self/fd"))
-    paths = [shutil.copy(large, tmp_path / f"{i}.safetensors") for i in range(20)]
-    loaded = [compat.load_file(path) for path in paths]
+    paths = [str(shutil.copy(large, tmp_path / f"{i}.safetensors")) for i in range(20)]
+    loaded = [compat.load_file(path) for path in paths[:19]]
+    monkeypatch.setattr(Pin, "torch_all", refuse_load)
+    with pytest.raises(MemoryError):
+        compat.load_file(paths[19])
     assert len(os.listdir("/proc/self/fd")) == before
     del loaded[5:]
-    monkeypatch.setattr(_ahead, "open", Watched, raising=False)
+    monkeypatch.setattr(_ahead, "open", watched(open), raising=False)
+    monkeypatch.setattr(os, "open", watched(os.open))
     goes_on.set()
     for thread in threading.enumerate():
         if thread.name == _ahead.NAME:
             thread.join()
-    assert read == {str(path) for path in paths[:5]}
+    assert read == set(paths[:5])
+
+
+def refuse_load(_):
+    raise MemoryError
 
 
 @populates
@@ -259,7 +265,7 @@ def lines_of_maps():
 def busy(monkeypatch):
     """The thread that maps pages ahead, and which has work that lasts as long as the test."""
     threads, begun, goes_on = _ahead._Threads(1), threading.Event(), threading.Event()
-    threads.add([lambda _: (begun.set(), goes_on.wait(60))])
+    threads.add([lambda _: (begun.set(), goes_on.wait(60))], _ahead.Wanted())
     assert begun.wait(60)
     monkeypatch.setattr(_ahead, "_mapper", threads)
     yield threads
@@ -284,17 +290,20 @@ def test_what_is_loaded_and_dropped_does_not_stay_mapped(tmp_path, busy):
 
 def test_no_pause_is_made_for_pieces_that_nobody_wants(busy):
     busy._pause = 3600
-    busy.add([lambda _: time.sleep(3600)], gone=["gone"])
+    wanted = _ahead.Wanted()
+    wanted.by_nobody()
+    busy.add([lambda _: time.sleep(3600)], wanted)
 
 
 def test_of_several_files_the_one_that_was_loaded_last_is_mapped_next():
     """Their reader begins with the first."""
     one, begun, goes_on, order = _ahead._Threads(1), threading.Event(), threading.Event(), []
-    one.add([lambda _: (begun.set(), goes_on.wait(60))])
+    one.add([lambda _: (begun.set(), goes_on.wait(60))], _ahead.Wanted())
     assert begun.wait(60)
     for name in "first", "last":
-        one.add([lambda _, at=at: order.append(at) for at in (f"{name}, 0", f"{name}, 1")], next_ones=True)
-    one.add([lambda _: order.append("read")])
+        pieces = [lambda _, at=at: order.append(at) for at in (f"{name}, 0", f"{name}, 1")]
+        one.add(pieces, _ahead.Wanted(), next_ones=True)
+    one.add([lambda _: order.append("read")], _ahead.Wanted())
     goes_on.set()
     for thread in threading.enumerate():
         if thread.name == _ahead.NAME:

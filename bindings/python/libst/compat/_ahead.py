@@ -12,7 +12,6 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -37,9 +36,29 @@ _MANY = 64  # pieces that may wait before those that nobody wants any more are d
 _opened: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
-def read_ahead(path: str, size: int, gone: Sequence[Any]) -> bool:
-    """If most of the file is not in memory, and there is room for it, until there is something in `gone`: nobody wants
-    it any more. What cannot be done is left out. False: nothing is left to read."""
+class Wanted:
+    """Whether pieces of work are: as long as `by`'s buffer is there. Until that is called they are."""
+
+    __slots__ = ("gone", "_buffer")
+
+    def __init__(self) -> None:
+        self.gone: list[Any] = []  # empty as long as they are wanted
+        self._buffer: Callable[[], Any] = lambda: None
+
+    def by(self, buffer: Any) -> None:
+        self._buffer = weakref.ref(buffer, self.gone.append)
+
+    def by_nobody(self) -> None:
+        self.gone.append(None)
+
+    def buffer(self) -> Any:
+        """None: it is not there."""
+        return self._buffer()
+
+
+def read_ahead(path: str, size: int, wanted: Wanted) -> bool:
+    """If most of the file is not in memory, and there is room for it. What cannot be done is left out. False: nothing
+    is left to read."""
     if size < _WORTH_IT or not hasattr(os, "RWF_NOWAIT"):
         return False
     try:
@@ -51,9 +70,10 @@ def read_ahead(path: str, size: int, gone: Sequence[Any]) -> bool:
                 return True
             path = os.path.abspath(path)
             if _populates and _is_read_far_ahead(fd):
-                _followers.add([partial(_follow, path, at, gone) for at in range(0, size, _STRETCH)], gone=gone)
+                _followers.add([partial(_follow, path, at, wanted) for at in range(0, size, _STRETCH)], wanted)
             else:
-                _readers.add([partial(_read, path, at) for at in range(0, size, _READ)], gone=gone)
+                file = _File(path)
+                _readers.add([partial(file.read, at, wanted) for at in range(0, size, _READ)], wanted)
         finally:
             os.close(fd)
     except OSError:
@@ -68,9 +88,9 @@ def map_ahead(address: int, size: int, buffer: Any) -> None:
     if _populates and size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
         middle = size // 2 // _STEP * _STEP
         steps = (*range(middle, size, _STEP), *range(0, middle, _STEP))
-        gone: list[Any] = []
-        kept = weakref.ref(buffer, gone.append)
-        _mapper.add([partial(_map, address + at, min(_STEP, size - at), kept) for at in steps], True, gone)
+        wanted = Wanted()
+        wanted.by(buffer)
+        _mapper.add([partial(_map, address + at, min(_STEP, size - at), wanted) for at in steps], wanted, True)
 
 
 def _is_cold(fd: int, size: int) -> bool:
@@ -93,7 +113,7 @@ def _is_read_far_ahead(fd: int) -> bool:
     return int(kilobytes) << 10 >= _FAR
 
 
-def _follow(path: str, begin: int, gone: Sequence[Any], _memory: mmap.mmap) -> None:
+def _follow(path: str, begin: int, wanted: Wanted, _memory: mmap.mmap) -> None:
     """Touch a stretch of a file page by page, through a mapping of its own, as the kernel reads ahead of each sequence
     by its file description."""
     try:
@@ -104,43 +124,59 @@ def _follow(path: str, begin: int, gone: Sequence[Any], _memory: mmap.mmap) -> N
                 _opened.add(pages)
                 first = address(np.frombuffer(pages, np.uint8))
                 for at in range(0, length, _STEP):
-                    if gone or _madvise(first + at, min(_STEP, length - at), _POPULATE_READ):
+                    if wanted.gone or _madvise(first + at, min(_STEP, length - at), _POPULATE_READ):
                         break
     except (OSError, ValueError):
         pass  # its reader will see
 
 
-def _read(path: str, at: int, memory: mmap.mmap) -> None:
-    """A piece of a file into the page cache. It is open only so long: files that wait for their turn are many."""
-    try:
-        with open(path, "rb", buffering=0) as file:
-            _opened.add(file)
-            os.preadv(file.fileno(), [memory], at)
-    except (OSError, ValueError):
-        pass  # its reader will see
+class _File:
+    """One that is read into the page cache, by several threads. It is open from its first piece to its last: files that
+    wait for their turn are many."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._fd = -1
+
+    def read(self, at: int, _wanted: Wanted, memory: mmap.mmap) -> None:
+        try:
+            with self._lock:
+                if self._fd < 0:
+                    self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                    _opened.add(self)
+            os.preadv(self._fd, [memory], at)
+        except OSError:
+            pass  # its reader will see
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    __del__ = close
 
 
 class _Threads:
     """Do pieces of work file by file, in the order in which they were asked for, or the file first that was asked for
     last. Several files at once would keep the disk from the first, with which their reader begins. No piece begins
-    within `pause` seconds of a file being asked for. Pieces are left out once there is something in `gone`, which was
-    given with them: nobody wants them any more."""
+    within `pause` seconds of a file being asked for, nor once nobody wants it."""
 
     def __init__(self, most: int, pause: float = 0) -> None:
         self._most = most
         self._pause = pause
         self._begin = 0.0
         self._lock = threading.Lock()
-        self._pieces: deque[tuple[Sequence[Any], Callable[[mmap.mmap], None]]] = deque()
+        self._pieces: deque[tuple[Wanted, Callable[[mmap.mmap], None]]] = deque()
         self._many = _MANY
         self._running = 0
 
-    def add(self, pieces: list[Callable[[mmap.mmap], None]], next_ones: bool = False, gone: Sequence[Any] = ()) -> None:
-        added = [(gone, piece) for piece in pieces]
+    def add(self, pieces: list[Callable[[mmap.mmap], None]], wanted: Wanted, next_ones: bool = False) -> None:
+        added = [(wanted, piece) for piece in pieces]
         with self._lock:
             self._begin = time.monotonic() + self._pause
             if len(self._pieces) >= self._many:
-                self._pieces = deque(each for each in self._pieces if not each[0])
+                self._pieces = deque(each for each in self._pieces if not each[0].gone)
                 self._many = max(_MANY, 2 * len(self._pieces))
             if next_ones:
                 self._pieces.extendleft(reversed(added))
@@ -166,7 +202,7 @@ class _Threads:
         with mmap.mmap(-1, _READ) as memory:  # no memory is kept by malloc for the next thread
             while True:
                 with self._lock:
-                    while self._pieces and self._pieces[0][0]:
+                    while self._pieces and self._pieces[0][0].gone:
                         self._pieces.popleft()
                     if not self._pieces:
                         self._running -= 1
@@ -205,7 +241,7 @@ if os.name != "nt":
 _populates = _madvise is not None and _madvise(None, 0, _POPULATE_READ) == 0
 
 
-def _map(address: int, size: int, kept: "weakref.ref[Any]", _memory: mmap.mmap) -> None:
-    buffer = kept()  # until the call has returned
+def _map(address: int, size: int, wanted: Wanted, _memory: mmap.mmap) -> None:
+    buffer = wanted.buffer()  # until the call has returned
     if buffer is not None:
         _madvise(address, size, _POPULATE_READ)

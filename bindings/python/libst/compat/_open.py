@@ -1,7 +1,6 @@
 """safe_open, and the slices that it gives, as stock has them."""
 
 import os
-import weakref
 from types import TracebackType
 from typing import Any, NamedTuple, Optional, Union
 
@@ -16,7 +15,7 @@ from ..dtypes import NAMES, PACKED
 from ..errors import Error, NotFoundError
 from ..file import File
 from ..slices import TensorSlice
-from ._ahead import map_ahead, read_ahead
+from ._ahead import Wanted, map_ahead, read_ahead
 from ._bytes import check_type, file_name
 from ._copies import Copies
 from ._errors import SafetensorError, missing, translate, translated
@@ -140,14 +139,18 @@ class safe_open:
                 try:
                     if self._shared:
                         pin = file._pin()
-                        gone: list[None] = []
-                        is_read = read_ahead(str(file.path), pin.file_size, gone)
-                        tensors = pin.torch_all()
-                        mapping = pin.mapping()
+                        wanted = Wanted()
+                        is_read = read_ahead(str(file.path), pin.file_size, wanted)
+                        try:
+                            tensors = pin.torch_all()
+                            mapping = pin.mapping()
+                            if mapping[2] is not None:
+                                wanted.by(mapping[2])
+                        except BaseException:
+                            wanted.by_nobody()
+                            raise
                         if not is_read:
                             map_ahead(*mapping)
-                        elif mapping[2] is not None:
-                            weakref.finalize(mapping[2], gone.append, None).atexit = False
                     else:
                         tensors = read_all_torch(file._pin())
                 except Error:

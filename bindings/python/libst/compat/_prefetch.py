@@ -16,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Callable, NoReturn, Optional
 
+from .._fork import process
 from ..file import File
 from ._errors import SafetensorError, missing, translated
 from ._frameworks import Device, check_dtype, tensor_of
@@ -51,7 +52,7 @@ class PrefetchLoader:
             threads = _MOST_THREADS
         if threads <= 0:
             raise ValueError("threads must be greater than 0")
-        self._process = os.getpid()
+        self._process = process()
         self._names = list(reads)
         self._lock = threading.Lock()
         self._closed = False
@@ -71,7 +72,7 @@ class PrefetchLoader:
         raise TypeError(_OF_ITS_PROCESS)
 
     def _check_process(self) -> None:
-        if os.getpid() != self._process:  # which has the threads
+        if process() != self._process:  # which has the threads
             raise SafetensorError(_OF_ITS_PROCESS)
 
     def names(self) -> list[str]:
@@ -110,7 +111,7 @@ class PrefetchLoader:
     def close(self) -> None:
         """Stop reading, and let go of all that was not taken."""
         self._closed = True
-        is_own = os.getpid() == self._process  # else a thread of the parent may have held the lock
+        is_own = process() == self._process  # else a thread of the parent may have held the lock
         with self._lock if is_own else nullcontext():
             self._waiting.clear()
         _give_up(self._left, self._process)
@@ -182,10 +183,10 @@ def _result(name: str, future: "Future[Any]") -> Any:
         raise SafetensorError(f"{name}: {_CLOSED}") from None
 
 
-def _give_up(left: _Left, process: int) -> None:
+def _give_up(left: _Left, of: tuple[int, int]) -> None:
     """Make none of these calls; who waits for them is told. In a forked child nobody waits, and a thread of the parent
     may have held their locks."""
-    if os.getpid() != process:
+    if process() != of:
         left.clear()
     while left:
         with suppress(IndexError):  # a reader was faster
@@ -199,7 +200,7 @@ def _end() -> None:
     with _readers_lock:
         readers = list(_readers)
     for reader in readers:
-        _give_up(reader.left, os.getpid())
+        _give_up(reader.left, process())
     for reader in readers:
         reader.join()
 
