@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/round.h"
+#include "os/own_pages.h"
 #include "os/process.h"
 #include "os/writable_mappings.h"
 
@@ -28,10 +29,7 @@ Result<Mapping> Mapping::of_file(const File &file, uint64_t nbytes, MapKind kind
   m.kind_ = kind;
   m.data_ = static_cast<std::byte *>(address);
   m.size_ = size;
-  if (writable) {
-    ST_TRY(auto which, file.stat());
-    note_writable_mapping(file.env(), which, m.data_, size);
-  }
+  if (writable) ST_TRY(note_writable_mapping(file, m.data_, size));
   return m;
 }
 

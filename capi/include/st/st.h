@@ -578,9 +578,10 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  *   a patch          by this process, through whichever handle, does not show:
  *                    in all copy-on-write views the pages that will change
  *                    first become this process's own. They cost their memory;
- *                    ST_E_NOMEM where there is none. A patch by
- *                    another process shows in pages that were not written, also
- *                    while it is half done.
+ *                    ST_E_NOMEM where there is none. A file that is opened
+ *                    amid the patch may show a mix of old and new, and keeps
+ *                    it. A patch by another process shows in pages that were
+ *                    not written, also while it is half done.
  *   a publish        shows in no view: they keep the old file.
  *   a truncation     is SIGBUS in pages that were not written.
  * This handle's own later views of a tensor that it patched, and all after

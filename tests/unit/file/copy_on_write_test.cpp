@@ -2,10 +2,12 @@
 // unless this process patches it.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
 
+#include "mapped_meanwhile.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -136,6 +138,84 @@ TEST_F(CopyOnWrite, WithoutMemoryForTheOldBytesNothingIsChanged) {
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
   refusing.populates = 0;
   EXPECT_TRUE(is_ok(update(*c, "b", new_b)));
+}
+
+TEST_F(CopyOnWrite, AViewThatIsMappedWhileAPatchGoesOnShowsNoMoreOfIt) {
+  for (const int populates : {0, EINVAL}) {
+    refusing.populates = populates;
+    testing::put_bytes(path, old);
+    MappedMeanwhile meanwhile(refusing, path);
+    testing::FaultEnv committing(os::Env::posix());
+    auto c = StoreScene::open(committing);
+    committing.before = [&](Call call) {
+      meanwhile.map_at(call);
+      return 0;
+    };
+    ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+    committing.before = nullptr;
+    EXPECT_GT(meanwhile.count(), 2u);
+    EXPECT_EQ(meanwhile.changed(), 0);
+    // The patch is over: what is mapped now costs nothing.
+    auto file = os::File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);
+    auto after = os::Mapping::of_file(*file, old.size(), os::MapKind::copy_on_write);
+    ASSERT_TRUE(is_ok(after));
+    EXPECT_EQ(after->private_dirty(), 0u);
+  }
+}
+
+TEST_F(CopyOnWrite, AViewThatIsMappedWhileAPatchFailsShowsNoMoreOfItEither) {
+  for (const Call fails : {Call::fsync, Call::fdatasync, Call::pwrite})
+    for (int n = 0; n < 6; ++n) {
+      testing::put_bytes(path, old);
+      std::filesystem::remove_all(folder());
+      MappedMeanwhile meanwhile(refusing, path);
+      testing::FaultEnv committing(os::Env::posix());
+      {
+        auto c = StoreScene::open(committing);
+        int calls = 0;
+        committing.before = [&](Call call) {
+          meanwhile.map_at(call);
+          return call == fails && calls++ == n ? -EIO : 0;
+        };
+        (void)update(*c, "b", new_b);
+        committing.before = nullptr;
+      }
+      EXPECT_TRUE(is_ok(DataFile::open(env, path, StoreScene::writable())));  // which finishes what is left
+      EXPECT_EQ(meanwhile.changed(), 0) << call_name(fails) << n;
+    }
+}
+
+TEST_F(CopyOnWrite, AViewThatIsMappedWhileARecoveryGoesOnShowsNoMoreOfIt) {
+  leave({{a_at, new_a}, {b_at, new_b}}, true);
+  MappedMeanwhile meanwhile(refusing, path);
+  testing::FaultEnv recovering(os::Env::posix());
+  recovering.before = [&](Call call) {
+    meanwhile.map_at(call);
+    return 0;
+  };
+  auto after = StoreScene::open(recovering);
+  recovering.before = nullptr;
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}, {b_at, new_b}})));
+  EXPECT_GT(meanwhile.count(), 2u);
+  EXPECT_EQ(meanwhile.changed(), 0);
+}
+
+TEST_F(CopyOnWrite, WithoutMemoryForTheOldBytesNothingIsMappedWhileAPatchGoesOn) {
+  testing::FaultEnv committing(os::Env::posix());
+  auto c = StoreScene::open(committing);
+  std::vector<Status> answers;
+  committing.before = [&](Call call) {
+    if (call != Call::fdatasync && call != Call::fsync) return 0;
+    auto file = os::File::open(refusing, AT_FDCWD, path, O_RDONLY, 0, path);
+    auto made = os::Mapping::of_file(*file, old.size(), os::MapKind::copy_on_write);
+    answers.push_back(made ? Status::ok : made.error().status);
+    return 0;
+  };
+  refusing.populates = ENOMEM;
+  ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+  committing.before = nullptr;
+  EXPECT_EQ(answers.front(), Status::ok);  // the journal's folder is made
+  EXPECT_NE(std::ranges::find(answers, Status::nomem), answers.end());
 }
 
 // A dead writer's promise: the recovery is a patch by this process.
