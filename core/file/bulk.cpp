@@ -27,6 +27,19 @@ bool is_one_run(const SlicePlan &plan) {
   return plan.nbytes() > 0 && plan.run_bytes() == plan.nbytes();
 }
 
+// Progress of a part is progress of the whole call.
+Control part_of(const Control &control, uint64_t before, uint64_t total) {
+  return control.with([&control, before, total](uint64_t done, uint64_t) {
+    return !control.progress() || control.progress()(before + done, total);
+  });
+}
+
+uint64_t bytes_of(const Index &index, std::span<const size_t> tensors) {
+  uint64_t all = 0;
+  for (size_t i : tensors) all += index.at(i).nbytes;
+  return all;
+}
+
 }  // namespace
 
 Result<void> DataFile::read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress,
@@ -51,12 +64,7 @@ Result<void> DataFile::read_many(const Snapshot &s, const std::vector<BulkReques
     }
   }
   total += scattered_bytes;
-  // Progress of a part is progress of the whole call.
-  auto part_from = [&](uint64_t before) {
-    return control.with([&control, before, total](uint64_t done, uint64_t) {
-      return !control.progress() || control.progress()(before + done, total);
-    });
-  };
+  const auto part_from = [&](uint64_t before) { return part_of(control, before, total); };
   const bool from_memory = !from.bytes.file;
   if (from_memory) {
     uint64_t copied = 0;
@@ -121,6 +129,23 @@ Result<void> DataFile::prefetch(const Snapshot &s, std::vector<size_t> tensors, 
   return {};
 }
 
+// Tensors whose views lie in a mapping that may be written stay there, as views with what was written may be out.
+// Answers the others.
+Result<std::vector<size_t>> DataFile::own_in_place(const Snapshot &s, const Access &here, std::vector<size_t> tensors,
+                                                   const Control &control, const Share &share) const {
+  if (here.content.map() != read::MapMode::copy_on_write) return tensors;
+  const Index &index = s.header.index;
+  const auto is_mapped = [&](size_t i) { return here.content.try_view(i, s.file_offset(index.at(i))) != nullptr; };
+  const auto others = std::stable_partition(tensors.begin(), tensors.end(), is_mapped);
+  std::vector<read::Piece> pieces;
+  for (auto i = tensors.begin(); i != others; ++i) pieces.push_back(piece_of(s, index.at(*i), nullptr));
+  tensors.erase(tensors.begin(), others);
+  if (pieces.empty()) return tensors;
+  ST_TRY(auto done, read::own(here.file, here.content, std::move(pieces), strategy_of(share), control));
+  count(done);
+  return tensors;
+}
+
 // Runs of tensors that lie near each other in the file keep their distances in
 // the arena, and each run its place within a page: so whole runs are read in
 // one go, past the page cache too, straight to where they stay.
@@ -133,6 +158,10 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
   in_file_order(&tensors);
   std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here.content.in_own_memory(i); });
   if (tensors.empty()) return {};
+  const uint64_t total = bytes_of(index, tensors);
+  ST_TRY(tensors, own_in_place(s, here, std::move(tensors), part_of(control, 0, total), share));
+  if (tensors.empty()) return {};
+  const uint64_t done_in_place = total - bytes_of(index, tensors);
 
   struct Run {
     uint64_t offset, length, at;  // in the file; in the arena
@@ -155,7 +184,11 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
   read::Arena arena = read::Arena::of(*s.env, static_cast<size_t>(size), reserved_pages);
   std::vector<read::Piece> pieces;
   pieces.reserve(runs.size());
-  for (const Run &run : runs) pieces.push_back({run.offset, run.length, arena.data() + run.at, true});
+  uint64_t read = 0;
+  for (const Run &run : runs) {
+    pieces.push_back({run.offset, run.length, arena.data() + run.at, true});
+    read += run.length;
+  }
   std::vector<read::Content::Loaded> loaded;
   for (auto [i, at] : places) {
     const TensorView t = index.at(i);
@@ -164,7 +197,8 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
   here.content.expect(loaded);
   read::Strategy strategy = strategy_of(share);
   if (direct) strategy.direct = read::Direct::on;
-  ST_TRY(auto done, read::read_pieces(here.file, std::move(pieces), strategy, limit_of(share), control));
+  ST_TRY(auto done, read::read_pieces(here.file, std::move(pieces), strategy, limit_of(share),
+                                      part_of(control, done_in_place, done_in_place + read)));
   counters_.read_requests += done.requests;  // the bytes are counted as the content's own
   return here.content.adopt(here.file, std::move(arena), loaded);
 }

@@ -271,6 +271,8 @@ class DataFile {
   Control control_of(const Progress &progress) const {
     return Control(progress ? progress : options_.progress, &interrupts_);
   }
+  Result<std::vector<size_t>> own_in_place(const Snapshot &s, const Access &here, std::vector<size_t> tensors,
+                                           const Control &control, const Share &share) const;
   read::Strategy strategy_of(const Share &share) const {
     read::Strategy strategy = strategy_;
     strategy.threads = std::min(strategy.threads, share.threads);

@@ -56,6 +56,15 @@ uint64_t Mapping::resident(size_t offset, size_t n) const {
   return std::min<uint64_t>(pages * page, n);
 }
 
+namespace {
+
+Failure cannot_bring_in(int r) {
+  if (r == -EFAULT) return fail(Status::file_changed, "the file was truncated while it was open; open it anew");
+  return Failure(os_error(-r, "bring into memory", "a mapped file"));
+}
+
+}  // namespace
+
 Result<void> Mapping::populate(size_t offset, size_t n) const {
   if (n == 0) return {};
   const size_t page = page_size();
@@ -63,9 +72,16 @@ Result<void> Mapping::populate(size_t offset, size_t n) const {
   const size_t length = std::min(offset + n, size_) - from;
   int r = repeat_interrupted([&] { return env_->madvise(data_ + from, length, MADV_POPULATE_READ); });
   if (r == -EINVAL) r = env_->madvise(data_ + from, length, MADV_WILLNEED);  // Linux before 5.14
-  if (r == -EFAULT) return fail(Status::file_changed, "the file was truncated while it was open; open it anew");
-  if (r < 0) return Failure(os_error(-r, "bring into memory", "a mapped file"));
-  return {};
+  return r < 0 ? cannot_bring_in(r) : Result<void>();
+}
+
+Result<void> Mapping::own(const File &file, size_t offset, size_t n) const {
+  if (n == 0) return {};
+  ST_TRY(auto now, file.stat());
+  if (static_cast<uint64_t>(now.st_size) < offset + n) return cannot_bring_in(-EFAULT);
+  const size_t from = round_down(offset, page_size());
+  const int r = own_pages(*env_, data_ + from, offset + n - from);
+  return r < 0 ? cannot_bring_in(r) : Result<void>();
 }
 
 uint64_t Mapping::private_dirty() const {

@@ -574,7 +574,8 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  * this process for itself: the file and other handles never see it, further
  * views of this handle do. It is no snapshot. Page by page:
  *   the first write  copies the page, once; from then on it is this process's
- *                    own memory, and nothing that befalls the file shows in it.
+ *                    own memory, and nothing that befalls the file shows in it
+ *                    but a truncation.
  *   a patch          by this process, through whichever handle, does not show:
  *                    in all copy-on-write views the pages that will change
  *                    first become this process's own. They cost their memory;
@@ -583,7 +584,8 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  *                    it. A patch by another process shows in pages that were
  *                    not written, also while it is half done.
  *   a publish        shows in no view: they keep the old file.
- *   a truncation     is SIGBUS in pages that were not written.
+ *   a truncation     is SIGBUS in all pages behind the new end: the system
+ *                    takes back those that were written, too.
  * This handle's own later views of a tensor that it patched, and all after
  * st_refresh, are of the file's new bytes, at another address. A forked child
  * has the views that it inherited, and maps the file anew for others.
@@ -1165,6 +1167,10 @@ st_status st_prefetch(st_file *file, const size_t *indices, size_t n,
  * as in the file. st_get then answers views into the block, which no truncation
  * of the file can turn into a signal. Tensors that already are in the handle's
  * memory are not read again. No lock is taken: see st_read_many.
+ * Views in an ST_MAP_COPY_ON_WRITE mapping stay where they are, with what was
+ * written into them. All their pages become this process's own instead, as if
+ * each were written: they cost their memory, and `flags` do not count. What
+ * that means for a patch and for a truncation, st_get tells.
  *   indices  n of them, as st_at; NULL, 0: all tensors. A pointer and 0:
  *            none.
  *   opts     NULL for the defaults.

@@ -239,6 +239,53 @@ TEST_F(CopyOnWrite, APrefetchBringsPagesIntoTheMappingByReadersOfItsStrategy) {
   EXPECT_EQ(c->snapshot().content.bytes_private_dirty(), 0u);
 }
 
+// Its pages become this process's own where they are, but for a tensor that the handle itself patched.
+TEST_F(CopyOnWrite, ALoadLeavesViewsWhereTheyAre) {
+  for (const int populates : {0, EINVAL}) {
+    testing::put_bytes(path, old);
+    refusing.populates = populates;
+    auto c = open();
+    std::byte *mine = view(*c, 0);
+    mine[7] = std::byte{'!'};
+    std::string kept = a;
+    kept[7] = '!';
+    ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+    uint64_t last = 0, whole = 0;
+    const auto progress = [&](uint64_t done, uint64_t total) {
+      EXPECT_GE(done, last);
+      EXPECT_LE(done, total);
+      last = done;
+      whole = total;
+      return true;
+    };
+    ASSERT_TRUE(is_ok(c->load(c->snapshot(), {0, 1, 2}, false, false, progress)));
+    EXPECT_EQ(last, whole);
+    EXPECT_EQ(whole, c->snapshot().header.index.data_bytes());
+    EXPECT_EQ(view(*c, 0), mine);
+    EXPECT_TRUE(same_bytes(seen(*c, "a"), kept));
+    EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+    EXPECT_EQ(c->snapshot().content.bytes_owned(), new_b.size());
+    testing::poke(path, a_at, "elsewhere");
+    EXPECT_TRUE(same_bytes(seen(*c, "a"), kept));
+  }
+}
+
+TEST_F(CopyOnWrite, ALoadThatCannotOwnThePagesSaysWhy) {
+  auto c = open();
+  const auto load = [&] { return c->load(c->snapshot(), {0, 1, 2}, false, false, {}); };
+  refusing.populates = ENOMEM;
+  EXPECT_TRUE(fails_with(Status::nomem, load()));
+  refusing.populates = EFAULT;  // which the kernel also answers where the disk fails
+  auto failed = load();
+  EXPECT_TRUE(fails_with(Status::io, failed));
+  EXPECT_EQ(failed.error().os_errno, EIO);
+  for (const int populates : {0, EINVAL}) {
+    refusing.populates = populates;
+    std::filesystem::resize_file(path, b_at);
+    EXPECT_TRUE(fails_with(Status::file_changed, load()));
+  }
+}
+
 TEST_F(CopyOnWrite, AHandleOpensOnceMoreToShowWritableViewsOfTheSameFile) {
   auto c = StoreScene::open(refusing);
   auto again = c->reopen(c->snapshot(), Again::copy_on_write);
