@@ -1308,7 +1308,8 @@ st_status st_join(const char *from, const char *to,
  * of each other. The base is only sampled: the first bytes of a few tensors
  * that are replaced. st_verify checks everything. Tensors of which a delta
  * holds elements are made at the open, checked, and held in memory; they count
- * as tensors of the last delta that changes them. An open tells its progress
+ * as tensors of the last delta that changes them. Their views are copies under
+ * ST_MAP_COPY_ON_WRITE, made when first looked at. An open tells its progress
  * over them, and so does a refresh that reads them. A refresh keeps them as
  * long as their files stay. It is ST_E_DELTA_BASE if a patch or another write
  * has changed what lies below them. It need not notice what another program
