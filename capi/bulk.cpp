@@ -15,6 +15,11 @@ static_assert(static_cast<uint32_t>(read::Prefetch::parallel) == ST_PREFETCH_PAR
 Result<std::vector<store::Place>> places_of(const char *call, const store::Catalogue &catalogue, const size_t *indices,
                                             size_t n) {
   ST_TRY(check_count<size_t>(call, "indices", n));
+  store::Wanted wanted(catalogue);
+  for (const size_t i : std::span(indices, n))
+    if (!wanted.add(i)) break;  // nor is more of a wrong count looked at
+
+  ST_TRY(wanted.open());
   std::vector<store::Place> places;
   // A wrong count meets an index that is none, long before memory for all of them is needed.
   places.reserve(std::min(n, catalogue.size()));
@@ -42,6 +47,10 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, con
     ST_TRY(require("st_read_many", reqs));
     ST_TRY(check_count<st_read_request>("st_read_many", "requests", n));
     const store::Catalogue catalogue = file->model->catalogue();
+    store::Wanted wanted(catalogue);
+    for (const st_read_request &r : std::span(reqs, n))
+      if (!(r.name ? wanted.add(name_of(r.name, r.name_len)) : wanted.add(r.index))) break;
+    ST_TRY(wanted.open());
     const bool fresh = o.flags & ST_BULK_FRESH_MEMORY;
     std::deque<SlicePlan> slices;  // which stay where they are
     std::vector<store::PlacedRequest> requests;

@@ -143,12 +143,7 @@ st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
     if (first > count || n > count - first)
       return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
     // A shard that is missing is met on the way. So nothing is described before all are found.
-    std::vector<store::Place> places;
-    places.reserve(n);
-    for (size_t i = 0; i < n; ++i) {
-      ST_TRY(auto place, catalogue.at(first + i));
-      places.push_back(place);
-    }
+    ST_TRY(const auto places, catalogue.range(first, n));
     for (size_t i = 0; i < n; ++i) describe(places[i], nullptr, out + i);
     return {};
   });

@@ -27,6 +27,7 @@ class Failure : public std::exception {
 
   const char *what() const noexcept override { return message_.c_str(); }
   int exit_code() const { return exit_code_; }
+  st_status status() const { return status_; }  // ST_OK: it is not libst's
   Failure with_exit_code(int code) const;
 
   // "sentence (ST_E_NAME)"
@@ -38,7 +39,7 @@ class Failure : public std::exception {
  private:
   int exit_code_;
   std::string message_;
-  st_status status_;  // ST_OK: not libst's
+  st_status status_;
   int os_errno_ = 0;
   int64_t holder_pid_ = 0;
   std::optional<uint64_t> offset_;

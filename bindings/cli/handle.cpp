@@ -45,6 +45,15 @@ File::File(Session &session, const std::string &path, const FileOptions &options
   check(status);
 }
 
+void File::refresh() const {
+  const st_status status = [&] {
+    const Interruptible politely(nullptr);
+    return st_refresh(file_);
+  }();
+  throw_if_interrupted();
+  check(status);
+}
+
 File::~File() {
   st_close(file_);
 }
@@ -66,8 +75,8 @@ uint64_t File::file_size(uint32_t shard) const {
   if (stat(path.c_str(), &status) != 0 && path.find("://") != path.npos) {
     // No file ends after its last tensor.
     uint64_t end = 0;
-    for (size_t i = 0; i < count(); ++i)
-      if (const st_tensor t = at(i); t.shard == shard) end = std::max(end, t.file_offset + t.nbytes);
+    for (const st_tensor &t : all())
+      if (t.shard == shard) end = std::max(end, t.file_offset + t.nbytes);
     return end;
   }
   if (stat(path.c_str(), &status) != 0) throw Failure::of_errno(errno, "look at", path);
@@ -84,6 +93,12 @@ st_tensor File::at(size_t i) const {
   st_tensor tensor = {};
   check(st_at(file_, i, 1, &tensor));
   return tensor;
+}
+
+std::vector<st_tensor> File::all() const {
+  std::vector<st_tensor> tensors(count());
+  check(st_at(file_, 0, tensors.size(), tensors.data()));
+  return tensors;
 }
 
 st_tensor File::view(size_t i) const {
@@ -116,11 +131,13 @@ size_t File::find(const std::string &name) const {
 }
 
 std::optional<size_t> File::find_if_there(const std::string &name) const {
-  size_t i = 0;
   // Escapes first, so that what `ls` prints names the tensor it was printed for.
-  const std::string plain = plain_name(name);
-  if (st_find(file_, plain.data(), plain.size(), &i) == ST_OK) return i;
-  if (st_find(file_, name.data(), name.size(), &i) == ST_OK) return i;
+  for (const std::string &literal : {plain_name(name), name}) {
+    size_t i = 0;
+    const st_status status = st_find(file_, literal.data(), literal.size(), &i);
+    if (status == ST_OK) return i;
+    if (status != ST_E_NOT_FOUND) check(status);
+  }
   return std::nullopt;
 }
 
@@ -128,9 +145,10 @@ std::vector<size_t> File::find_all(const Session &session, const std::string &wo
   if (const std::optional<size_t> found = find_if_there(word)) return {*found};
   std::vector<size_t> matches;
   if (!is_pattern(word)) return matches;
-  for (size_t i = 0; i < count(); ++i) {
+  const std::vector<st_tensor> tensors = all();
+  for (size_t i = 0; i < tensors.size(); ++i) {
     throw_if_interrupted();
-    if (glob_matches(word, name_of(at(i)))) matches.push_back(i);
+    if (glob_matches(word, name_of(tensors[i]))) matches.push_back(i);
   }
   if (!matches.empty()) note_pattern(session, word);
   return matches;

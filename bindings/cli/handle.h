@@ -40,12 +40,17 @@ class File {
   uint64_t file_size(uint32_t shard) const;
   uint64_t size_of_files() const;
 
-  st_tensor at(size_t i) const;    // a description
+  st_tensor at(size_t i) const;  // a description
+  // Descriptions of all. One call, which opens shards behind a URL side by side.
+  std::vector<st_tensor> all() const;
   st_tensor view(size_t i) const;  // with its bytes
   // A copy of its bytes. Throws Failure if the file is cut meanwhile; a look at a view would then be a signal.
   std::string bytes_of(const st_tensor &tensor) const;
   st_io_info io_info() const;
   st_stats stats() const;
+  // To what others have made of it. What was described before is no longer good.
+  void refresh() const;
+  bool is_url() const { return path_.find("://") != path_.npos; }
 
   // The tensor of that name: as `ls` prints it, with escapes, or else literally.
   size_t find(const std::string &name) const;
@@ -58,6 +63,20 @@ class File {
   std::string path_;
   st_file *file_;
 };
+
+// What `look` answers. It may open shards, which are opened one by one; the index may be replaced meanwhile. Then the
+// file is refreshed, and `look` is called again.
+template <class Look>
+auto look_at(const File &file, const Look &look) {
+  for (int left = 19;; --left) {
+    try {
+      return look();
+    } catch (const Failure &failure) {
+      if (left == 0 || failure.status() != ST_E_FILE_CHANGED || file.is_url()) throw;
+    }
+    file.refresh();
+  }
+}
 
 class Transaction {
  public:

@@ -37,9 +37,10 @@ std::string utc(time_t seconds) {
 void add_new_names_options(const Command &command, NewNamesOptions &options) {
   command.flag("--new-names", options.wanted,
                "Give shards that are rewritten new names (….g1.safetensors),\n"
-               "so that who has read the old index still finds all it names,\n"
-               "at one copy. Until the old shards go, tools that take\n"
-               "*.safetensors and not the index take old and new ones");
+               "at one copy. A stock reader of the old index still finds all\n"
+               "that it names; a handle of libst must be refreshed first. Until\n"
+               "the old shards go, tools that take *.safetensors and not the\n"
+               "index take old and new ones");
   command
       .option("--shard-grace", options.grace_s, "SECONDS",
               "With --new-names: keep old shards so long (default 3600);\n"

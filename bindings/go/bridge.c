@@ -77,7 +77,8 @@ void stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor
 
 static stgo_known known_of(const st_tensor *t, uint32_t name) {
   stgo_known known = {name, (uint32_t)t->name_len, t->dtype, t->rank, {0}, t->nbytes, t->file_offset};
-  if (t->rank * sizeof *t->shape <= sizeof known.shape) memcpy(known.shape, t->shape, t->rank * sizeof *t->shape);
+  const size_t size = t->rank * sizeof *t->shape;
+  if (size > 0 && size <= sizeof known.shape) memcpy(known.shape, t->shape, size);
   return known;
 }
 

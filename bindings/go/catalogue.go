@@ -106,44 +106,54 @@ func (f *File) Names() (names []string, err error) {
 	}
 	if state := f.h.shown(); state != nil {
 		defer f.done(state)
-		if known := state.names.Load(); known != nil {
-			return cut(*known, int(C.st_count(state.c))), nil
-		}
-		names, all, err := f.namesOf(state.c)
-		if all != nil {
-			state.names.Store(&all)
-		}
-		return names, err
+		return f.namesBy(state.c, state.names.Load(), state.fetchNames)
 	}
 	err = f.pinned("names", func(pin *C.st_file) (err error) {
-		names, _, err = f.namesOf(pin)
+		names, err = f.namesBy(pin, nil, func() (*string, C.st_status) { return namesOf(pin) })
 		return err
 	})
 	return names, err
 }
 
-// namesOf are the names of a pin, and the text that they were cut of; nil in its place if no text can be cut.
-func (f *File) namesOf(pin *C.st_file) ([]string, []byte, error) {
-	all, err := f.plainNames(pin)
-	if err != nil {
-		return nil, nil, err
+// namesBy are the names of a pin, cut of its text. Without the text a call fetches it.
+func (f *File) namesBy(pin *C.st_file, text *string, fetch func() (*string, C.st_status)) ([]string, error) {
+	if text == nil {
+		err := f.run("names", func() (status C.st_status) {
+			text, status = fetch()
+			return status
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	if names := cut(all, int(C.st_count(pin))); names != nil {
-		return names, all, nil
+	if names := cut(*text, int(C.st_count(pin))); names != nil {
+		return names, nil
 	}
-	names, err := f.namesOneByOne(pin)
-	return names, nil, err
+	return f.namesOneByOne(pin)
 }
 
-// plainNames are all names of a pin, each with its NUL.
-func (f *File) plainNames(pin *C.st_file) ([]byte, error) {
+// fetchNames answers the text of namesOf, which the state keeps: for Names, and for the table.
+func (state *handle) fetchNames() (*string, C.st_status) {
+	if known := state.names.Load(); known != nil {
+		return known, C.ST_OK
+	}
+	text, status := namesOf(state.c)
+	if status == C.ST_OK && !state.names.CompareAndSwap(nil, text) {
+		text = state.names.Load() // another goroutine was faster, and two are too many
+	}
+	return text, status
+}
+
+// namesOf are all names of a pin, each with its NUL.
+func namesOf(pin *C.st_file) (*string, C.st_status) {
 	var size C.size_t
-	if err := f.run("names", func() C.st_status { return C.st_names(pin, nil, &size) }); err != nil || size == 0 {
-		return nil, err
+	if status := C.st_names(pin, nil, &size); status != C.ST_OK || size == 0 {
+		return new(string), status
 	}
 	all := uncleared(int(size))
-	err := f.run("names", func() C.st_status { return C.st_names(pin, (*C.char)(first(all)), &size) })
-	return all, err
+	status := C.st_names(pin, (*C.char)(first(all)), &size)
+	text := unsafe.String(unsafe.SliceData(all), len(all))
+	return &text, status
 }
 
 func (f *File) namesOneByOne(pin *C.st_file) ([]string, error) {
@@ -161,12 +171,12 @@ func (f *File) namesOneByOne(pin *C.st_file) ([]string, error) {
 }
 
 // cut makes `count` strings of names that each end with a NUL; nil if there are not as many, since one holds NUL. The
-// strings lie in the memory of `all`, which nobody writes to any more. It looks at eight bytes at a time, because a call
-// for each name takes half of the time of Names.
-func cut(all []byte, count int) []string {
+// strings lie in the memory of `text`. It looks at eight bytes at a time, because a call for each name takes half of the
+// time of Names.
+func cut(text string, count int) []string {
 	const low = 0x7f7f7f7f7f7f7f7f // all bits of eight bytes but the highest
 	names := make([]string, 0, count)
-	text, begin := unsafe.String(unsafe.SliceData(all), len(all)), 0
+	all, begin := unsafe.Slice(unsafe.StringData(text), len(text)), 0
 	for at := 0; at+8 <= len(all); at += 8 {
 		word := binary.LittleEndian.Uint64(all[at:])
 		for nuls := ^(word&low + low | word | low); nuls != 0; nuls &= nuls - 1 {

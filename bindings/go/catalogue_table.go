@@ -14,7 +14,7 @@ import (
 )
 
 // A table is the catalogue of one state in Go's memory. A look-up there needs no call of C, which costs as much as the
-// look-up. It takes some 80 bytes a tensor and those of its name, and has no pointers for the collector to follow.
+// look-up. It takes some 80 bytes a tensor beside the names, and has no pointers for the collector to follow.
 //
 // A table is right for as long as its handle shows that state. So only a steady handle has one, and what changes the state
 // (Refresh) or ends the views of it (Release, Close) drops the table. It is of one file, because to describe the
@@ -24,7 +24,7 @@ type table struct {
 	seed  maphash.Seed
 	slots []uint64 // open addressing: the upper half of the hash, and the index + 1
 	all   []C.stgo_known
-	names string   // of all, each with its NUL
+	names string   // of all, each with its NUL: the text that the state keeps
 	more  []uint64 // the shapes that stgo_known has no room for; its own begins with the place here
 
 	// Where the file's first byte is mapped; nil where views may lie elsewhere. It lives as long as `state`, and once the
@@ -46,8 +46,8 @@ func (f *File) known() *table {
 	return f.h.table.Load()
 }
 
-// wait puts a table off until as many look-ups went without one as there are tensors. To make it takes two thirds as long
-// as they did. A program that looks at each tensor once needs none. For an open handle.
+// wait puts a table off until as many look-ups went without one as there are tensors. They took longer than it takes to
+// make the table. A program that looks at each tensor once needs none. For an open handle.
 func (h *handle) wait() {
 	if h.steady {
 		h.patience.Store(16 + int64(C.st_count(h.c)))
@@ -100,9 +100,11 @@ func tableOf(ctx context.Context, state *handle) (*table, C.st_status) {
 		slots: make([]uint64, 1<<bits.Len(uint(count+count/3))),
 		all:   make([]C.stgo_known, count),
 	}
-	if status := t.fetchNames(); status != C.ST_OK {
+	names, status := state.fetchNames()
+	if status != C.ST_OK {
 		return nil, status
 	}
+	t.names = *names
 	var name C.uint32_t
 	for at := 0; at < count; at += batch {
 		if ctx.Err() != nil { // the calls below are too short to find out
@@ -119,21 +121,6 @@ func tableOf(ctx context.Context, state *handle) (*table, C.st_status) {
 		}
 	}
 	return t, C.ST_OK
-}
-
-// fetchNames shares the text of Names, if there is one.
-func (t *table) fetchNames() C.st_status {
-	if known := t.state.names.Load(); known != nil {
-		t.names = unsafe.String(unsafe.SliceData(*known), len(*known))
-		return C.ST_OK
-	}
-	var size C.size_t
-	if status := C.st_names(t.state.c, nil, &size); status != C.ST_OK || size == 0 {
-		return status
-	}
-	all := uncleared(int(size))
-	t.names = unsafe.String(unsafe.SliceData(all), len(all))
-	return C.st_names(t.state.c, (*C.char)(first(all)), &size)
 }
 
 // add puts a tensor into the slots, and a long shape where there is room for it.

@@ -362,3 +362,31 @@ func TestTensorsOfAnyRankAndNameAreKnown(t *testing.T) {
 		t.Errorf("View allocates %v times", n)
 	}
 }
+
+// Names and the table take the same text, whichever comes first.
+func TestTheTextOfTheNamesIsHeldOnce(t *testing.T) {
+	path := newFile(t, []named{{"t0", st.TensorOf([]uint8{1})}, {"t1", st.TensorOf([]uint8{2})}}, nil)
+	for _, first := range []func(*testing.T, *st.File){askOften, func(t *testing.T, f *st.File) { namesOf(t, f) }} {
+		f := open(t, path)
+		first(t, f)
+		askOften(t, f)
+		for _, name := range namesOf(t, f) {
+			info, err := f.Info(name)
+			must(t, err)
+			if unsafe.StringData(info.Name) != unsafe.StringData(name) {
+				t.Errorf("%s is there twice", name)
+			}
+		}
+	}
+}
+
+// A name that holds NUL is asked for apart, also where the text is there.
+func TestNamesThatHoldNULAreListedBesideATable(t *testing.T) {
+	f := open(t, newFile(t, []named{{"t0", st.TensorOf([]uint8{1})}, {"a\x00b", st.TensorOf([]uint8{2})}}, nil))
+	for range 3 {
+		if got := namesOf(t, f); !slices.Equal(got, []string{"t0", "a\x00b"}) {
+			t.Errorf("the names are %q", got)
+		}
+		askOften(t, f)
+	}
+}

@@ -39,3 +39,5 @@ func (f *File) Freed() func() bool {
 	h := f.h
 	return func() bool { return h.users.Load() == closedBit }
 }
+
+func SizeHere(size uint64) int { return sizeHere(size) }

@@ -44,7 +44,7 @@ type handle struct {
 	mutex    sync.Mutex             // of changes of state, and of what frees the handle or a transaction on it
 	state    atomic.Pointer[handle] // see shown; nil if none is at hand
 	table    atomic.Pointer[table]  // of `state`; nil if there is none
-	names    atomic.Pointer[[]byte] // of a pin: all, each with its NUL; nil until they are asked for
+	names    atomic.Pointer[string] // of a pin: all, each with its NUL; nil until they are asked for
 	shapes   shapes                 // that Info and Get give out
 	patience atomic.Int64           // look-ups to go without a table until one is made
 	loaded   *atomic.Bool           // whether tensors were loaded; the same of a handle and its snapshots

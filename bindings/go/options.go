@@ -59,8 +59,9 @@ type TxOptions struct {
 	Progress Progress // of the transaction's calls; nil: the file's
 
 	// Give shards that are rewritten new names, as in model-00001-of-00004.g1.safetensors. The old shards stay for
-	// ShardGrace. So a reader of the old index finds all that it names, and the change takes one copy. The first such
-	// commit after this time removes them, and so does Recover at any time. Till then a pattern such as *.safetensors
+	// ShardGrace. So a stock reader of the old index finds all that it names, and the change takes one copy. A File that
+	// has the old index must be refreshed before it opens another shard (ErrFileChanged). The first such commit after
+	// this time removes the old shards, and so does Recover at any time. Till then a pattern such as *.safetensors
 	// matches old and new shards. On one file it is ErrUnsupported.
 	NewNames   bool
 	ShardGrace time.Duration // 0: one hour; NoGrace
@@ -115,7 +116,7 @@ type ApplyDeltaOptions struct {
 	Publish     bool          // as in TxOptions
 	BreakLinks  bool          // as in TxOptions
 	JournalOnly bool          // as in TxOptions; of File.ApplyDelta alone
-	Reverse     string        // path: write the delta that undoes this one there, durably, before the base is changed
+	Reverse     string        // path: write the delta that undoes this one there, durably, before the base is changed; one of its own for each apply
 	LockTimeout time.Duration // 0: ten seconds, or of File.ApplyDelta the file's
 	Progress    Progress
 	Context     context.Context

@@ -27,8 +27,8 @@ import (
 // View gives a tensor without a copy: Data is the file's mapping (or, where there is none, memory that the file owns
 // and fills on first use), Shape lies in its catalogue. Neither may be used after Close or Release of the File that View
 // was called on. Neither may be written to, but Data with MapCopyOnWrite: later Views of the File show it, and the file
-// never does. Data shows what others write meanwhile. If somebody truncates the file, touching it is a fatal SIGBUS.
-// Where that is too much to watch, use Get.
+// never does. Data shows what others write meanwhile. If somebody truncates the file, or its storage fails to bring a
+// page, touching it is a fatal SIGBUS. Where that is too much to watch, use Get.
 //
 // What this File publishes later does not reach the view, which keeps the replaced file's blocks taken until Close or
 // Release. A view of a Snapshot keeps them until the Snapshot is closed, and no longer.
@@ -142,7 +142,7 @@ func (f *File) getDescribed(state *handle, info *Info) (got Tensor, err error) {
 }
 
 // ReadInto copies a tensor into dst, which must have room for all of it, and answers its size. The size comes with
-// ErrBufferSize, too.
+// ErrBufferSize, too. It is math.MaxInt then if an int cannot hold it, as the size of a tensor of 2 GiB on 32 bits.
 func (f *File) ReadInto(name string, dst []byte) (size int, err error) {
 	if !f.plain {
 		return f.readHooked(name, dst)
@@ -174,7 +174,7 @@ func (f *File) readPlain(op string, from *handle, name string, dst []byte) (size
 		err = failure(op, status)
 	}
 	runtime.UnlockOSThread()
-	return int(read), err
+	return sizeHere(uint64(read)), err
 }
 
 func (f *File) readHooked(name string, dst []byte) (size int, err error) {
@@ -184,11 +184,14 @@ func (f *File) readHooked(name string, dst []byte) (size int, err error) {
 		err := f.run("read", func() C.st_status {
 			return C.st_read(pin, p, n, first(dst), C.size_t(len(dst)), &read)
 		})
-		size = int(read.nbytes) // 0 on other errors than ErrBufferSize
+		size = sizeHere(uint64(read.nbytes)) // 0 on other errors than ErrBufferSize
 		return err
 	})
 	return size, err
 }
+
+// sizeHere is a size, or the largest that there is here.
+func sizeHere(size uint64) int { return int(min(size, math.MaxInt)) }
 
 // A Range is one dimension's part of a slice, as Python's start:stop:step: negative Start and Stop count from the end,
 // both are clipped to the dimension, and a negative Step goes backwards. Step is not 0.

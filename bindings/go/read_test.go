@@ -482,3 +482,12 @@ func TestAFileIsReopenedForViewsThatMayBeWritten(t *testing.T) {
 		t.Errorf("of a closed file: %v", err)
 	}
 }
+
+// An int of 32 bits holds no size above 2 GiB.
+func TestASizeThatNoIntHoldsIsTheLargestInt(t *testing.T) {
+	for size, want := range map[uint64]int{0: 0, math.MaxInt: math.MaxInt, math.MaxInt + 1: math.MaxInt, math.MaxUint64: math.MaxInt} {
+		if got := st.SizeHere(size); got != want {
+			t.Errorf("%d is %d", size, got)
+		}
+	}
+}

@@ -25,6 +25,15 @@ inline std::string scheme_of(std::string_view url) {
   return is_one ? scheme : std::string();
 }
 
+// The URL that a path was before two slashes were taken for one, as Python's pathlib does. Empty: it was none.
+inline std::string url_before_path(std::string_view path) {
+  const size_t colon = path.find(":/");
+  if (colon == path.npos || !scheme_of(path).empty()) return {};
+  const std::string url = std::string(path.substr(0, colon + 1)) + "/" + std::string(path.substr(colon + 1));
+  const std::string scheme = scheme_of(url);
+  return is_scheme_of_names(scheme) || scheme == "https" || scheme == "http" ? url : std::string();
+}
+
 // Where the query of a URL begins, or what else follows its path. A store's URL is a name up to its end, but for a
 // version or a signature, as its own tools write them there.
 inline size_t end_of_path(std::string_view url) {

@@ -6,21 +6,14 @@
 
 #include "delta/delta_hash.h"
 #include "format/base_identity.h"
-#include "format/seeded_hash.h"
 
 namespace st::store {
 namespace {
 
-using Holders = SeededMap<std::string_view, const ListedTensor *>;
-
 // Tensors that lie in a delta below are checked by that delta's own hashes; tensors of
 // the base are noted.
-Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &holders, std::string_view name,
-                            const OldBytes &old, const std::optional<Hash128> &result,
-                            std::vector<OldTensor> *of_base) {
-  const auto found = holders.find(name);
-  if (found == holders.end()) return {};  // apply() will say what is wrong
-  const ListedTensor &t = *found->second;
+Result<void> check_replaced(std::span<const DeltaFile> below, const ListedTensor &t, const OldBytes &old,
+                            const std::optional<Hash128> &result, std::vector<OldTensor> *of_base) {
   const auto [layer, index] = t.steps.empty() ? std::pair(t.layer, t.index) : t.steps.back();
   if (layer == 0) {
     of_base->push_back({index, old, result});
@@ -29,28 +22,29 @@ Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &hol
   const DeltaFile &holder = below[layer - 1];
   const Hash128 &bytes = holder.notes.tensors[index].bytes;
   if (bytes == old.all) return {};
-  return Failure(wrong_base(name, holder.path, bytes, result));
+  return Failure(wrong_base(t.name, holder.path, bytes, result));
 }
 
 }  // namespace
 
 Result<DeltaChain> chain(const ModelView &base, std::span<const DeltaFile> deltas) {
   DeltaChain c{base.listing(), {}};
-  const uint64_t seed = base.fresh_seed();
+  ListedNames names(base.fresh_seed());
   Hash128 identity = deltas.empty() ? Hash128() : identity_of(c.listing);
   for (size_t n = 0; n < deltas.size(); ++n) {
     const DeltaFile &delta = deltas[n];
-    Holders holders(c.listing.tensors.size(), SeededHash(seed));
-    for (const ListedTensor &t : c.listing.tensors) holders.emplace(t.name, &t);
-    const auto check = [&](std::string_view name, const OldBytes &old, const std::optional<Hash128> &result) {
-      return check_replaced(deltas.first(n), holders, name, old, result, &c.old);
+    const auto check = [&](std::string_view name, const OldBytes &old,
+                           const std::optional<Hash128> &result) -> Result<void> {
+      const auto found = names.find(c.listing, name);
+      if (!found) return {};  // apply() will say what is wrong
+      return check_replaced(deltas.first(n), c.listing.tensors[*found], old, result, &c.old);
     };
     for (size_t i = 0; i < delta.index().size(); ++i)
       if (const auto &old = delta.notes.tensors[i].old)
         ST_TRY(check(delta.index().at(i).name, *old, delta.notes.tensors[i].bytes));
     for (const auto &[name, old] : delta.notes.deleted) ST_TRY(check(name, old, std::nullopt));
     const auto layer = static_cast<uint32_t>(n + 1);
-    if (auto applied = apply(&c.listing, &identity, delta.index(), delta.notes, layer, seed); !applied) {
+    if (auto applied = apply(&c.listing, &identity, delta.index(), delta.notes, layer, &names); !applied) {
       applied.error().message +=
           text(" (delta ", in_quotes(delta.path), " on ", in_quotes(n == 0 ? base.path() : deltas[n - 1].path), ")");
       return Failure(std::move(applied.error()));

@@ -116,7 +116,8 @@ Error wrong_steps(std::string_view tensor, std::string_view path) {
 
 Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,
                                                    std::vector<HeldTensor> tensors, const Describe &describe,
-                                                   uint64_t alignment, int32_t lock_timeout_ms, Progress progress) {
+                                                   uint64_t alignment, mode_t mode, int32_t lock_timeout_ms,
+                                                   Progress progress) {
   std::sort(tensors.begin(), tensors.end(), [](const HeldTensor &a, const HeldTensor &b) {
     return write::canonical_before(a.declared.dtype, a.declared.name, b.declared.dtype, b.declared.name);
   });
@@ -133,6 +134,7 @@ Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::stri
   write::SaveOptions options;
   options.layout = write::Layout::canonical;
   options.alignment = alignment;
+  options.mode = mode;
   options.lock_timeout_ms = lock_timeout_ms;
   options.progress = std::move(progress);
   return write::Writer::open(env, path, std::move(declared), std::move(metadata), std::move(options));

@@ -64,10 +64,11 @@ struct HeldTensor {
   NotedTensor noted;
 };
 // A writer of a delta of these tensors, which it puts into canonical order. `describe` makes the notes of them, in this
-// order.
+// order. `mode`: see write::SaveOptions.
 using Describe = std::function<DeltaNotes(std::span<const NotedTensor> tensors)>;
 Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,
                                                    std::vector<HeldTensor> tensors, const Describe &describe,
-                                                   uint64_t alignment, int32_t lock_timeout_ms, Progress progress);
+                                                   uint64_t alignment, mode_t mode, int32_t lock_timeout_ms,
+                                                   Progress progress);
 
 }  // namespace st::store

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 
 #include "base/interrupt.h"
 #include "delta/delta_chain.h"
 #include "delta/delta_hash.h"
 #include "delta/stepped.h"
-#include "model/model.h"
+#include "model/mode_of_copy.h"
+#include "newfile/room.h"
+#include "newfile/transfer.h"
 
 namespace st::store {
 namespace {
@@ -29,12 +32,15 @@ class Patching {
   Result<NewBytes> value(size_t i) const;
   Result<void> stage(AnyTransaction &transaction, bool in_place);
   Result<void> stage_all_steps(AnyTransaction &transaction);
+  Result<uint64_t> bytes_of_new_files(std::span<const size_t> staged) const;
+  Result<void> check_room(AnyTransaction &transaction, std::span<const size_t> staged);
   Result<void> stage_steps(AnyTransaction &transaction, size_t i);
   Result<void> remake_later(AnyTransaction &transaction, size_t i);
   Result<void> stage_all(AnyTransaction &transaction, const TensorList &result);
   Result<void> check_and_save_old(const ModelView &now);
+  Result<void> name_reverse() { return reverse_ ? reverse_->finish() : Result<void>(); }
   Result<std::unique_ptr<write::Writer>> begin_reverse(const ModelView &now, const TensorList &result);
-  Result<void> copy_steps(write::Writer &reverse);
+  Result<void> copy_steps();
   bool has_steps(std::string_view name) const;
   bool is_remade(std::string_view name) const;
   Result<std::unique_ptr<AnyTransaction>> begin(const TensorList &result);
@@ -60,6 +66,7 @@ class Patching {
   std::vector<DeltaFile::Checked> checked_;  // the tensors that the delta gives
   std::vector<bool> remade_;  // of these: those that are made of their steps under the locks, and not staged
   StepRoom room_;
+  std::unique_ptr<write::Writer> reverse_;  // once the base is locked; none, if no way back is wanted
   os::Helper helper_;
   uint64_t done_ = 0, total_ = 0;
 };
@@ -107,13 +114,60 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
 Result<void> Patching::stage_all_steps(AnyTransaction &transaction) {
   const bool may_be_remade = !base_.file() || remakes_all();
   remade_.assign(delta_.index().size(), false);
+  std::vector<size_t> staged;
   for (size_t i = 0; i < delta_.index().size(); ++i) {
     if (!delta_.notes.tensors[i].steps) continue;
     ST_TRY(auto may, may_be_remade ? transaction.may_remake(delta_.index().at(i).name) : Result<bool>(false));
     remade_[i] = may;
-    ST_TRY(may ? remake_later(transaction, i) : stage_steps(transaction, i));
+    if (may)
+      ST_TRY(remake_later(transaction, i));
+    else
+      staged.push_back(i);
   }
+  if (!staged.empty()) ST_TRY(check_room(transaction, staged));
+  for (const size_t i : staged) ST_TRY(stage_steps(transaction, i));
   return {};
+}
+
+// Those with these tensors, where they share no block with the old ones.
+Result<uint64_t> Patching::bytes_of_new_files(std::span<const size_t> staged) const {
+  std::set<const Snapshot *> counted;
+  uint64_t bytes = 0;
+  for (const size_t i : staged) {
+    const Place &place = whole_.at(*whole_.find(delta_.index().at(i).name));
+    if (!counted.insert(place.snapshot).second) continue;
+    ST_TRY(auto file, open_regular(place.member->location(), O_RDWR, nullptr, {options_.lock_timeout_ms, &control_}));
+    if (!write::may_share(file, file)) bytes += place.snapshot->file_size();
+  }
+  return bytes;
+}
+
+// The journal would take these pages before the commit looks for room. To count them, their steps are read once more:
+// only where the whole tensors would be too long.
+Result<void> Patching::check_room(AnyTransaction &transaction, std::span<const size_t> staged) {
+  ST_TRY(const auto plan, transaction.plan());
+  uint64_t needed = plan.space_needed;
+  if (plan.kind == CommitPlan::nothing) {  // as steps alone make it publish
+    ST_TRY(needed, bytes_of_new_files(staged));
+  }
+  const auto sum = [&](const auto &of) -> Result<uint64_t> {
+    uint64_t bytes = 0;
+    for (const size_t i : staged) {
+      ST_TRY(const uint64_t more, of(i, whole_.at(*whole_.find(delta_.index().at(i).name))));
+      bytes += more;
+    }
+    return bytes;
+  };
+  ST_TRY(const uint64_t most, sum([](size_t, const Place &place) { return Result<uint64_t>(place.tensor().nbytes); }));
+  if (plan.space_free >= needed && plan.space_free - needed >= most) return {};
+  ST_TRY(const uint64_t pages, sum([this](size_t i, const Place &place) -> Result<uint64_t> {
+           ST_TRY(tell(0));
+           const TensorView t = place.tensor();
+           return bytes_of_changed_pages({&delta_, i}, t, place.snapshot->file_offset(t), room_);
+         }));
+  needed += pages;
+  if (plan.space_free >= needed) return {};
+  return Failure(write::too_little_room(std::string(whole_.path()), needed, plan.space_free));
 }
 
 // When the base is locked, its old bytes are read once: they are hashed, and what the steps make of them, and what
@@ -194,7 +248,8 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const ModelView &
     tensors.push_back({write::declaration(now.at(place).tensor()), {place, {old.all, std::nullopt}}});
   }
   const auto describe_back = [&](auto noted) { return describe(result, before, noted, std::move(deleted)); };
-  return write_delta(env_, options_.reverse, std::move(tensors), describe_back, 0, options_.lock_timeout_ms,
+  ST_TRY(const mode_t mode, mode_of_copy(now));
+  return write_delta(env_, options_.reverse, std::move(tensors), describe_back, 0, mode, options_.lock_timeout_ms,
                      [this](uint64_t, uint64_t) { return tell(0).has_value(); });
 }
 
@@ -206,13 +261,13 @@ Error Patching::changed_meanwhile(std::string_view tensor) const {
 }
 
 // Steps lead back as they lead forth. They were read before, so these are hashed once more.
-Result<void> Patching::copy_steps(write::Writer &reverse) {
+Result<void> Patching::copy_steps() {
   TensorWindow window(false);
   for (size_t i = 0; i < delta_.index().size(); ++i) {
     if (!delta_.notes.tensors[i].steps) continue;
     const TensorView held = delta_.index().at(i);
     const auto add = [&](std::span<const std::byte> piece) -> Result<void> {
-      ST_TRY(reverse.add(held.name, piece.data(), piece.size()));
+      ST_TRY(reverse_->add(held.name, piece.data(), piece.size()));
       return tell(0);
     };
     ST_TRY(auto copied, hash_tensor(window, *delta_.snapshot, held, add));
@@ -237,20 +292,18 @@ Result<void> Patching::check_and_save_old(const ModelView &now) {
   const InterruptScope waits([this] { return tell(0); });
   TensorList result;
   ST_TRY(check(now, &result));
-  std::unique_ptr<write::Writer> reverse;
   if (!options_.reverse.empty()) {
     ST_TRY(now.must_not_be(env_, options_.reverse));
-    ST_TRY(reverse, begin_reverse(now, result));
+    ST_TRY(reverse_, begin_reverse(now, result));
   }
   const auto keep = [&](const TensorView &t, std::span<const std::byte> piece) -> Result<void> {
-    if (reverse && !has_steps(t.name)) ST_TRY(reverse->add(t.name, piece.data(), piece.size()));
+    if (reverse_ && !has_steps(t.name)) ST_TRY(reverse_->add(t.name, piece.data(), piece.size()));
     return tell(piece.size());
   };
   auto old = old_tensors(now, delta_.index(), delta_.notes);
   std::erase_if(old, [&](const OldTensor &t) { return is_remade(now.at(t.index).tensor().name); });
   ST_TRY(check_old(now, old, keep));
-  if (reverse) ST_TRY(copy_steps(*reverse));
-  return reverse ? reverse->finish() : Result<void>();
+  return reverse_ ? copy_steps() : Result<void>();
 }
 
 // A transaction with all of it staged, which looks at the base before it is changed.
@@ -265,6 +318,7 @@ Result<std::unique_ptr<AnyTransaction>> Patching::begin(const TensorList &result
   begun->before_change([this](std::span<const Snapshot *const> now) {
     return now.empty() ? check_and_save_old(whole_) : check_and_save_old(whole_.as_in(now));
   });
+  begun->at_last([this] { return name_reverse(); });
   ST_TRY(stage_all(*begun, result));
   return begun;
 }

@@ -11,6 +11,7 @@
 #include "delta/spilled.h"
 #include "delta/steps.h"
 #include "file/writer.h"
+#include "model/mode_of_copy.h"
 #include "os/helper.h"
 
 namespace st::store {
@@ -212,8 +213,10 @@ Result<void> Comparison::write(const std::function<void()> &all_read) {
   const auto describe_all = [&](auto noted) {
     return describe(from_.listing(), to_.listing(), noted, std::move(deleted_));
   };
+  const ModelView *const both[] = {&from_, &to_};
+  ST_TRY(const mode_t mode, mode_of_copy(both));
   ST_TRY(auto writer,
-         write_delta(env_, path_, std::move(held), describe_all, options_.alignment, options_.lock_timeout_ms,
+         write_delta(env_, path_, std::move(held), describe_all, options_.alignment, mode, options_.lock_timeout_ms,
                      [this](uint64_t, uint64_t) { return tell(0).has_value(); }));
 
   TensorWindow again(false);

@@ -5,6 +5,7 @@
 #include "delta/stepped.h"
 #include "file/replace_file.h"
 #include "model/copy_out.h"
+#include "model/mode_of_copy.h"
 #include "newfile/build.h"
 #include "newfile/publish_plan.h"
 
@@ -63,7 +64,7 @@ Result<void> build(os::Env &env, const ModelView &whole, std::span<const DeltaFi
                    const std::function<void()> &all_read) {
   const Snapshot &base = *whole.files().front().snapshot;
   ST_TRY(auto target, write::find_destination(env, to));
-  ST_TRY(auto made, write::TemporaryFile::create(target.at, target.mode()));
+  ST_TRY(auto made, write::create_for(target, options.mode));
   const os::File &file = made->file();
   const uint64_t block = write::shareable_block(file);
   ST_TRY(auto planned, plan(base, listing, options, block));
@@ -83,7 +84,15 @@ Result<void> build(os::Env &env, const ModelView &whole, std::span<const DeltaFi
   ST_TRY(write::build(file, planned.header, segments, block, control));
   ST_TRY(write_steps(file, planned, whole, layers, listing, tell));
   all_read();
-  return write::replace_file(target.at, *made, options.lock_timeout_ms, control, options.log);
+  return write::replace_file(target.at, *made, options.mode, options.lock_timeout_ms, control, options.log);
+}
+
+Result<mode_t> mode_of_merged(const ModelView &base, std::span<const DeltaFile> layers) {
+  std::vector<ModelView> views;
+  views.reserve(layers.size());
+  std::vector<const ModelView *> all = {&base};
+  for (const DeltaFile &layer : layers) all.push_back(&views.emplace_back(*layer.file));
+  return mode_of_copy(all);
 }
 
 // Where the tensors of the result lie.
@@ -104,8 +113,9 @@ std::vector<Place> places_of(const ModelView &base, std::span<const DeltaFile> l
 }  // namespace
 
 Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> layers, const std::string &to,
-                   const write::SaveOptions &options, const std::function<void()> &all_read) {
+                   write::SaveOptions options, const std::function<void()> &all_read) {
   ST_TRY(auto whole, ModelView::of(base));
+  ST_TRY(options.mode, mode_of_merged(whole, layers));
   ST_TRY(auto chained, chain(whole, layers));
   const TensorList &listing = chained.listing;
 

@@ -13,6 +13,6 @@ namespace st::store {
 // Each delta keeps its file. `all_read` is called when nothing more is read of the sources. Statuses: delta,
 // delta_base, those of saving.
 Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> layers, const std::string &to,
-                   const write::SaveOptions &options, const std::function<void()> &all_read);
+                   write::SaveOptions options, const std::function<void()> &all_read);
 
 }  // namespace st::store

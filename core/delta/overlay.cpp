@@ -214,13 +214,16 @@ Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &pa
                 "merge into a new file");
   std::unique_ptr<Overlay> overlay(new Overlay(env, path, std::move(options), open_layers));
   ST_TRY(overlay->layers_, open_layers(env, path, overlay->member_options()));
-  ST_TRY(overlay->stack(overlay->control_of({})));
+  const Control control = overlay->control_of({});
+  JoinedProgress joined(control.progress(), 0);
+  ST_TRY(overlay->stack(control, joined));
   return overlay;
 }
 
 // Steps are taken anew only where what they lead from, or the steps themselves, lie in other files than before. In the
 // same files the bytes may be others: those that may be are read, and compared by their hashes.
-Result<bool> Overlay::stack(const Control &control) {
+Result<bool> Overlay::stack(const Control &call, JoinedProgress &joined) {
+  const Control control = call.with(joined.of_part());
   uint64_t done = 0, total = 0;
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
   const InterruptScope waits([&] { return tell(0); });
@@ -245,6 +248,8 @@ Result<bool> Overlay::stack(const Control &control) {
   ST_TRY(auto chained, chain(base, deltas));
   ST_TRY(check_heads(base, spread(chained.old)));
   for (const ListedTensor &t : chained.listing.tensors) total += t.steps.empty() ? 0 : t.nbytes;
+  joined.go_on_to(total, 0);
+  joined.begin_part(total);
   const auto above = static_cast<uint32_t>(deltas.size() + 1);
   std::shared_ptr<const SteppedFile> stepped = shown ? shown->stepped() : nullptr;
   if (stepped && stepped->is_of(base, deltas, chained.listing)) {
@@ -281,8 +286,9 @@ Result<void> Overlay::refresh() {
   const Control control = control_of({});
   ST_TRY(layers_.base->refresh());
   for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
+  JoinedProgress joined(control.progress(), 0);
   for (const uint64_t begun = begin_look().number;;) {
-    ST_TRY(const auto shown, stack(control));
+    ST_TRY(const auto shown, stack(control, joined));
     if (shown || shows_since(begun)) return {};
   }
 }

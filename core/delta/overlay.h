@@ -2,6 +2,7 @@
 // without making it: every tensor is a view of the file that has it. For reading only.
 #pragma once
 
+#include "base/joined_progress.h"
 #include "model/multi_file.h"
 
 namespace st::store {
@@ -33,7 +34,8 @@ class Overlay final : public MultiFileOf<OverlayCatalogue> {
 
  private:
   Overlay(os::Env &env, std::string path, OpenOptions options, OpenLayers open_layers);
-  Result<bool> stack(const Control &control);  // whether what it found is shown: see show_after
+  // Answers whether what it found is shown: see show_after. `joined`: of all that the call stacks.
+  Result<bool> stack(const Control &call, JoinedProgress &joined);
 
   const std::string path_;  // as given
   const OpenLayers open_layers_;

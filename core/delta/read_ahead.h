@@ -16,8 +16,11 @@ class ReadAhead {
   ReadAhead(const os::File &file, uint64_t begin, uint64_t n, size_t side_by_side)
       : next_(begin), left_(n), at_once_(std::min(n, share_of(file.env().long_read(), side_by_side))) {}
 
-  // The next n of the bytes. `file` is the same file, which need not stay open between two reads.
+  // The next n of the bytes, of which no more are asked for than there are. `file` is the same file, which need not
+  // stay open between two reads.
   Result<void> read(const os::File &file, void *to, uint64_t n) {
+    if (n > have_ + left_)
+      return fail(Status::internal, "more bytes of ", in_quotes(file.path()), " than are its part");
     auto *out = static_cast<std::byte *>(to);
     while (n > 0) {
       if (have_ == 0 && n >= at_once_) return fetch(file, out, n);

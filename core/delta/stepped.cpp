@@ -190,6 +190,21 @@ Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t a
   return fresh.digest();
 }
 
+Result<uint64_t> bytes_of_changed_pages(const StepsAt &steps, const TensorView &t, uint64_t at, StepRoom &room) {
+  ST_TRY(auto opened, OpenSteps::open(steps, t, 1));
+  const auto any = std::make_unique<std::byte[]>(std::min(step_block_bytes, t.nbytes));
+  uint64_t sum = 0;
+  for (uint64_t begin = 0; begin < t.nbytes; begin += step_block_bytes) {
+    if (!opened->reader().has(begin / step_block_bytes)) continue;
+    const std::span<std::byte> block(any.get(), std::min(step_block_bytes, t.nbytes - begin));
+    ST_TRY(opened->take(block, room));
+    ChangedPages pages(at + begin, block.size());
+    pages.add(opened->reader().places(), opened->reader().width());
+    for (const ByteRange &r : pages.ranges()) sum += r.length;
+  }
+  return sum;
+}
+
 SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> deltas, const ListedTensor &t) {
   SteppedTensor out{};
   if (t.layer == 0) {

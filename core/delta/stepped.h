@@ -42,6 +42,10 @@ struct SteppedBlock {
 // `take` sees each block, and may end it.
 using TakeBlock = std::function<Result<void>(const SteppedBlock &)>;
 
+// The bytes of the pages that steps change, of a tensor of the base that lies at `at` in its file. Reads the steps
+// alone.
+Result<uint64_t> bytes_of_changed_pages(const StepsAt &steps, const TensorView &t, uint64_t at, StepRoom &room);
+
 // What lies below the steps of a listed tensor, and where these are. `base` and `deltas` are what it is listed of.
 struct SteppedTensor {
   const Snapshot *file;

@@ -100,10 +100,18 @@ Result<std::unique_ptr<Model>> open_remote(os::Env &env, const std::string &url,
   return open_source(source, std::move(options));
 }
 
-}  // namespace
+// What to do where a path that is not there was a URL. The path may have a secret of the URL.
+template <class Opened>
+Opened told_if_url(Opened opened, const std::string &path) {
+  const std::string url = opened ? std::string() : url_before_path(path);
+  if (!url.empty() && opened.error().status == Status::no_file)
+    opened.error().message =
+        text("there is no file at the path that ", in_quotes(without_secrets(url)),
+             " becomes where one slash is made of two, as by Python's pathlib; give the URL as a text");
+  return opened;
+}
 
-Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, OpenOptions options) {
-  if (os::is_url(path)) return open_remote(env, path, std::move(options));
+Result<std::unique_ptr<Model>> open_local(os::Env &env, const std::string &path, OpenOptions options) {
   ST_TRY(auto located, locate(env, path, false));
   auto opened = open_located(env, located, options);
   if (opened || located.is_index || opened.error().status != Status::not_regular) return opened;
@@ -113,9 +121,16 @@ Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, 
   return open_located(env, located, std::move(options));
 }
 
+}  // namespace
+
+Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, OpenOptions options) {
+  if (os::is_url(path)) return open_remote(env, path, std::move(options));
+  return told_if_url(open_local(env, path, std::move(options)), path);
+}
+
 Result<std::unique_ptr<DataFile>> open_file(os::Env &env, const std::string &path, OpenOptions options,
                                             os::Folders *folders) {
-  if (!os::is_url(path)) return DataFile::open(env, path, std::move(options), folders);
+  if (!os::is_url(path)) return told_if_url(DataFile::open(env, path, std::move(options), folders), path);
   const auto waits = interrupts_of(options);
   ST_TRY(const auto source, source_of(path));
   return DataFile::open_source(source, std::move(options));

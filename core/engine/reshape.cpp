@@ -10,6 +10,7 @@
 #include "format/shard_index.h"
 #include "model/copy_out.h"
 #include "model/held_still.h"
+#include "model/mode_of_copy.h"
 #include "model/model_view.h"
 #include "newfile/room.h"
 #include "newfile/temporary_file.h"
@@ -27,11 +28,12 @@ class Source {
   const ModelView &whole() const { return *whole_; }
   const Model &model() const { return *model_; }
   uint64_t bytes() const { return total_; }
+  mode_t mode() const { return mode_; }  // of new files
   // The pairs of the first file's header.
   const write::NewMetadata &header_metadata() const { return header_metadata_; }
   // Those tensors, as a file of its own. After the last one's bytes, syncs and names need the source no more.
   Result<void> write_file(write::Destination to, std::span<const Place> places, const write::NewMetadata &metadata,
-                          const write::SaveOptions &options, bool is_last);
+                          write::SaveOptions options, bool is_last);
 
  private:
   std::unique_ptr<Model> model_;
@@ -39,6 +41,7 @@ class Source {
   HeldStill still_;
   write::NewMetadata header_metadata_;
   uint64_t total_ = 0, done_ = 0;
+  mode_t mode_ = write::mode_of_new;
   Progress progress_;
 };
 
@@ -58,6 +61,7 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
     return source.still_.hold(env, *source.whole_, {options.lock_timeout_ms, &control, nullptr});
   }));
   source.total_ = source.whole_->data_bytes();
+  ST_TRY(source.mode_, mode_of_copy(*source.whole_));
   if (!source.whole_->files().empty()) {
     const Index &first = source.whole_->files().front().snapshot->header.index;
     for (size_t i = 0; i < first.metadata_size(); ++i) source.header_metadata_.emplace_back(first.metadata_at(i));
@@ -66,14 +70,15 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
 }
 
 Result<void> Source::write_file(write::Destination to, std::span<const Place> places,
-                                const write::NewMetadata &metadata, const write::SaveOptions &options, bool is_last) {
+                                const write::NewMetadata &metadata, write::SaveOptions options, bool is_last) {
   const Control control(progress_, nullptr);
   const InterruptScope waits([&] { return control.check(done_, total_); });
   const auto tell = [&](uint64_t more) { return control.check(done_ += more, total_); };
   const auto all_read = [&] {
     if (is_last) still_.let_go();
   };
-  return copy_out(std::move(to), places, metadata, options, tell, {}, all_read);
+  options.mode = mode_;
+  return copy_out(std::move(to), places, metadata, std::move(options), tell, {}, all_read);
 }
 
 std::string shard_name(size_t number, size_t count) {
@@ -100,17 +105,16 @@ std::vector<std::span<const Place>> cut_up(std::span<const Place> places, uint64
   return shards;
 }
 
-// Nothing is kept of shards of which the last does not fit. Each is made with room for all of it, before it shares any.
+// Nothing is kept of shards of which the last does not fit.
 Result<void> check_room(std::span<const std::span<const Place>> shards, const write::NewMetadata &metadata,
                         const write::SaveOptions &options, const ShardFolder &folder) {
-  uint64_t taken = 0, most = 0;
+  uint64_t all = 0;
   for (const auto &places : shards) {
-    ST_TRY(const auto room, room_of_copy(places, metadata, options, folder.probe()));
-    most = std::max(most, taken + room.whole);
-    taken += room.whole - room.shared;
+    ST_TRY(const uint64_t room, room_of_copy(places, metadata, options, folder.probe()));
+    all += room;
   }
   const std::string type = os::probe_filesystem(folder.probe()).type;
-  return write::check_room(folder.probe(), write::room_with_metadata(type, most), folder.path());
+  return write::check_room(folder.probe(), write::room_with_metadata(type, all), folder.path());
 }
 
 }  // namespace
@@ -142,11 +146,11 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   index.set_total(total_size_key, source.bytes());
 
   ST_TRY(const std::string spelled, index.spell_readable());
-  ST_TRY(auto made, write::TemporaryFile::create(folder.index(), write::mode_of_new));
+  ST_TRY(auto made, write::TemporaryFile::create(folder.index(), source.mode()));
   ST_TRY(made->file().write_new(spelled));
   ST_TRY(folder.name_all({options.lock_timeout_ms}, options.log));
   ST_TRY(folder.sync_name());
-  auto placed = write::replace_file(folder.index(), *made, options.lock_timeout_ms, {}, options.log);
+  auto placed = write::replace_file(folder.index(), *made, source.mode(), options.lock_timeout_ms, {}, options.log);
   if (placed || placed.error().status == Status::needs_recovery) folder.keep();
   return placed;
 }

@@ -90,6 +90,10 @@ class TakesRemade {
 // refuses is not changed. It may be asked again.
 using Remake = std::function<Result<void>(const os::File &file, uint64_t at, TakesRemade &to)>;
 
+inline Result<void> nothing_at_last() {
+  return {};
+}
+
 class AnyTransaction {
  public:
   virtual ~AnyTransaction() = default;
@@ -122,6 +126,9 @@ class AnyTransaction {
   // is file_changed.
   using Approve = std::function<Result<void>(std::span<const Snapshot *const> now)>;
   virtual void before_change(Approve approve) = 0;
+  // Asked when all that the change takes is made, right before it is decided. A refusal ends the commit, too.
+  using AtLast = std::function<Result<void>()>;
+  virtual void at_last(AtLast ask) = 0;
   // As the handle sees the file now. Changes nothing.
   virtual Result<CommitPlan> plan() = 0;
   // After status busy it may be called again; after anything else it is over.

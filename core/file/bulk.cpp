@@ -27,19 +27,6 @@ bool is_one_run(const SlicePlan &plan) {
   return plan.nbytes() > 0 && plan.run_bytes() == plan.nbytes();
 }
 
-// Progress of a part is progress of the whole call.
-Control part_of(const Control &control, uint64_t before, uint64_t total) {
-  return control.with([&control, before, total](uint64_t done, uint64_t) {
-    return !control.progress() || control.progress()(before + done, total);
-  });
-}
-
-uint64_t bytes_of(const Index &index, std::span<const size_t> tensors) {
-  uint64_t all = 0;
-  for (size_t i : tensors) all += index.at(i).nbytes;
-  return all;
-}
-
 }  // namespace
 
 Result<void> DataFile::read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress,
@@ -64,7 +51,12 @@ Result<void> DataFile::read_many(const Snapshot &s, const std::vector<BulkReques
     }
   }
   total += scattered_bytes;
-  const auto part_from = [&](uint64_t before) { return part_of(control, before, total); };
+  // Progress of a part is progress of the whole call.
+  auto part_from = [&](uint64_t before) {
+    return control.with([&control, before, total](uint64_t done, uint64_t) {
+      return !control.progress() || control.progress()(before + done, total);
+    });
+  };
   const bool from_memory = !from.bytes.file;
   if (from_memory) {
     uint64_t copied = 0;
@@ -146,23 +138,42 @@ Result<std::vector<size_t>> DataFile::own_in_place(const Snapshot &s, const Acce
   return tensors;
 }
 
-// Runs of tensors that lie near each other in the file keep their distances in
-// the arena, and each run its place within a page: so whole runs are read in
-// one go, past the page cache too, straight to where they stay.
+// What another load is reading is waited for, once there is nothing else to do. If that load fails it is read here.
 Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
                             const Progress &progress, const Share &share) const {
   if (!s.env) return {};
   const Control control = control_of(progress);
   ST_TRY(const auto here, s.here());  // also where it is mapped: a load is to outlive a truncation
-  const Index &index = s.header.index;
+  const auto bytes_of = [&](size_t i) { return s.header.index.at(i).nbytes; };
   in_file_order(&tensors);
-  std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here.content.in_own_memory(i); });
-  if (tensors.empty()) return {};
-  const uint64_t total = bytes_of(index, tensors);
-  ST_TRY(tensors, own_in_place(s, here, std::move(tensors), part_of(control, 0, total), share));
-  if (tensors.empty()) return {};
-  const uint64_t done_in_place = total - bytes_of(index, tensors);
+  std::erase_if(tensors, [&](size_t i) { return bytes_of(i) == 0 || here.content.in_own_memory(i); });
 
+  uint64_t total = 0, done = 0;
+  for (const size_t i : tensors) total += bytes_of(i);
+  const Control part = control.with([&](uint64_t of_part, uint64_t) {
+    return !control.progress() || control.progress()(std::min(done + of_part, total), total);
+  });
+  const InterruptScope waits([&] { return part.check(0, total); });
+  ST_TRY(tensors, own_in_place(s, here, std::move(tensors), part, share));
+  done = total;
+  for (const size_t i : tensors) done -= bytes_of(i);
+  while (!tensors.empty()) {
+    ST_TRY(const auto mine, here.content.claim(tensors));
+    if (mine.slots().empty()) return control.check(total, total);
+    ST_TRY(load_claimed(s, here, mine.slots(), reserved_pages, direct, part, share));
+    for (const size_t i : mine.slots()) done += bytes_of(i);
+    std::erase_if(tensors, [&](size_t i) { return std::ranges::binary_search(mine.slots(), i); });
+  }
+  return {};
+}
+
+// Runs of tensors that lie near each other in the file keep their distances in
+// the arena, and each run its place within a page: so whole runs are read in
+// one go, past the page cache too, straight to where they stay.
+Result<void> DataFile::load_claimed(const Snapshot &s, const Access &here, const std::vector<size_t> &tensors,
+                                    bool reserved_pages, bool direct, const Control &control,
+                                    const Share &share) const {
+  const Index &index = s.header.index;
   struct Run {
     uint64_t offset, length, at;  // in the file; in the arena
   };
@@ -184,11 +195,7 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
   read::Arena arena = read::Arena::of(*s.env, static_cast<size_t>(size), reserved_pages);
   std::vector<read::Piece> pieces;
   pieces.reserve(runs.size());
-  uint64_t read = 0;
-  for (const Run &run : runs) {
-    pieces.push_back({run.offset, run.length, arena.data() + run.at, true});
-    read += run.length;
-  }
+  for (const Run &run : runs) pieces.push_back({run.offset, run.length, arena.data() + run.at, true});
   std::vector<read::Content::Loaded> loaded;
   for (auto [i, at] : places) {
     const TensorView t = index.at(i);
@@ -197,8 +204,7 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
   here.content.expect(loaded);
   read::Strategy strategy = strategy_of(share);
   if (direct) strategy.direct = read::Direct::on;
-  ST_TRY(auto done, read::read_pieces(here.file, std::move(pieces), strategy, limit_of(share),
-                                      part_of(control, done_in_place, done_in_place + read)));
+  ST_TRY(auto done, read::read_pieces(here.file, std::move(pieces), strategy, limit_of(share), control));
   counters_.read_requests += done.requests;  // the bytes are counted as the content's own
   return here.content.adopt(here.file, std::move(arena), loaded);
 }

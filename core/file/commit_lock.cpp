@@ -28,6 +28,15 @@ Covered locked_by_others(const os::File &file, const Covered &wanted) {
   return {(*part)->begin, (*part)->begin + (*part)->length};
 }
 
+// What another does, so that the whole file cannot be locked. A copy of the file shares its lock (model/held_still.h),
+// and a patch shares the header's bytes.
+const char *deed_on_whole(const os::File &file, const Staged &staged) {
+  const auto keeps_readers_out = [&](uint64_t length) { return os::is_locked(file, {0, length, false}); };
+  if (!keeps_readers_out(os::whole_file_bytes).value_or(true)) return " is reading all";
+  return keeps_readers_out(staged.snapshot->header.data_offset()).value_or(false) ? " is working on all"
+                                                                                  : " is changing a part";
+}
+
 // Which tensor could not be locked, and which process holds it?
 Error name_blocked(const Staged &staged, Error busy, const os::File &file) {
   if (busy.status != Status::busy) return busy;
@@ -41,11 +50,10 @@ Error name_blocked(const Staged &staged, Error busy, const os::File &file) {
                               : staged.publishes() ? os::whole_file(true)
                                                    : os::LockRange{0, staged.snapshot->header.data_offset(), false};
   busy.holder_pid = os::find_lock_holder(file, range);
-  // A copy of the file shares its lock (model/held_still.h).
-  const bool is_read = range.exclusive && !os::is_locked(file, {range.begin, range.length, false}).value_or(true);
+  const bool is_read = is_tensor && !os::is_locked(file, {range.begin, range.length, false}).value_or(true);
   busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
                       is_tensor            ? is_read ? " is reading tensor " : " is changing tensor "
-                      : staged.publishes() ? is_read ? " is reading all" : " is changing a part"
+                      : staged.publishes() ? deed_on_whole(file, staged)
                                            : " is working on all",
                       is_tensor ? in_quotes(name) : std::string(), " of ", in_quotes(staged.file.path()),
                       "; try again, or allow more time");

@@ -269,6 +269,8 @@ class DataFile {
   // `total`: the bytes of the whole call.
   Result<void> gather_slices(const Snapshot &s, const os::File &file, const std::vector<const BulkRequest *> &slices,
                              uint64_t total, const Control &control, const Share &share) const;
+  Result<void> load_claimed(const Snapshot &s, const Access &here, const std::vector<size_t> &tensors,
+                            bool reserved_pages, bool direct, const Control &control, const Share &share) const;
   Control control_of(const Progress &progress) const {
     return Control(progress ? progress : options_.progress, &interrupts_);
   }

@@ -74,7 +74,8 @@ write::Record record_for(const Staged &staged, const os::File &data) {
 
 namespace {
 
-Result<write::Applied> apply(Staged &staged, const CommitLock &lock, write::FileSync sync) {
+Result<write::Applied> apply(Staged &staged, const CommitLock &lock, write::FileSync sync,
+                             const AnyTransaction::AtLast &at_last) {
   ST_TRY(restage_if_gone(staged));
   ST_TRY(assemble_slices(staged, lock.file()));
   ST_TRY(assemble_remakes(staged, lock.file()));
@@ -84,7 +85,12 @@ Result<write::Applied> apply(Staged &staged, const CommitLock &lock, write::File
   const write::Record record = record_for(staged, lock.file());
   for (StagedTensor &t : staged.tensors)
     if (!t.piece.staged() && !t.piece.fits()) ST_TRY(stage_borrowed(staged, &t));
-  const write::StillThere there = [&] { return staged.check_journal_is_there(); };
+  bool may = false;
+  const write::StillThere there = [&]() -> Result<void> {  // is asked first before the commit record
+    if (!may) ST_TRY(at_last());
+    may = true;
+    return staged.check_journal_is_there();
+  };
   if (record == write::Record::undo) {
     auto ranges =
         write::save_old(lock.file(), *staged.journal.journal, staged.pieces(), staged.file.undo_from(), staged.control);
@@ -107,9 +113,9 @@ Result<write::Applied> apply(Staged &staged, const CommitLock &lock, write::File
                            flushes_of(staged), sync, staged.control, there);
 }
 
-Result<void> finish(Staged &staged, CommitLock &lock) {
+Result<void> finish(Staged &staged, CommitLock &lock, const AnyTransaction::AtLast &at_last) {
   const DeferredCommits::Place place(syncs_later(staged) ? &staged.file.deferred() : nullptr);
-  auto applied = apply(staged, lock, place ? write::FileSync::later : write::FileSync::now);
+  auto applied = apply(staged, lock, place ? write::FileSync::later : write::FileSync::now, at_last);
   staged.file.counters().journal_bytes += staged.journal.journal->bytes_written() - staged.journal_start;
   if (!applied) return Failure(std::move(applied.error()));
   write::Applied &done = *applied;
@@ -131,9 +137,9 @@ Result<void> finish(Staged &staged, CommitLock &lock) {
 
 }  // namespace
 
-Result<void> commit_patch(Staged &staged, CommitLock &lock) {
+Result<void> commit_patch(Staged &staged, CommitLock &lock, const AnyTransaction::AtLast &at_last) {
   try {
-    auto done = finish(staged, lock);
+    auto done = finish(staged, lock, at_last);
     // Before the tensors are unlocked: the next to lock them must see a hot journal.
     if (!done && staged.journal.journal->committed()) staged.return_journal();
     return done;

@@ -105,19 +105,25 @@ Result<Destination> destination_at(os::Location at) {
   return Destination{std::move(at), exists};
 }
 
+Result<std::unique_ptr<TemporaryFile>> create_for(const Destination &to, mode_t mode, TemporaryFile::Stale stale) {
+  ST_TRY(auto made, TemporaryFile::create(to.at, to.exists ? 0600 : mode, temporary_infix, stale));
+  made->note_as_new(!to.exists);
+  return made;
+}
+
 namespace {
 
 // What a new file gets here. Another new file tells it: to ask for the umask would change it for all threads.
-Result<void> give_rights_of_new(const os::Location &target, const os::File &made, const Log &log) {
-  ST_TRY(const auto other, TemporaryFile::create(target, mode_of_new, temporary_infix, TemporaryFile::Stale::removed));
+Result<void> give_rights_of_new(const os::Location &target, mode_t mode, const os::File &made, const Log &log) {
+  ST_TRY(const auto other, TemporaryFile::create(target, mode, temporary_infix, TemporaryFile::Stale::removed));
   return copy_attributes(other->file(), made, log);
 }
 
 class Replacement {
  public:
-  Replacement(const os::Location &target, TemporaryFile &made, const os::LockWait &wait, const Control &control,
-              const Log &log)
-      : target_(target), made_(made), wait_(wait), control_(control), log_(log) {}
+  Replacement(const os::Location &target, TemporaryFile &made, mode_t mode, const os::LockWait &wait,
+              const Control &control, const Log &log)
+      : target_(target), made_(made), mode_(mode), wait_(wait), control_(control), log_(log) {}
   // Whether it was done. False: something else has the name by now, so look anew.
   Result<bool> attempt();
 
@@ -128,6 +134,7 @@ class Replacement {
 
   const os::Location &target_;
   TemporaryFile &made_;
+  const mode_t mode_;
   const os::LockWait &wait_;
   const Control &control_;
   const Log &log_;
@@ -155,7 +162,7 @@ Result<void> Replacement::prepare() {
   ST_TRY(auto fresh, made_.file().stat());
   ST_TRY(move_all_aside(target_, fresh, wait_, log_));
   if (made_.is_as_new()) return {};
-  ST_TRY(give_rights_of_new(target_, made_.file(), log_));
+  ST_TRY(give_rights_of_new(target_, mode_, made_.file(), log_));
   made_.note_as_new(true);
   return {};
 }
@@ -193,11 +200,11 @@ Result<bool> Replacement::attempt() {
 
 }  // namespace
 
-Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32_t lock_timeout_ms,
+Result<void> replace_file(const os::Location &target, TemporaryFile &made, mode_t mode, int32_t lock_timeout_ms,
                           const Control &control, const Log &log) {
   const os::WaitedByCall call(os::WaitedByCall::if_outside);
   const os::LockWait wait{lock_timeout_ms, &control, nullptr};
-  Replacement replacement(target, made, wait, control, log);
+  Replacement replacement(target, made, mode, wait, control, log);
   for (int i = 0; i < os::most_lock_attempts; ++i) {
     ST_TRY(const bool done, replacement.attempt());
     if (done) return {};

@@ -223,7 +223,7 @@ Result<void> check_links(const Staged &staged, const os::File &old) {
   return {};
 }
 
-Result<void> commit_rewrite(Staged &staged, CommitLock &lock) {
+Result<void> commit_rewrite(Staged &staged, CommitLock &lock, const AnyTransaction::AtLast &at_last) {
   ST_TRY(make_publish(staged));
   ST_TRY(check_links(staged, lock.file()));
   NewFile made;
@@ -231,6 +231,7 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock) {
   const uint64_t fresh = made.snapshot->identity.st_ino;
   // It may have taken long, and been frozen.
   auto placed = made.replacement->rename_into_place(staged.control, [&]() -> Result<void> {
+    ST_TRY(at_last());
     staged.file.places(fresh);
     staged.file.keep_open(*made.replaced);
     ST_TRY(check_in_place(staged, lock));

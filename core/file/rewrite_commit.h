@@ -14,8 +14,8 @@ namespace st::store {
 Result<CommitPlan> reckon_rewrite(Staged &staged, const os::File &old, write::SuperParticipant *as_part);
 
 // Status needs_recovery: the new file stands, but a power cut may bring the old one back. Any other failure: nothing
-// has changed.
-Result<void> commit_rewrite(Staged &staged, CommitLock &lock);
+// has changed. `at_last`: see AnyTransaction.
+Result<void> commit_rewrite(Staged &staged, CommitLock &lock, const AnyTransaction::AtLast &at_last);
 
 // Its steps, for a Participant.
 // Which new files there are to be. A part makes one before the index takes its new state, and one after that.

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/huge_memory.h"
+#include "base/interrupt.h"
 #include "format/scan_header.h"
 #include "os/random.h"
 #include "read/bulk.h"
@@ -208,6 +209,8 @@ Result<void> Snapshot::refresh_own_memory() const {
   const Index &index = header.index;
   for (size_t i = 0; i < index.size(); ++i) {
     const TensorView t = index.at(i);
+    if (reach.content.in_own_memory(i) && InterruptCheck::stops())
+      return Failure(Error(*InterruptCheck::stopped()).about_tensor(t.name));
     auto read = reach.content.refresh_own(reach.file, i, file_offset(t), t.nbytes);
     if (!read) return Failure(std::move(read.error()).about_tensor(t.name));
   }

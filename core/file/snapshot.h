@@ -68,6 +68,7 @@ struct Snapshot {
   void outdate(size_t slot, uint64_t offset, uint64_t n) const noexcept;
   // Are there bytes that were read into memory, or are being read? They would not show what others change in the file.
   // Those in memory are read once more to where they lie. The thread that reads others reads them once more, too.
+  // Between the reads the thread's InterruptCheck is asked.
   bool has_own_memory() const;
   Result<void> refresh_own_memory() const;
   uint64_t reopens() const;  // how often here() made them

@@ -98,7 +98,10 @@ Result<void> Transaction::commit() {
   ST_TRY(staged_.may_go_on());
   const os::WaitedByCall call(os::WaitedByCall::if_outside);
   staged_.begin_call();
-  if (!staged_.has_work()) return approve();
+  if (!staged_.has_work()) {
+    ST_TRY(approve());
+    return at_last_();
+  }
   // If this host loses its locks, their next holder takes the journal away.
   if (staged_.has_other_hosts()) ST_TRY(staged_.need_journal());
   if (staged_.options.journal_only && !staged_.file.deferred().has_room())
@@ -113,14 +116,14 @@ Result<void> Transaction::commit() {
   ST_TRY(const auto plan, reckon(staged_, lock.file(), nullptr));
   const auto has_room = [&] { return check_room(staged_, lock.file(), plan); };
   ST_TRY(has_room());
-  if (approve_) {  // which may replace an earlier way back, and takes room itself
+  if (approve_) {  // which may take room itself
     ST_TRY(approve());
     ST_TRY(has_room());
   }
   JoinedProgress joined(staged_.options.progress, plan.in_all);
   joined.begin_part(plan.in_all);
   staged_.tell(joined.of_part());
-  return publishes() ? commit_rewrite(staged_, lock) : commit_patch(staged_, lock);
+  return publishes() ? commit_rewrite(staged_, lock, at_last_) : commit_patch(staged_, lock, at_last_);
 }
 
 }  // namespace st::store

@@ -26,6 +26,7 @@ class Transaction final : public AnyTransaction {
   Result<void> replace_metadata(MetadataPairs wanted) override;
   Result<void> arrange(std::vector<std::string> names) override;
   void before_change(Approve approve) override { approve_ = std::move(approve); }
+  void at_last(AtLast ask) override { at_last_ = std::move(ask); }
   Result<CommitPlan> plan() override;
   Result<void> commit() override;
 
@@ -43,6 +44,7 @@ class Transaction final : public AnyTransaction {
 
   Staged staged_;
   Approve approve_;
+  AtLast at_last_ = nothing_at_last;
 };
 
 }  // namespace st::store

@@ -60,12 +60,16 @@ Result<std::unique_ptr<Writer>> Writer::plan(os::Env &env, std::vector<NewTensor
 }
 
 Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
-                                             SaveOptions options) {
+                                             SaveOptions options, const Shares &shares) {
   ST_TRY(auto w, plan(to.at.env(), std::move(declared), std::move(metadata), std::move(options)));
-  const mode_t mode = to.mode();
+  ST_TRY(w->made_, create_for(to, w->options_.mode));
   w->target_ = std::move(to.at);
-  ST_TRY(w->made_, TemporaryFile::create(w->target_, mode));
-  if (w->declared_ > 0) ST_TRY(reserve_space_for(w->made_->file(), w->size(), 0));
+  if (w->declared_ == 0) return w;
+  uint64_t shared = 0;
+  if (shares) {
+    ST_TRY(shared, shares(*w, w->made_->file()));
+  }
+  ST_TRY(reserve_space_for(w->made_->file(), w->size(), shared));
   return w;
 }
 
@@ -294,7 +298,7 @@ Result<void> Writer::arrange(const Control &control) {
 
   ST_TRY(pad_header(&spelled, least));
   ST_TRY(auto target, destination_at(target_));
-  ST_TRY(auto arranged, TemporaryFile::create(target_, target.mode(), temporary_infix, TemporaryFile::Stale::removed));
+  ST_TRY(auto arranged, create_for(target, options_.mode, TemporaryFile::Stale::removed));
   std::vector<Segment> segments;
   uint64_t to = least;
   for (const Slot *s : order) {
@@ -324,7 +328,7 @@ Result<void> Writer::finish() {
   failed_ = true;
   if (!arranged_) ST_TRY(arrange(control));
   arranged_ = true;
-  auto swapped = replace_file(target_, *made_, options_.lock_timeout_ms, control, options_.log);
+  auto swapped = replace_file(target_, *made_, options_.mode, options_.lock_timeout_ms, control, options_.log);
   if (!swapped && swapped.error().status == Status::busy) failed_ = false;
   if (swapped) made_.reset();
   return swapped;

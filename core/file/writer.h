@@ -47,9 +47,10 @@ using NewMetadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SaveOptions {
   Layout layout = Layout::keep;
-  bool align = false;      // the kept layout, where it is not aligned
-  uint64_t alignment = 0;  // of the first data byte; 0: 64, or 8 for the stock layout
-  uint64_t reserve = 0;    // spare bytes in the header
+  bool align = false;         // the kept layout, where it is not aligned
+  uint64_t alignment = 0;     // of the first data byte; 0: 64, or 8 for the stock layout
+  uint64_t reserve = 0;       // spare bytes in the header
+  mode_t mode = mode_of_new;  // of a file that replaces none; subject to the umask
   int32_t lock_timeout_ms = default_lock_timeout_ms;
   Progress progress = {};
   Log log = {};
@@ -59,8 +60,10 @@ class Writer {
  public:
   static Result<std::unique_ptr<Writer>> open(os::Env &env, const std::string &path, std::vector<NewTensor> declared,
                                               NewMetadata metadata, SaveOptions options);
+  // `shares`: how many bytes of the declared tensors will share blocks of other files. They need no room.
+  using Shares = std::function<Result<uint64_t>(Writer &planned, const os::File &made)>;
   static Result<std::unique_ptr<Writer>> open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
-                                              SaveOptions options);
+                                              SaveOptions options, const Shares &shares = {});
   // One without a file, for a look at where its tensors would lie.
   static Result<std::unique_ptr<Writer>> plan(os::Env &env, std::vector<NewTensor> declared, NewMetadata metadata,
                                               SaveOptions options);

@@ -6,7 +6,6 @@
 #include <unordered_set>
 
 #include "format/base_identity.h"
-#include "format/seeded_hash.h"
 
 namespace st {
 namespace {
@@ -28,17 +27,17 @@ std::vector<std::string_view> natural_order(const std::vector<ListedTensor> &fro
   return names;
 }
 
-Result<void> reorder(TensorList *c, const std::vector<std::string> &order, uint64_t hash_seed) {
-  SeededMap<std::string_view, const ListedTensor *> by_name(c->tensors.size(), SeededHash(hash_seed));
-  for (const ListedTensor &t : c->tensors) by_name.emplace(t.name, &t);
+Result<void> reorder(TensorList *c, const std::vector<std::string> &order, ListedNames *names) {
   std::vector<ListedTensor> ordered;
   ordered.reserve(order.size());
+  std::vector<bool> taken(c->tensors.size());
   for (const std::string &name : order) {
-    const auto found = by_name.find(name);
-    if (found == by_name.end()) break;
-    ordered.push_back(*found->second);
-    by_name.erase(found);
+    const auto found = names->find(*c, name);
+    if (!found || taken[*found]) break;
+    ordered.push_back(c->tensors[*found]);
+    taken[*found] = true;
   }
+  names->forget();
   if (ordered.size() != c->tensors.size() || order.size() != ordered.size())
     return fail(Status::delta, "the order that the delta names is not one of the tensors that it leaves");
   c->tensors = std::move(ordered);
@@ -51,32 +50,32 @@ bool same_form(const ListedTensor &a, const ListedTensor &b) {
 
 // Which tensors there are then; those that go leave their place. Answers whether names or forms are others.
 Result<bool> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &notes, uint32_t layer,
-                           uint64_t hash_seed) {
-  SeededMap<std::string_view, ListedTensor *> by_name(c->tensors.size(), SeededHash(hash_seed));
-  for (ListedTensor &t : c->tensors) by_name.emplace(t.name, &t);
+                           ListedNames *names) {
   std::unordered_set<const ListedTensor *> gone;
   for (const auto &[name, old] : notes.deleted) {
-    const auto found = by_name.find(name);
-    if (found == by_name.end())
-      return fail(Status::delta, "the delta deletes ", in_quotes(name), ", which its base does not have");
-    gone.insert(found->second);
+    const auto found = names->find(*c, name);
+    if (!found) return fail(Status::delta, "the delta deletes ", in_quotes(name), ", which its base does not have");
+    gone.insert(&c->tensors[*found]);
   }
   std::vector<ListedTensor> added;
   bool forms_change = false;
   for (size_t i = 0; i < delta.size(); ++i) {
     const TensorView t = delta.at(i);
     const ListedTensor mine{t.name, t.dtype, t.shape, t.nbytes, layer, i, {}};
-    const auto found = by_name.find(t.name);
-    if ((found != by_name.end()) != notes.tensors[i].old.has_value())
+    const auto found = names->find(*c, t.name);
+    if (found.has_value() != notes.tensors[i].old.has_value())
       return fail(Status::delta, "the delta takes tensor ", in_quotes(t.name),
                   " for one that its base has, or has not, and is wrong");
-    if (found == by_name.end()) {
+    if (!found) {
       added.push_back(mine);
-    } else if (notes.tensors[i].steps) {
-      found->second->steps.emplace_back(layer, i);
+      continue;
+    }
+    ListedTensor &now = c->tensors[*found];
+    if (notes.tensors[i].steps) {
+      now.steps.emplace_back(layer, i);
     } else {
-      forms_change = forms_change || !same_form(*found->second, mine);
-      *found->second = mine;
+      forms_change = forms_change || !same_form(now, mine);
+      now = mine;
     }
   }
   if (!gone.empty())
@@ -84,8 +83,10 @@ Result<bool> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &
         std::remove_if(c->tensors.begin(), c->tensors.end(), [&](const auto &t) { return gone.count(&t) > 0; }),
         c->tensors.end());
   c->tensors.insert(c->tensors.end(), added.begin(), added.end());
-  if (!notes.order.empty()) ST_TRY(reorder(c, notes.order, hash_seed));
-  return forms_change || !gone.empty() || !added.empty();
+  const bool names_change = !gone.empty() || !added.empty();
+  if (names_change) names->forget();
+  if (!notes.order.empty()) ST_TRY(reorder(c, notes.order, names));
+  return forms_change || names_change;
 }
 
 void apply_metadata(TensorList *c, const DeltaNotes &notes) {
@@ -104,6 +105,15 @@ void apply_metadata(TensorList *c, const DeltaNotes &notes) {
 
 }  // namespace
 
+std::optional<size_t> ListedNames::find(const TensorList &in, std::string_view name) {
+  if (by_name_.empty()) {
+    by_name_.reserve(in.tensors.size());
+    for (const ListedTensor &t : in.tensors) by_name_.emplace(t.name, by_name_.size());
+  }
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
 TensorList listing_of(const Index &index) {
   TensorList c;
   c.tensors.reserve(index.size());
@@ -116,13 +126,13 @@ TensorList listing_of(const Index &index) {
 }
 
 Result<void> apply(TensorList *listing, Hash128 *identity, const Index &delta, const DeltaNotes &notes, uint32_t layer,
-                   uint64_t hash_seed) {
+                   ListedNames *names) {
   const Hash128 found = *identity;
   if (found != notes.base)
     return fail(Status::delta_base, "the delta was made for a base with other names, dtypes, shapes or metadata (",
                 spell_hash(notes.base), ", found ", spell_hash(found), ")",
                 found == notes.result ? "; it seems to have been applied already" : "");
-  ST_TRY(const bool tensors_differ, apply_tensors(listing, delta, notes, layer, hash_seed));
+  ST_TRY(const bool tensors_differ, apply_tensors(listing, delta, notes, layer, names));
   apply_metadata(listing, notes);
   if (tensors_differ || !notes.set.empty() || !notes.removed.empty()) *identity = identity_of(*listing);
   if (*identity != notes.result)
@@ -133,7 +143,8 @@ Result<void> apply(TensorList *listing, Hash128 *identity, const Index &delta, c
 Result<void> apply(TensorList *listing, const Index &delta, const DeltaNotes &notes, uint32_t layer,
                    uint64_t hash_seed) {
   Hash128 identity = identity_of(*listing);
-  return apply(listing, &identity, delta, notes, layer, hash_seed);
+  ListedNames names(hash_seed);
+  return apply(listing, &identity, delta, notes, layer, &names);
 }
 
 DeltaNotes describe(const TensorList &from, const TensorList &to, std::span<const NotedTensor> tensors,

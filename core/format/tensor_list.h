@@ -3,6 +3,7 @@
 // on names and forms alone. Pure; must never look at a tensor's bytes.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "format/delta.h"
 #include "format/index.h"
+#include "format/seeded_hash.h"
 
 namespace st {
 
@@ -32,14 +34,27 @@ struct TensorList {
 
 TensorList listing_of(const Index &index);
 
+// Where the names of one listing stand in it: a table that deltas on it share, as each one changes few names.
+class ListedNames {
+ public:
+  // The author of the names must not know the seed.
+  explicit ListedNames(uint64_t hash_seed) : by_name_(0, SeededHash(hash_seed)) {}
+  std::optional<size_t> find(const TensorList &in, std::string_view name);
+  // The listing has other names by now, or another order.
+  void forget() { by_name_.clear(); }
+
+ private:
+  SeededMap<std::string_view, size_t> by_name_;  // empty: not made yet
+};
+
 // What `delta`, the file's index and its notes, makes of a catalogue, as its layer
 // number `layer`: what it replaces keeps its place, what it adds comes last in the
 // order of the delta, unless the notes name another order. Status delta_base: it
-// was made for another; delta: it does not do what its notes say. The author of the names
-// must not know `hash_seed`. `identity`: that of the listing, and then that of what becomes of it.
+// was made for another; delta: it does not do what its notes say. `identity` and `names`: those of the listing, and
+// then those of what becomes of it.
 Result<void> apply(TensorList *listing, Hash128 *identity, const Index &delta, const DeltaNotes &notes, uint32_t layer,
-                   uint64_t hash_seed);
-// The same of a listing whose identity nobody has taken.
+                   ListedNames *names);
+// The same of a listing whose identity nobody has taken; `hash_seed` as of ListedNames.
 Result<void> apply(TensorList *listing, const Index &delta, const DeltaNotes &notes, uint32_t layer,
                    uint64_t hash_seed);
 

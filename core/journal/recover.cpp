@@ -128,15 +128,20 @@ Result<std::unique_ptr<Found>> look_if_dead(const Folder &folder, const std::str
 
 uint32_t drop_idle(const Folder &folder, const struct stat &data, const Log &log) {
   constexpr uint32_t most = 4;  // each takes a sync, and the opener waits for it
-  uint32_t dropped = 0;
+  // One that cannot go may be alone in it. Where two cannot, more cannot either, and each open would try them all
+  // again.
+  constexpr uint32_t most_that_stay = 2;
+  uint32_t dropped = 0, stay = 0;
   if (folder.dir().reads_past_cache()) return dropped;
   const auto names = folder.journals();
   if (!names) return dropped;
-  for (auto name = names->begin(); name != names->end() && dropped < most; ++name) {
+  for (auto name = names->begin(); name != names->end() && dropped < most && stay < most_that_stay; ++name) {
     const auto dead = look_if_dead(folder, *name, data);
     if (!dead || !*dead) continue;
-    // Where one cannot go, the others cannot either, and each open would try them all again.
-    if (!empty(**dead) || !drop(folder, *name)) break;
+    if (!empty(**dead) || !drop(folder, *name)) {
+      ++stay;
+      continue;
+    }
     ++dropped;
     if (log) log(LogLevel::info, was_dropped(*name));
   }

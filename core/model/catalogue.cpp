@@ -8,14 +8,17 @@ Result<Place> Catalogue::at(uint64_t i) const {
   return Place{static_cast<size_t>(i), 0, file_, snapshot_, static_cast<size_t>(i)};
 }
 
-Result<std::vector<Place>> Catalogue::all() const {
-  std::vector<Place> all;
-  all.reserve(size());
-  for (size_t i = 0; i < size(); ++i) {
+Result<std::vector<Place>> Catalogue::range(size_t first, size_t n) const {
+  Wanted wanted(*this);
+  for (size_t i = first; i < first + n && wanted.add(i);) ++i;
+  ST_TRY(wanted.open());
+  std::vector<Place> places;
+  places.reserve(n);
+  for (size_t i = first; i < first + n; ++i) {
     ST_TRY(auto place, at(i));
-    all.push_back(place);
+    places.push_back(place);
   }
-  return all;
+  return places;
 }
 
 Result<Opened> Catalogue::member(size_t i) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -47,6 +48,11 @@ class Merged {
   virtual std::string_view member_path(size_t i) const = 0;  // NUL-terminated; i < members()
   virtual Result<Opened> member(size_t i) const = 0;         // opened, if it is not yet; i < members()
   virtual std::vector<Opened> opened() const = 0;
+  // Where the opens of members wait for a server: the member that has a tensor, which need not be open. Else nothing.
+  virtual std::optional<uint32_t> awaited_for(size_t) const { return std::nullopt; }  // below size()
+  virtual std::optional<uint32_t> awaited_for(std::string_view /*name*/) const { return std::nullopt; }
+  // Opens these side by side. The error is that of the first that fails.
+  virtual Result<void> open(const std::set<uint32_t> & /*awaited*/) const { return {}; }
   virtual size_t index_bytes() const = 0;  // of memory, besides those of the members
   // Status file_changed if the index that names the members was replaced since it was read.
   virtual Result<void> check_unchanged() const { return {}; }
@@ -71,8 +77,9 @@ class Catalogue {
   size_t size() const { return several_ ? several_->size() : snapshot_->header.index.size(); }
   // Status out_of_range; of several members also those of opening one.
   Result<Place> at(uint64_t i) const;
-  // All of them, in their order.
-  Result<std::vector<Place>> all() const;
+  // So many from the first on, in their order; all are there.
+  Result<std::vector<Place>> range(size_t first, size_t n) const;
+  Result<std::vector<Place>> all() const { return range(0, size()); }
   // Status not_found.
   Result<Place> find(std::string_view name) const;
 
@@ -110,6 +117,30 @@ class Catalogue {
   const DataFile *file_ = nullptr;  // else
   HeldSnapshot held_snapshot_;
   const Snapshot *snapshot_ = nullptr;
+};
+
+// What a call is going to ask a catalogue for. Members behind URLs are opened side by side, which at() and find() would
+// open one after the other.
+class Wanted {
+ public:
+  explicit Wanted(const Catalogue &of) : several_(of.several()) {}
+  // False: there is no such tensor, as at() or find() will say; or nothing is opened side by side. Then no more need be
+  // added.
+  bool add(uint64_t i) {
+    return several_ && i < several_->size() && add(several_->awaited_for(static_cast<size_t>(i)));
+  }
+  bool add(std::string_view name) { return several_ && add(several_->awaited_for(name)); }
+  // The statuses of at().
+  Result<void> open() const { return awaited_.empty() ? Result<void>() : several_->open(awaited_); }
+
+ private:
+  bool add(std::optional<uint32_t> member) {
+    if (member) awaited_.insert(*member);
+    return member.has_value();
+  }
+
+  const Merged *several_;
+  std::set<uint32_t> awaited_;
 };
 
 }  // namespace st::store

@@ -40,31 +40,38 @@ class OneFile {
   std::vector<write::CopiedTensor> tensors_;
 };
 
-}  // namespace
-
-Result<CopyRoom> room_of_copy(std::span<const Place> places, const write::NewMetadata &metadata,
-                              const write::SaveOptions &options, const os::File &beside) {
-  ST_TRY(auto plan, write::Writer::plan(beside.env(), declarations(places), metadata, options));
-  CopyRoom room;
-  room.whole = write::room_of_new_file(plan->size(), 0, write::room_of(beside).block);
+// How many bytes of `planned` can share blocks, in the filesystem of `beside`.
+Result<uint64_t> shared_by(std::span<const Place> places, write::Writer &planned, const os::File &beside) {
+  uint64_t shared = 0;
   const uint64_t block = write::shareable_block(beside);
-  if (block == 0) return room;
+  if (block == 0) return shared;
   OneFile look([&](const os::File &file, std::span<const write::CopiedTensor> tensors) -> Result<void> {
     if (!write::may_share(file, beside)) return {};
-    ST_TRY(const auto runs, plan->runs_of(tensors));
-    for (const auto &run : runs) room.shared += write::expect_transfer(run.range, block).shared;
+    ST_TRY(const auto runs, planned.runs_of(tensors));
+    for (const auto &run : runs) shared += write::expect_transfer(run.range, block).shared;
     return {};
   });
   for (const Place &p : places) ST_TRY(look.add(p));
   ST_TRY(look.end());
-  return room;
+  return shared;
+}
+
+}  // namespace
+
+Result<uint64_t> room_of_copy(std::span<const Place> places, const write::NewMetadata &metadata,
+                              const write::SaveOptions &options, const os::File &beside) {
+  ST_TRY(auto plan, write::Writer::plan(beside.env(), declarations(places), metadata, options));
+  ST_TRY(const uint64_t shared, shared_by(places, *plan, beside));
+  return write::room_of_new_file(plan->size(), shared, write::room_of(beside).block);
 }
 
 Result<void> copy_out(write::Destination to, std::span<const Place> places, const write::NewMetadata &metadata,
                       write::SaveOptions options, const std::function<Result<void>(uint64_t more)> &tell,
                       const GiveBytes &give, const std::function<void()> &all_read) {
   options.progress = [&tell](uint64_t, uint64_t) { return tell(0).has_value(); };
-  ST_TRY(auto writer, write::Writer::open(std::move(to), declarations(places), metadata, std::move(options)));
+  write::Writer::Shares shares;  // what `give` writes shares none, and which tensors it writes is not known yet
+  if (!give) shares = [&](write::Writer &planned, const os::File &made) { return shared_by(places, planned, made); };
+  ST_TRY(auto writer, write::Writer::open(std::move(to), declarations(places), metadata, std::move(options), shares));
   OneFile copy([&](const os::File &file, std::span<const write::CopiedTensor> tensors) {
     return writer->copy(file, tensors, tell);
   });

@@ -15,12 +15,9 @@ namespace st::store {
 // Writes the bytes of places[i] itself, or answers false.
 using GiveBytes = std::function<Result<bool>(write::Writer &to, size_t i)>;
 
-// The room that the new file takes, and how much of it shares blocks with the old ones. `beside`: an open file where it
+// The room that the new file takes beside the blocks that it shares with the old ones. `beside`: an open file where it
 // is to lie.
-struct CopyRoom {
-  uint64_t whole = 0, shared = 0;
-};
-Result<CopyRoom> room_of_copy(std::span<const Place> places, const write::NewMetadata &metadata,
+Result<uint64_t> room_of_copy(std::span<const Place> places, const write::NewMetadata &metadata,
                               const write::SaveOptions &options, const os::File &beside);
 
 // In that order, but see options.layout. `tell` is asked now and then, after so many more bytes, whether to go on, and

@@ -11,21 +11,31 @@
 namespace st::store {
 namespace {
 
+// The folder of its journals. Nothing, if there is none, or all in it rest.
+Result<std::optional<write::Folder>> journals_of(const os::Location &at, const struct stat &now) {
+  auto folder = write::Folder::open(at, now, {});
+  if (!folder && folder.error().status == Status::journal && write::all_rest(at)) return std::nullopt;
+  return folder;
+}
+
 // A dead writer's change that is to be finished first. The kernel may free the file of a dying one before its journal:
 // only a recovery can tell, and that wants the file for writing.
-Result<bool> is_any_hot(const os::Location &at, const struct stat &now, bool is_dying_too) {
-  auto folder = write::Folder::open(at, now, {});
-  if (!folder && folder.error().status == Status::journal && write::all_rest(at)) return false;
-  ST_TRY(auto opened, std::move(folder));
-  if (!opened) return false;
+Result<bool> is_any_hot(const write::Folder &journals, const struct stat &now, bool is_dying_too) {
   const write::Piece all{0, {0, static_cast<uint64_t>(now.st_size), 0}, nullptr};
   const auto locked = is_dying_too ? std::span(&all, 1) : std::span<const write::Piece>();
-  ST_TRY(auto journals, write::find_hot_journals(*opened, now, {{}, locked}));
-  return journals.committed;
+  ST_TRY(auto found, write::find_hot_journals(journals, now, {{}, locked}));
+  return found.committed;
 }
 
 bool is_for_reading_only(const Error &e) {
   return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY;
+}
+
+// Could a recovery have it?
+Result<bool> opens_for_writing(const os::Location &at, const os::LockWait &wait) {
+  auto opened = open_regular(at, O_RDWR, nullptr, wait);
+  if (opened || is_for_reading_only(opened.error())) return opened.has_value();
+  return Failure(std::move(opened.error()));
 }
 
 // On an overlay: the file of the lower layer was opened, and changes since go to a copy in the upper one.
@@ -46,16 +56,18 @@ const HeldStill::Held *HeldStill::find(const struct stat &file) const {
 // False: it is no longer there. Adds nothing to what is held where nothing can be locked.
 Result<bool> HeldStill::lock(const os::Location &at, const Snapshot *known, const os::LockWait &wait) {
   constexpr os::LockRange whole = os::whole_file(false);
-  // Open for writing, the file has its turn among patches. On an overlay that would copy all of it.
-  bool may_write = known && !os::maps_what_was_opened(known->filesystem.type);
-  const auto lock_as = [&](int flags, os::Turnstile::As as) {
-    return os::lock_named(at, {whole}, wait, os::holder_of(whole), flags, as);
+  // On an overlay an open for writing would copy all of it.
+  const bool may_write = known && !os::maps_what_was_opened(known->filesystem.type);
+  const auto lock_for_reading = [&](const os::LockWait &some) {
+    return os::lock_named(at, {whole}, some, os::holder_of(whole), O_RDONLY, os::Turnstile::As::its_ranges);
   };
-  auto locked =
-      may_write ? lock_as(O_RDWR, os::Turnstile::As::writer) : lock_as(O_RDONLY, os::Turnstile::As::its_ranges);
-  if (!locked && may_write && is_for_reading_only(locked.error())) {
-    may_write = false;
-    locked = lock_as(O_RDONLY, os::Turnstile::As::its_ranges);
+  // Open for writing, the file has its turn among patches. But a watcher takes the close of such a descriptor for a
+  // change, and a server takes back what it has delegated. So it is opened so only where there is something to wait
+  // for.
+  auto locked = lock_for_reading(may_write ? os::LockWait{0, wait.control, nullptr} : wait);
+  if (!locked && may_write && locked.error().status == Status::busy) {
+    locked = os::lock_named(at, {whole}, wait, os::holder_of(whole), O_RDWR, os::Turnstile::As::writer);
+    if (!locked && is_for_reading_only(locked.error())) locked = lock_for_reading(wait);
   }
   if (!locked) {
     const Error &e = locked.error();
@@ -80,9 +92,17 @@ Result<bool> HeldStill::hold(const os::Location &at, const Snapshot *known, cons
     held = &held_.back();
   }
   const struct stat now = held->identity;
-  const bool may_write = held->may_write;
   if (known && (!os::same_inode(now, known->identity) || is_left_behind(*known, now))) return false;
-  ST_TRY(auto hot, is_any_hot(at, now, may_write));
+  ST_TRY(const auto journals, journals_of(at, now));
+  if (!journals) return true;
+  bool may_write = held->may_write;
+  ST_TRY(auto hot, is_any_hot(*journals, now, may_write));
+  if (hot && may_write) {
+    ST_TRY(may_write, opens_for_writing(at, wait));
+    if (!may_write) {
+      ST_TRY(hot, is_any_hot(*journals, now, false));
+    }
+  }
   if (!hot) return true;
   let_go();  // a recovery wants the file for itself, and may want others
   if (may_write) {

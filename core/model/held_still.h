@@ -37,7 +37,7 @@ class HeldStill {
   struct Held {
     std::unique_ptr<os::LockedFile> locked;
     struct stat identity;
-    bool may_write;
+    bool may_write;  // as far as its rights allow
   };
   Result<bool> hold(const os::Location &at, const Snapshot *known, const os::LockWait &wait);
   Result<bool> lock(const os::Location &at, const Snapshot *known, const os::LockWait &wait);

@@ -37,7 +37,6 @@ class Member {
  private:
   Result<std::unique_ptr<DataFile>> open_anew(const OpenOptions &options) const {
     if (sources_) {
-      const auto waits = interrupts_of(options);
       ST_TRY(const auto source, sources_(name_));
       return DataFile::open_source(source, options);
     }

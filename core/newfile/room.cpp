@@ -59,14 +59,18 @@ uint64_t room_of_folder(const std::string &type, uint64_t block) {
   return type == "ext4" ? block : type == "xfs" ? uint64_t{16} << 10 : 0;
 }
 
+Error too_little_room(const std::string &changed, uint64_t needed, uint64_t free) {
+  Error e = error(Status::no_space, "changing ", in_quotes(changed), " needs ", needed, " free bytes, but there are ",
+                  free, "; nothing was changed; free some");
+  e.os_errno = ENOSPC;
+  return e;
+}
+
 Result<void> check_room(const os::File &file, uint64_t needed, const std::string &changed) {
   if (needed == 0) return {};
   const uint64_t free = room_of(file).free;
   if (free >= needed) return {};
-  Error e = error(Status::no_space, "changing ", in_quotes(changed), " needs ", needed, " free bytes, but there are ",
-                  free, "; nothing was changed; free some");
-  e.os_errno = ENOSPC;
-  return Failure(std::move(e));
+  return Failure(too_little_room(changed, needed, free));
 }
 
 }  // namespace st::write

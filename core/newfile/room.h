@@ -21,6 +21,8 @@ uint64_t room_of_folder(const std::string &type, uint64_t block);
 // What must be free for `room` bytes of new blocks. The filesystem writes more of its own, and xfs wants more to be
 // free in case it needs it.
 uint64_t room_with_metadata(const std::string &type, uint64_t room);
+// Status no_space.
+Error too_little_room(const std::string &changed, uint64_t needed, uint64_t free);
 // Status no_space if so much is not free in the filesystem of `file`, for a change of what is called `changed`.
 Result<void> check_room(const os::File &file, uint64_t needed, const std::string &changed);
 inline Result<void> check_room(const os::File &file, uint64_t needed) {

@@ -7,36 +7,12 @@
 #include "os/random.h"
 
 namespace st::write {
-namespace {
-
-bool unlink(const os::Location &at) {
-  return at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;
-}
-
-int rename(const os::Location &from, const os::Location &to) {
-  return from.env().renameat(from.dir(), from.name().c_str(), to.dir(), to.name().c_str());
-}
-
-// Another sweeper may have a shared lock, too, and remove the file first. A living writer may then take the name, if
-// that is known in advance. So the file is looked at once more under a name that nobody else knows: that of a
-// temporary, for the next sweeper to find if this one dies.
-bool move_and_unlink(const os::Location &at, const struct stat &file) {
-  const std::string &name = at.name();
-  const bool is_known = std::any_of(std::begin(first_digits), std::end(first_digits),
-                                    [&](std::string_view digits) { return name.ends_with(digits); });
-  if (!is_known) return unlink(at);
-  const os::Location own = at.beside(name.substr(0, name.size() - temporary_digits) + os::random_name(at.env()));
-  if (rename(at, own) != 0) return false;
-  struct stat moved;
-  if (own.stat(&moved) == 0 && os::same_inode(moved, file)) return unlink(own);
-  rename(own, at);
-  return false;
-}
-
-}  // namespace
 
 // What it may only read, as its writer had given it the rights of the file that it was to replace, it locks shared:
-// that keeps a writer out, too. It is looked at before it is opened, as to open a pipe or a device may do something.
+// that keeps a writer out, too. Another sweeper may do so as well. So each asks for the other's lock when it has its
+// own: one of them sees the other, and leaves the file. If they did not, the first would remove it, a living writer
+// take its name, and the second remove the writer's.
+// It is looked at before it is opened, as to open a pipe or a device may do something.
 bool remove_unlocked(const os::Location &at, const struct stat *known) {
   struct stat seen;
   if (at.stat(&seen) != 0 || !S_ISREG(seen.st_mode) || (known && !os::same_inode(seen, *known))) return false;
@@ -52,6 +28,10 @@ bool remove_unlocked(const os::Location &at, const struct stat *known) {
   if (!s || !os::same_inode(*s, seen)) return false;
   auto lock = os::RangeLock::acquire(*file, {os::whole_file(writes)}, {});
   if (!lock) return false;
+  if (!writes) {
+    const auto other = os::is_locked(*file, os::whole_file(true));
+    if (!other || *other) return false;
+  }
   auto second = opened();
   if (!second) return false;
   // Another sweeper may have been here before, and a living writer have the name by now.
@@ -60,7 +40,7 @@ bool remove_unlocked(const os::Location &at, const struct stat *known) {
   const auto excludes =
       writes ? os::locks_exclude(*file, *second, os::whole_file(true)) : os::is_locked(*second, os::whole_file(true));
   if (!excludes || !*excludes) return false;
-  return writes ? unlink(at) : move_and_unlink(at, *s);
+  return at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;
 }
 
 // A temporary is stale if its lock is free.

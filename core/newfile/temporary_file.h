@@ -24,7 +24,7 @@
 
 namespace st::write {
 
-// The mode of a file that replaces none; subject to the umask.
+// The mode of a file that replaces none, and is made of none; subject to the umask.
 inline constexpr mode_t mode_of_new = 0666;
 
 struct SwapFailure {
@@ -56,8 +56,7 @@ class TemporaryFile {
   // Called by the target's path in messages. Open for reading and writing, and locked as a whole until this object
   // dies: a process that finds it under its new name waits until that is durable.
   const os::File &file() const { return file_; }
-  // Has it the rights of a file that replaces none? A caller that gives it another's rights, or takes them back, notes
-  // it here.
+  // Has it the rights of a file that replaces none? A caller that gives it others notes it here.
   bool is_as_new() const { return as_new_; }
   void note_as_new(bool is) { as_new_ = is; }
   // Another description of the same file, without the lock.
@@ -90,7 +89,7 @@ class TemporaryFile {
 
  private:
   TemporaryFile(os::Location target, std::string_view infix, mode_t mode)
-      : target_(std::move(target)), infix_(infix), mode_(mode), as_new_(mode == mode_of_new) {}
+      : target_(std::move(target)), infix_(infix), mode_(mode) {}
   bool may_be_left() const;
   Result<void> make();
   os::Env &env() const { return target_.env(); }
@@ -105,7 +104,7 @@ class TemporaryFile {
   const os::Location target_;
   const std::string infix_;
   const mode_t mode_;
-  bool as_new_;
+  bool as_new_ = true;
   std::string temporary_;
   os::File file_;
   os::RangeLock lock_;  // of file_: dies first

@@ -16,6 +16,7 @@ void Descriptors::Closing::take(Entries &from, Entries::iterator which) {
   open_.closing += taken_.empty();
   open_.by_owner.erase(which->owner);
   taken_.splice(taken_.end(), from, which);
+  if (which->is_kept) open_.kept_files -= open_.is_first_kept(which->held);
 }
 
 void Descriptors::Closing::take_last(Entries &from, size_t stay) {
@@ -51,9 +52,9 @@ Descriptors::Held Descriptors::found(Open &open, const void *owner) {
 // What is kept may be of states that nobody reads any more. So files that are read have half of the room, and the one
 // that was used just now stays: else reads that alternate between files would open one each time.
 void Descriptors::keep_within_most(Open &open, Closing &closing) const {
-  const size_t half = most_ - most_ / 2, beside_kept = most_ - std::min(most_, open.kept.size());
+  const size_t half = most_ - most_ / 2, beside_kept = most_ - std::min(most_, open.kept_files);
   closing.take_last(open.by_use, std::max(half, beside_kept));
-  closing.take_last(open.kept, most_ - open.by_use.size());
+  while (open.kept_files > most_ - open.by_use.size()) closing.take(open.kept, std::prev(open.kept.end()));
 }
 
 Descriptors::Held Descriptors::add(Open &open, const void *owner, Held held) {
@@ -87,10 +88,12 @@ void Descriptors::keep(const void *owner, const Held &held) {
   const std::lock_guard lock(open.mutex);
   const auto [entry, is_new] = open.by_owner.try_emplace(owner, fresh.begin());
   if (is_new) {
+    open.kept_files += open.is_first_kept(held);
     open.kept.splice(open.kept.begin(), fresh);
   } else if (Entry &had = *entry->second; !had.is_kept) {
     std::swap(had.held, fresh.front().held);
     had.is_kept = true;
+    open.kept_files += open.is_first_kept(held);
     open.kept.splice(open.kept.begin(), open.by_use, entry->second);
   }
   keep_within_most(open, closing);
@@ -111,6 +114,7 @@ void Descriptors::end_keeping(const void *owner) noexcept {
   if (entry == open->by_owner.end() || !entry->second->is_kept) return;
   entry->second->is_kept = false;
   open->by_use.splice(open->by_use.begin(), open->kept, entry->second);
+  open->kept_files -= open->is_first_kept(entry->second->held);
 }
 
 Descriptors::Held Descriptors::inherited(Open &mine, const void *owner) {

@@ -44,7 +44,7 @@ class Descriptors {
   Result<Held> get(const void *owner, const File &closed, const struct stat &identity);
   // Its path will lead to it no more. So `held`, which is of that file, or what the owner has of it, is kept. While
   // there is room it goes after all others; what is kept leaves the others half of the room. The one that was kept
-  // first goes first.
+  // first goes first. Owners that keep one file take the room of one.
   void keep(const void *owner, const Held &held);
   // Null: nothing is kept.
   Held kept(const void *owner);
@@ -75,8 +75,13 @@ class Descriptors {
     Waiters some_closed;
     size_t closing = 0;    // threads that have taken files from here, and not closed them yet
     Entries by_use, kept;  // the last used first; the last that was kept first
+    size_t kept_files = 0;
     std::unordered_map<const void *, Entries::iterator> by_owner;
 
+    // Call before an entry of that file comes to `kept`, and after one has gone.
+    size_t is_first_kept(const Held &held) const {
+      return std::none_of(kept.begin(), kept.end(), [&](const Entry &e) { return e.held == held; });
+    }
     Entries &list_of(const Entry &e) { return e.is_kept ? kept : by_use; }
   };
   // What was taken from the lists, under the mutex, and is closed when that is free.

@@ -118,7 +118,7 @@ class Location {
   // May other hosts change it? Costs no system call where it lies on a disk of this machine.
   bool has_other_hosts(const struct stat &s) const { return how_to_read(s) != PastCache::no; }
   // Is the folder on a disk of this machine, or in its memory? Then no other host writes there, whether they share
-  // locks or, as on most object stores, they do not.
+  // locks or, as on most object stores, they do not. A process may write to the disk for its kernel (ntfs-3g).
   bool is_of_this_machine() const;
   // And so how its bytes are to be asked for, if a decision rests on them.
   PastCache how_to_read(const struct stat &s) const;

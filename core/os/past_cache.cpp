@@ -184,8 +184,8 @@ PastCache Location::how_to_read(const Filesystem &filesystem) {
 
 bool Location::is_of_this_machine() const {
   const auto s = folder_->identity();
-  const Storage storage = s ? filesystem_by_folder(*s).storage : Storage::unknown;
-  return storage == Storage::local || storage == Storage::memory;
+  const Filesystem found = s ? filesystem_by_folder(*s) : Filesystem();
+  return found.storage == Storage::local || found.storage == Storage::memory || found.type == "fuseblk";
 }
 
 void Location::renew() const {

@@ -10,7 +10,8 @@
 namespace st::read {
 namespace {
 
-constexpr std::align_val_t arena_alignment{4096};
+constexpr size_t heap_page = 4096;  // of most systems
+constexpr size_t cache_line = 64;   // what the widest loads of a processor want
 constexpr size_t worth_mapping = huge_page;
 // Linux's word for the size of pages that are set aside. munmap takes whole ones, and the system may have larger ones
 // by default.
@@ -36,9 +37,22 @@ Arena Arena::of(os::Env &env, uint64_t nbytes, bool reserved) {
     // and no huge page goes beyond them.
     env.madvise(memory, whole, MADV_HUGEPAGE);
   } else {
-    memory = ::operator new(n, arena_alignment);
+    return of_heap(env, n, heap_page);
   }
   a.data_ = static_cast<std::byte *>(memory);
+  return a;
+}
+
+Arena Arena::of_view(os::Env &env, uint64_t nbytes) {
+  return nbytes < heap_page ? of_heap(env, static_cast<size_t>(nbytes), cache_line) : of(env, nbytes, false);
+}
+
+Arena Arena::of_heap(os::Env &env, size_t n, size_t alignment) {
+  Arena a;
+  a.env_ = &env;
+  a.size_ = n;
+  a.alignment_ = alignment;
+  a.data_ = static_cast<std::byte *>(::operator new (n, std::align_val_t{alignment}));
   return a;
 }
 
@@ -46,7 +60,7 @@ Arena::~Arena() {
   if (mapped_ > 0)
     env_->munmap(data_, mapped_);
   else if (data_)
-    ::operator delete(data_, arena_alignment);
+    ::operator delete (data_, std::align_val_t{alignment_});
 }
 
 }  // namespace st::read

@@ -4,11 +4,38 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
+#include <optional>
 
 #include "base/check.h"
 #include "base/interrupt.h"
 
 namespace st::read {
+namespace {
+
+constexpr uint64_t unasked = uint64_t{16} << 20;  // bytes between looks whether to go on
+
+// The caller may take its time, so nobody waits for the mutex meanwhile.
+Result<void> go_on(std::unique_lock<std::mutex> &lock) {
+  const bool held = lock.owns_lock();
+  if (held) lock.unlock();
+  const bool stops = InterruptCheck::stops();
+  if (held) lock.lock();
+  if (stops) return Failure(*InterruptCheck::stopped());
+  return {};
+}
+
+// A source asks by itself, and is the faster the more is wanted of it at once.
+Result<void> read_in_blocks(const os::File &file, std::byte *to, uint64_t n, uint64_t offset,
+                            std::unique_lock<std::mutex> &lock) {
+  const uint64_t at_once = file.env().long_read() > 0 ? n : unasked;
+  for (uint64_t done = 0; done < n; done += std::min(at_once, n - done)) {
+    if (done > 0) ST_TRY(go_on(lock));
+    ST_TRY(file.read(to + done, std::min(at_once, n - done), offset + done));
+  }
+  return {};
+}
+
+}  // namespace
 
 // A thread reads a piece, outside of the mutex. At its end it has that once more, and others may look.
 class Content::Reading {
@@ -76,16 +103,11 @@ uint64_t Content::bytes_owned() const {
   return owned ? owned->bytes.load(std::memory_order_relaxed) : 0;
 }
 
-// Until no other thread reads the piece, or the caller wants no more of it.
-Result<void> Content::await_reader(Locked &lock, size_t slot) const {
+// Or until the caller wants no more of it.
+template <class Done>
+Result<void> Content::await(Locked &lock, Done done) const {
   constexpr std::chrono::milliseconds until_asked(100);
-  const std::vector<size_t> &read = own_->being_read;
-  const auto is_free = [&] { return std::find(read.begin(), read.end(), slot) == read.end(); };
-  while (!own_->was_read.wait_for(lock, until_asked, is_free)) {
-    lock.unlock();
-    if (InterruptCheck::stops()) return Failure(*InterruptCheck::stopped());
-    lock.lock();
-  }
+  while (!own_->was_read.wait_for(lock, until_asked, done)) ST_TRY(go_on(lock));
   return {};
 }
 
@@ -95,7 +117,8 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
   if (copies_) return copies_->view(slot, offset, n);
   Locked lock(own_->mutex);
   Owned &owned = own(lock);
-  ST_TRY(await_reader(lock, slot));
+  const std::vector<size_t> &read = own_->being_read;
+  ST_TRY(await(lock, [&] { return std::find(read.begin(), read.end(), slot) == read.end(); }));
   if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);
   const Reading reading(*own_, lock, slot);
   Arena arena;
@@ -103,8 +126,8 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
   for (int reads = 1;; ++reads) {
     const uint32_t changes = owned.changes[slot];
     lock.unlock();
-    if (reads == 1) arena = Arena::of(file.env(), n, false);
-    ST_TRY(file.read(arena.data(), n, offset));
+    if (reads == 1) arena = Arena::of_view(file.env(), n);
+    ST_TRY(read_in_blocks(file, arena.data(), n, offset, lock));
     lock.lock();
     if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);  // of a load
     if (owned.changes[slot] == changes) break;
@@ -119,6 +142,34 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
   return bytes;
 }
 
+Result<Content::Claim> Content::claim(std::span<const size_t> slots) const {
+  Locked lock(own_->mutex);
+  Owned &owned = own(lock);
+  std::vector<size_t> mine;
+  for (;;) {
+    std::optional<size_t> anothers;
+    for (const size_t slot : slots) {
+      if (in_own_memory(slot)) continue;
+      if (owned.claimed[slot])
+        anothers = slot;
+      else
+        mine.push_back(slot);
+    }
+    if (!mine.empty() || !anothers) break;
+    ST_TRY(await(lock, [&] { return !owned.claimed[*anothers]; }));
+  }
+  for (const size_t slot : mine) owned.claimed[slot] = true;
+  return Claim(*this, std::move(mine));
+}
+
+Content::Claim::~Claim() {
+  if (!of_ || slots_.empty()) return;
+  const Locked lock(of_->own_->mutex);
+  Owned &owned = of_->own(lock);
+  for (const size_t slot : slots_) owned.claimed[slot] = false;
+  of_->own_->was_read.notify_all();
+}
+
 void Content::expect(std::span<Loaded> pieces) const {
   const Locked lock(own_->mutex);
   const Owned &owned = own(lock);
@@ -130,9 +181,11 @@ Result<void> Content::adopt(const os::File &file, Arena arena, std::span<const L
   Owned &owned = own(lock);
   for (const Loaded &piece : pieces)
     if (owned.changes[piece.slot] != piece.changes) ST_TRY(file.read(piece.bytes, piece.nbytes, piece.offset));
+  const auto is_there = [this](const Loaded &piece) { return in_own_memory(piece.slot); };
+  if (std::all_of(pieces.begin(), pieces.end(), is_there)) return {};
   owned.arenas.push_back(std::move(arena));
   for (const Loaded &piece : pieces) {
-    if (in_own_memory(piece.slot)) continue;
+    if (is_there(piece)) continue;
     owned.pieces[piece.slot].store(piece.bytes, std::memory_order_release);
     owned.bytes.fetch_add(piece.nbytes, std::memory_order_relaxed);
   }
@@ -165,10 +218,10 @@ Result<void> Content::refresh_own(const os::File &file, size_t slot, uint64_t of
   return read_again(file, slot, offset, n, 0, false);
 }
 
-// `is_known`: to have changed.
+// `is_known`: to have changed. Then the change is a fact, and nobody may stop what shows it.
 Result<void> Content::read_again(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip,
                                  bool is_known) const {
-  const Locked lock(own_->mutex);
+  Locked lock(own_->mutex);
   Owned &owned = own(lock);
   ++owned.changes[slot];
   if (!in_own_memory(slot) && !(writable_ && is_known)) return {};
@@ -180,7 +233,8 @@ Result<void> Content::read_again(const os::File &file, size_t slot, uint64_t off
     bool stays = false;
   } outdating{owned.pieces[slot]};
   if (writable_) return {};
-  auto read = file.read(outdating.piece.load(std::memory_order_relaxed) + skip, n, offset);
+  std::byte *const to = outdating.piece.load(std::memory_order_relaxed) + skip;
+  auto read = is_known ? file.read(to, n, offset) : read_in_blocks(file, to, n, offset, lock);
   outdating.stays = read || (!is_known && read.error().os_errno == ESTALE);
   return read;
 }

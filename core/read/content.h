@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/control.h"
@@ -34,7 +35,8 @@ class Content {
   static Content borrowed_to_write(const std::byte *bytes, size_t size, size_t slots);
 
   // The bytes [offset, offset + n) of the file, which are piece `slot`. Any thread. One that reads a piece keeps nobody
-  // from another, unless that piece is changed in each of three reads: the fourth holds the mutex.
+  // from another, unless that piece is changed in each of three reads: the fourth holds the mutex. Amid a long one, but
+  // that fourth, the thread's InterruptCheck is asked.
   Result<const std::byte *> view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
   // The same if it takes no reading; else null.
   const std::byte *try_view(size_t slot, uint64_t offset) const noexcept {
@@ -48,12 +50,31 @@ class Content {
   // bytes. So it is, too, where they cannot be read now.
   Result<void> refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip = 0) const;
   // The same of a piece that others may have changed, as far as it is in memory of our own, or on its way there. If the
-  // server has forgotten the file, what is in memory stays.
+  // server has forgotten the file, what is in memory stays. Amid a long one the thread's InterruptCheck is asked; after
+  // its no the next look reads the piece.
   Result<void> refresh_own(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
 
   // The same where nothing can be read: the next look does. `of_parent`: this process has forked from the one that
   // made it. Then nobody looks at it any more, but inherit(); and its mutex may be held for ever.
   void outdate(size_t slot, bool of_parent) const noexcept;
+
+  // The pieces that a load is about to read. As long as this is, other loads leave them alone; looks do not.
+  class Claim {
+   public:
+    Claim(Claim &&other) noexcept : of_(std::exchange(other.of_, nullptr)), slots_(std::move(other.slots_)) {}
+    Claim &operator=(Claim &&) = delete;
+    ~Claim();
+    const std::vector<size_t> &slots() const { return slots_; }
+
+   private:
+    friend class Content;
+    Claim(const Content &of, std::vector<size_t> slots) : of_(&of), slots_(std::move(slots)) {}
+    const Content *of_;
+    std::vector<size_t> slots_;
+  };
+  // Of those that are not in memory of our own, as many as nobody else claims. If that is none, waits for others to
+  // end: so none at all means that all are there. Who waits must have no claim.
+  Result<Claim> claim(std::span<const size_t> slots) const;
 
   // A load, around its reads. Pieces lie in `arena` from adopt() on. Those that
   // are in memory of our own already stay where they are, as views of them may
@@ -102,9 +123,10 @@ class Content {
 
   // Memory of our own: where each piece lies, and what keeps it.
   struct Owned {
-    explicit Owned(size_t slots) : pieces(slots), changes(slots) {}
+    explicit Owned(size_t slots) : pieces(slots), changes(slots), claimed(slots) {}
     std::vector<std::atomic<std::byte *>> pieces;  // null: not there; &outdated: neither there nor in the mapping
     std::vector<uint32_t> changes;                 // refreshes of each, so that a load under way notices
+    std::vector<bool> claimed;                     // by a load
     std::vector<Arena> arenas;
     std::atomic<uint64_t> bytes = 0;
   };
@@ -112,13 +134,14 @@ class Content {
     ~Own() { delete owned.load(); }
     std::mutex mutex;                      // of what Owned has but `pieces`, and of what is here but `owned`
     std::atomic<Owned *> owned = nullptr;  // made when first needed, so that mapped files need no table
-    std::vector<size_t> being_read;        // slots, each by one thread
-    Waiters was_read;
+    std::vector<size_t> being_read;        // slots, each by one thread that looks
+    Waiters was_read;                      // by that, or by a load
   };
   using Locked = std::unique_lock<std::mutex>;
   class Reading;
   Owned &own(const Locked &) const;
-  Result<void> await_reader(Locked &lock, size_t slot) const;
+  template <class Done>
+  Result<void> await(Locked &lock, Done done) const;
   Result<void> read_again(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip,
                           bool is_known) const;
 

@@ -218,6 +218,11 @@ curl_socket_t open_socket(void *user, curlsocktype, struct curl_sockaddr *addres
   return CURL_SOCKET_BAD;
 }
 
+bool is_folder(const std::string &path) {
+  struct stat s = {};
+  return stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
+}
+
 class CurlTransport final : public Transport {
  public:
   explicit CurlTransport(const Settings &settings) : settings_(settings), multi_(curl_multi_init()) {
@@ -225,8 +230,6 @@ class CurlTransport final : public Transport {
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(settings_.limits.connections));
   }
   ~CurlTransport() override {
-    // In a child of fork() the connections are the parent's, whose ends a farewell would close.
-    if (getpid() != process_) return;
     const WithoutPipeSignal quiet;
     CurlTransport::drop_all();
     for (CURL *easy : idle_) curl_easy_cleanup(easy);
@@ -349,15 +352,17 @@ class CurlTransport final : public Transport {
     trust(easy, flight.request.certificates);
   }
 
-  // A proxy with a certificate is held against the same. Where a file is named for one request, it alone counts, as
-  // with AWS's own tools.
+  // A proxy with a certificate is held against the same. Where a file or a folder is named for one request, it alone
+  // counts, as with AWS's own tools.
   void trust(CURL *easy, const std::string &own) const {
-    const std::string &file = own.empty() ? settings_.certificates : own;
+    const bool is_own = !own.empty(), has_folder = is_own && is_folder(own);
+    const std::string &file = is_own ? own : settings_.certificates, &folder = is_own ? own : settings_.more;
     if (!file.empty())
-      for (const CURLoption option : {CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO}) set(easy, option, file.c_str());
-    if (own.empty() && settings_.more.empty()) return;
-    const char *folder = own.empty() ? settings_.more.c_str() : nullptr;
-    for (const CURLoption option : {CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH}) set(easy, option, folder);
+      for (const CURLoption option : {CURLOPT_CAINFO, CURLOPT_PROXY_CAINFO})
+        set(easy, option, has_folder ? nullptr : file.c_str());
+    if (!folder.empty())
+      for (const CURLoption option : {CURLOPT_CAPATH, CURLOPT_PROXY_CAPATH})
+        set(easy, option, is_own && !has_folder ? nullptr : folder.c_str());
   }
 
   // A byte now and then is no progress: it would hold a call for good.
@@ -434,18 +439,12 @@ class CurlTransport final : public Transport {
 
   const Settings settings_;
   CURLM *const multi_;
-  const pid_t process_ = getpid();
   std::map<CURL *, std::unique_ptr<Flight>> flights_;
   std::vector<CURL *> idle_;
   uint64_t came_ = 0;
   uint32_t long_lines_ = 0;  // one after the other: the first may have been want of memory
   std::mt19937 random_{std::random_device{}()};
 };
-
-bool is_folder(const std::string &path) {
-  struct stat s = {};
-  return stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
-}
 
 std::string certificates_of_process(const Surroundings &from) {
   const char *of_libcurl = curl_version_info(CURLVERSION_NOW)->cainfo;

@@ -1,5 +1,6 @@
 // The border to libst.so, in C: os/remote_abi.h.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 
@@ -10,6 +11,7 @@
 
 struct st_remote_object {
   std::unique_ptr<st::remote::Object> object;
+  st_remote_object *before = nullptr;  // that a child has left
 };
 
 namespace st::remote {
@@ -46,16 +48,31 @@ Stops asked_of(st_remote_stops stops) {
   return [stops] { return stops() != 0; };
 }
 
+bool is_of_parent(const st_remote_object *object) noexcept {
+  return object->object->store()->is_of_parent();
+}
+
+// libst refuses that before. But not where it was not told of the fork: one by the system call alone.
+Result<void> refuse_in_child(const st_remote_object *object) {
+  if (!is_of_parent(object)) return {};
+  return fail(Status::unsupported, "cannot read ", in_quotes(object->object->shown()),
+              ": the parent process opened it, before a fork; open it anew");
+}
+
 int32_t open(const char *url, st_remote_object *beside, st_remote_stops stops, st_remote_object **out,
              st_remote_error *error) noexcept {
   return boundary(error, [&]() -> Result<void> {
+    if (beside) ST_TRY(refuse_in_child(beside));
     const Stops asked = asked_of(stops);
     const Stopping stopping(asked);
     Surroundings from = Surroundings::of_process();
     const Limits limits = Limits::of(from);
     const NewTransport transports = curl_transports(limits, from);
     from.ask = asks_by(transports);
-    if (beside) from.hub_commit = beside->object->commit();
+    if (beside) {
+      from.hub_commit = beside->object->commit();
+      from.known_region = beside->object->region();
+    }
     ST_TRY(auto site, site_of(url, from));
     std::shared_ptr<Store> store;
     if (beside) {
@@ -73,6 +90,7 @@ int32_t open(const char *url, st_remote_object *beside, st_remote_stops stops, s
 int32_t read(st_remote_object *object, const st_remote_range *ranges, size_t n, st_remote_stops stops,
              st_remote_error *error) noexcept {
   return boundary(error, [&]() -> Result<void> {
+    ST_TRY(refuse_in_child(object));
     std::vector<Wanted> wanted;
     wanted.reserve(n);
     for (size_t i = 0; i < n; ++i)
@@ -83,6 +101,24 @@ int32_t read(st_remote_object *object, const st_remote_range *ranges, size_t n, 
   });
 }
 
+void tell(const st_remote_object *object, char *out, size_t n) noexcept {
+  if (is_of_parent(object)) return copy_text(out, n, "");  // a thread of the parent may have locked the pace
+  boundary(nullptr, [&]() -> Result<void> {
+    copy_text(out, n, object->object->store()->pace().told());
+    return {};
+  });
+}
+
+// A farewell by the connections of the parent would end them for it. And a thread of the parent may have been amid a
+// change of the object. So a child leaves the object as it is, where leak checkers find it.
+void close(st_remote_object *object) noexcept {
+  if (!is_of_parent(object)) return delete object;
+  static constinit std::atomic<st_remote_object *> left = nullptr;
+  object->before = left.load();
+  while (!left.compare_exchange_weak(object->before, object)) {
+  }
+}
+
 constexpr st_remote_calls calls = {
     ST_REMOTE_VERSION,
     open,
@@ -90,14 +126,9 @@ constexpr st_remote_calls calls = {
     [](const st_remote_object *object) noexcept { return object->object->shown().c_str(); },
     [](const st_remote_object *object) noexcept { return object->object->store()->limits().connections; },
     [](const st_remote_object *object) noexcept { return object->object->store()->limits().longest_piece; },
-    [](const st_remote_object *object, char *out, size_t n) noexcept {
-      boundary(nullptr, [&]() -> Result<void> {
-        copy_text(out, n, object->object->store()->pace().told());
-        return {};
-      });
-    },
+    tell,
     read,
-    [](st_remote_object *object) noexcept { delete object; },
+    close,
 };
 
 }  // namespace

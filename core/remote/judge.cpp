@@ -10,7 +10,7 @@
 namespace st::remote {
 namespace {
 
-constexpr uint64_t longest_wait_ms = 30000;
+constexpr uint64_t longest_wait_s = 30;
 constexpr uint64_t longest_limit_s = 86400;  // before its end a limit lets nothing through
 
 std::optional<uint64_t> take_number(std::string_view &text) {
@@ -71,10 +71,10 @@ Verdict wrong(const Answer &answer, Status status, const std::string &message) {
 
 Verdict again(const Answer &answer, const std::string &message) {
   Verdict out{Next::again, error(Status::io, message)};
-  if (const auto seconds = retry_after(answer.head))
-    out.wait_ms = std::min<uint64_t>(*seconds, longest_wait_ms / 1000) * 1000;
-  else if (const auto ends = answer.head.code == 429 ? rate_limit_ends(answer.head) : std::nullopt)
-    out.wait_ms = std::min<uint64_t>(*ends, longest_limit_s) * 1000;
+  const auto after = retry_after(answer.head);
+  const auto ends = !after && answer.head.code == 429 ? rate_limit_ends(answer.head) : std::nullopt;
+  out.said_s = after.value_or(ends.value_or(0));
+  out.wait_ms = std::min(out.said_s, ends ? longest_limit_s : longest_wait_s) * 1000;
   return out;
 }
 

@@ -37,7 +37,8 @@ enum class Next {
 struct Verdict {
   Next next = Next::take;
   Error error = {};      // of again and give_up; its sentence has no subject that names the object
-  uint64_t wait_ms = 0;  // of again: the server wants this
+  uint64_t wait_ms = 0;  // of again: the server wants this, and it is heeded
+  uint64_t said_s = 0;   // the server wants this, which may be longer
 };
 
 // Judges an answer to `asked`; a part of the body may have come, which is good where `answer.fitted`.

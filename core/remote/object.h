@@ -37,6 +37,8 @@ class Store {
 
   const Limits &limits() const { return limits_; }
   Pace &pace() { return pace_; }
+  // Another process made it, whose child this one is, and sends and reads by its connections.
+  bool is_of_parent() const { return this_process() != process_; }
 
  private:
   std::unique_ptr<Transport> take(const Stops &stops);  // null: it said so
@@ -45,6 +47,7 @@ class Store {
   const Limits limits_;
   Pace pace_;
   const NewTransport new_transport_;
+  const int64_t process_ = this_process();
   std::mutex mutex_;
   std::vector<std::unique_ptr<Transport>> idle_;
 };
@@ -60,6 +63,8 @@ class Object {
   const std::string &shown() const { return site_->shown(); }
   // The one that the Hub named; empty: it named none.
   std::string commit() const { return version_.commit.empty() ? site_->commit() : version_.commit; }
+
+  BucketRegion region() const { return site_->region(); }
 
   // Fills each range, whole, with bytes of the version that was opened. Status file_changed: it is there no more.
   // Status cancelled: `stops` said so.

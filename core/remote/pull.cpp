@@ -32,8 +32,8 @@ Error about(const Site &site, Error e) {
 }
 
 // The caller gives up before that.
-Error with_its_time(Error e, uint64_t wait_ms) {
-  if (wait_ms > 0) e.message += text("; it wants to be asked again in ", (wait_ms + 999) / 1000, " s");
+Error with_its_time(Error e, uint64_t said_s) {
+  if (said_s > 0) e.message += text("; it wants to be asked again in ", said_s, " s");
   return e;
 }
 
@@ -324,7 +324,7 @@ class Pull {
     }
     const uint64_t wait = wait_before(piece.tries, verdict.wait_ms, limits_, transport_.random());
     if (verdict.wait_ms > 0 && now + wait > last_came_ + limits_.deadline_ms)
-      return Failure(about(site_, with_its_time(std::move(verdict.error), verdict.wait_ms)));
+      return Failure(about(site_, with_its_time(std::move(verdict.error), verdict.said_s)));
     piece.owes = true;
     piece.not_before = now + wait;
     waiting_.push_back(piece);
@@ -400,7 +400,7 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     const uint64_t wait = wait_before(++tries, verdict.wait_ms, limits, transport.random());
     if (tries >= limits.tries || transport.now_ms() - begun + wait > limits.deadline_ms) {
       verdict.error.message += text("; it was tried ", tries, tries == 1 ? " time" : " times");
-      return Failure(about(**site, with_its_time(std::move(verdict.error), verdict.wait_ms)));
+      return Failure(about(**site, with_its_time(std::move(verdict.error), verdict.said_s)));
     }
     waits.next(wait);  // nothing was sent: this waits
     if (waits.stopped()) return stopped(**site);

@@ -54,6 +54,7 @@ class S3Site final : public SignedSite {
                   "; set AWS_REGION to that of the bucket", request_id(answer.head));
     return nullptr;
   }
+  BucketRegion region() const override { return {bucket_, place_.region}; }
   bool says_checksum_with_head() const override { return true; }
 
  protected:
@@ -149,10 +150,13 @@ Result<std::shared_ptr<const Site>> s3_site(const Url &url, const Surroundings &
     bucket = std::move(point->first);
     place = std::move(point->second);
   }
+  if (!place.is_fixed && from.known_region.bucket == bucket) place.region = from.known_region.region;
   const std::string payer = lower(from.variable("AWS_REQUEST_PAYER").value_or(""));
   const bool pays = payer == "requester" || payer == "true";
   const bool is_signed = !from.is_on("AWS_NO_SIGN_REQUEST") && !from.is_on("AWS_SKIP_SIGNATURE");
-  ST_TRY(auto credentials, credentials_of(url, from, is_signed ? aws_keys(from, profiles) : nobodys_keys()));
+  Result<Origin> origin = is_signed ? aws_keys(from, profiles) : nobodys_keys();
+  if (origin && !origin->name.empty() && !certificates.empty()) origin->name += " by " + certificates;
+  ST_TRY(auto credentials, credentials_of(url, from, std::move(origin)));
   return std::make_shared<S3Site>(url, std::move(bucket), std::move(place), pays, is_signed ? no_keys : no_signature,
                                   std::move(credentials));
 }

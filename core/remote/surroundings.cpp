@@ -50,6 +50,10 @@ bool replace_privately(const std::string &path, const std::string &text) {
 
 }  // namespace
 
+int64_t this_process() {
+  return getpid();
+}
+
 Surroundings Surroundings::of_process() {
   static auto *const kept = new KeptCredentials;  // for good: handles may live until the process ends
   return {[](const std::string &name) -> std::optional<std::string> {
@@ -65,6 +69,7 @@ Surroundings Surroundings::of_process() {
           run_program,
           {},
           [] { return static_cast<int64_t>(time(nullptr)); },
+          {},
           {},
           kept};
 }

@@ -13,6 +13,14 @@
 
 namespace st::remote {
 
+// Its number. Another one in a child of a fork, also where no library was told of that.
+int64_t this_process();
+
+// A bucket of S3, and the region in which it answers.
+struct BucketRegion {
+  std::string bucket, region;
+};
+
 struct Surroundings {
   // An empty variable is none. Line ends at its end, which come with a secret out of a file, are none of it.
   std::function<std::optional<std::string>(const std::string &name)> variable;
@@ -24,6 +32,8 @@ struct Surroundings {
   std::function<int64_t()> unix_time = {};
   // Where another file of that commit is open: the shards of an index are of one. Empty: the URL says the revision.
   std::string hub_commit = {};
+  // Of another object that is open: so a bucket says its region once, and not for each shard. Empty: there is none.
+  BucketRegion known_region = {};
   KeptCredentials *kept = nullptr;  // outlives what asks by them, which has a copy of all this; null: nothing is kept
 
   // All but `ask`, which wants a transport.

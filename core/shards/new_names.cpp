@@ -92,7 +92,7 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
 }
 
 // All that can fail: afterwards everything that is to be is on the disk, and nothing names it.
-Result<void> ShardCommit::prepare_new_names() {
+Result<void> ShardCommit::prepare_new_names(const Asked &at_last) {
   ST_TRY(open_folder());
   const write::Findings told = shards_.told();
   const uint64_t now = shards_.env().unix_time();
@@ -102,6 +102,7 @@ Result<void> ShardCommit::prepare_new_names() {
       prepare_each([&](Participant &part) { return part.prepare_new_name(shards_.location().beside(name_of(part))); }));
   ST_TRY(auto spelled, new_index());
   if (spelled) ST_TRY(make_index(*spelled));
+  ST_TRY(at_last());
   ST_TRY(check_in_place());
   if (!parts_.empty()) {
     ST_TRY(auto old, with_room([this] { return will_be_old(); }));
@@ -122,8 +123,8 @@ bool ShardCommit::is_index_in_place() const noexcept try {
   return true;
 }
 
-Result<void> ShardCommit::commit_new_names() {
-  ST_TRY(or_drop_all([this] { return prepare_new_names(); }));
+Result<void> ShardCommit::commit_new_names(const Asked &at_last) {
+  ST_TRY(or_drop_all([&] { return prepare_new_names(at_last); }));
   Result<void> done;
   if (index_.fresh) {
     // Before the new index may stand: whatever becomes of this process, what it names stays.

@@ -1,7 +1,9 @@
 #include "shards/shard_catalogue.h"
 
 #include <algorithm>
+#include <iterator>
 
+#include "model/side_by_side.h"
 #include "shards/shards.h"
 
 namespace st::store {
@@ -29,11 +31,33 @@ bool ShardCatalogue::is_of(const struct stat &index) const {
 
 Result<ShardCatalogue::Pinned> ShardCatalogue::pin(uint32_t i) const {
   if (const Snapshot *snapshot = pinned(i)) return Pinned{members_[i]->opened(), snapshot};
+  const auto waits = interrupts_of(owner_.member_options());
+  return open_and_pin(i);
+}
+
+Result<ShardCatalogue::Pinned> ShardCatalogue::open_and_pin(uint32_t i) const {
   auto found = first_look(i);
   if (found) return Pinned{members_[i]->opened(), *found};
   // A commit of this handle may have changed the shard meanwhile. Before that it handed the old snapshot to this state.
   if (const Snapshot *handed = pinned(i)) return Pinned{members_[i]->opened(), handed};
   return Failure(std::move(found.error()));
+}
+
+std::optional<uint32_t> ShardCatalogue::awaited_for(size_t i) const {
+  return owner_.is_of_sources() ? std::optional(shard_with(i)) : std::nullopt;
+}
+
+std::optional<uint32_t> ShardCatalogue::awaited_for(std::string_view name) const {
+  return owner_.is_of_sources() ? read_.index.shard_of(name) : std::nullopt;
+}
+
+Result<void> ShardCatalogue::open(const std::set<uint32_t> &awaited) const {
+  std::set<uint32_t> missing;
+  std::ranges::copy_if(awaited, std::inserter(missing, missing.end()), [this](uint32_t i) { return !pinned(i); });
+  return open_side_by_side(missing, owner_.most_opens(), owner_.control_of({}), [this](uint32_t i) -> Result<void> {
+    ST_TRY(open_and_pin(i));
+    return {};
+  });
 }
 
 Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
@@ -122,8 +146,12 @@ void ShardCatalogue::pin_opened(const Member *only) const {
   }
 }
 
+uint32_t ShardCatalogue::shard_with(size_t i) const {
+  return static_cast<uint32_t>(std::upper_bound(first_.begin(), first_.end(), i) - first_.begin() - 1);
+}
+
 Result<Place> ShardCatalogue::at(size_t i) const {
-  const auto shard = static_cast<uint32_t>(std::upper_bound(first_.begin(), first_.end(), i) - first_.begin() - 1);
+  const uint32_t shard = shard_with(i);
   ST_TRY(auto pinned, pin(shard));
   return Place{i, shard, pinned.member, pinned.snapshot, i - first_[shard]};
 }

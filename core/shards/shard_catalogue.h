@@ -39,6 +39,10 @@ class ShardCatalogue final : public Merged {
     return read_.index.metadata_find(key);
   }
 
+  std::optional<uint32_t> awaited_for(size_t i) const override;
+  std::optional<uint32_t> awaited_for(std::string_view name) const override;
+  Result<void> open(const std::set<uint32_t> &awaited) const override;
+
   size_t members() const override { return members_.size(); }
   std::string_view member_path(size_t i) const override { return members_[i]->path(); }
   Result<Opened> member(size_t i) const override;
@@ -71,6 +75,8 @@ class ShardCatalogue final : public Merged {
   void pin_opened(const Member *only = nullptr) const;
 
  private:
+  uint32_t shard_with(size_t i) const;
+  Result<Pinned> open_and_pin(uint32_t i) const;
   Result<const Snapshot *> first_look(uint32_t i) const;
   Error explain(uint32_t shard, const Snapshot &snapshot) const;
 

@@ -58,7 +58,7 @@ Result<void> ShardCommit::prepare_to_lock() {
   return {};
 }
 
-Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
+Result<void> ShardCommit::run(const Asked &approve, const Asked &at_last) {
   ST_TRY(prepare_to_lock());
   ST_TRY(lock_all());
   work_.spent = true;
@@ -67,8 +67,8 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
     return may;
   }
 
-  if (work_.grace_s) return commit_new_names();
-  ST_TRY(or_drop_all([this] { return prepare(); }));
+  if (work_.grace_s) return commit_new_names(at_last);
+  ST_TRY(or_drop_all([&] { return prepare(at_last); }));
   try {
     ST_TRY(decide());
     if (auto done = apply(); !done) return open_outcome(std::move(done.error()));
@@ -95,8 +95,8 @@ Result<void> ShardCommit::decide() {
 }
 
 // What is made of the old bytes is known when the question is asked, and when the room is reckoned. The answer to it
-// may replace an earlier way back, and takes room itself. So what can be foreseen is asked before it, and again after.
-Result<void> ShardCommit::may_change(const std::function<Result<void>()> &approve) {
+// may take long, and room itself. So what can be foreseen is asked before it, and again after.
+Result<void> ShardCommit::may_change(const Asked &approve) {
   for (const auto &part : parts_) ST_TRY(part->assemble());
   const auto can_be_done = [this] {
     return with_room([this]() -> Result<void> {
@@ -331,7 +331,7 @@ Result<void> ShardCommit::prepare_each(const std::function<Result<void>(Particip
 }
 
 // All that can fail: afterwards everything that is to be is on the disk, and no more descriptors are needed.
-Result<void> ShardCommit::prepare() {
+Result<void> ShardCommit::prepare(const Asked &at_last) {
   ST_TRY(open_folder());
   ST_TRY(auto identity, index_.file().stat());
   decision_.beside = std::make_unique<write::JournalFolder>(shards_.location(), identity);
@@ -353,10 +353,11 @@ Result<void> ShardCommit::prepare() {
   if (makes_files) ST_TRY(sync_folder());
   const write::Identity known{identity.st_ino, list.index.old.size, 0, list.index.old.hash};
   journal.begin();
-  ST_TRY(check_in_place());
   ST_TRY(journal.seal_super(known, write::encode(list), *transaction));
-  ST_TRY(check_all_is_there());
-  return journal.sync_payload(decision_.taken.folder->dir());
+  ST_TRY(journal.sync_payload(decision_.taken.folder->dir()));
+  ST_TRY(at_last());
+  ST_TRY(check_in_place());
+  return check_all_is_there();
 }
 
 Result<void> ShardCommit::check_all_is_there() const {

@@ -39,8 +39,9 @@ class ShardCommit {
 
   // What run() will do, as files are now.
   Result<CommitPlan> plan();
-  // Once. `approve` is asked when all locks are held, and what it refuses is not done.
-  Result<void> run(const std::function<Result<void>()> &approve);
+  // Once. `approve` is asked when all locks are held, `at_last` when all is prepared. What they refuse is not done.
+  using Asked = std::function<Result<void>()>;
+  Result<void> run(const Asked &approve, const Asked &at_last);
 
  private:
   // The index file, locked, and the new file that will take its place.
@@ -66,7 +67,7 @@ class ShardCommit {
   Result<void> prepare_to_lock();
   Result<CommitPlan> reckon(const os::File &beside);
   Result<CommitPlan> reckon_new_names(const os::File &beside);
-  Result<void> may_change(const std::function<Result<void>()> &approve);
+  Result<void> may_change(const Asked &approve);
   Result<void> check_replaceable() const;
   Result<void> check_room();
   Result<void> lock_all();
@@ -74,7 +75,7 @@ class ShardCommit {
   Result<write::Look> lock_parts(Participant **hot);
   // One part after the other, whose progress is told as one.
   Result<void> prepare_each(const std::function<Result<void>(Participant &)> &prepare);
-  Result<void> prepare();
+  Result<void> prepare(const Asked &at_last);
   Result<void> prepare_index(write::SuperParticipant *entry);
   Result<void> make_index(const std::string &text);
   Result<void> check_all_is_there() const;
@@ -96,8 +97,8 @@ class ShardCommit {
   std::string name_after(const std::string &shard) const;
   Result<void> choose_names();
   Result<std::vector<write::OldShard>> will_be_old() const;
-  Result<void> prepare_new_names();
-  Result<void> commit_new_names();
+  Result<void> prepare_new_names(const Asked &at_last);
+  Result<void> commit_new_names(const Asked &at_last);
   bool is_index_in_place() const noexcept;
   Result<void> open_folder();
   Result<void> sync_folder() const;

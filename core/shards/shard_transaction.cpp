@@ -326,7 +326,10 @@ Result<CommitPlan> ShardTransaction::plan() {
 Result<void> ShardTransaction::commit() {
   ST_TRY(may_go_on());
   const auto parts = parts_with_work();
-  if (parts.empty() && !changes_index()) return approve();
+  if (parts.empty() && !changes_index()) {
+    ST_TRY(approve());
+    return at_last_();
+  }
   if (parts.size() > 1 || changes_index() || renames_shards()) {
     ST_TRY(commit_together(parts));
     // What shows it may have to recover what others left, which takes the index for itself.
@@ -334,6 +337,7 @@ Result<void> ShardTransaction::commit() {
     return {};
   }
   parts.front().second->before_change([this](auto) { return approve(); });
+  parts.front().second->at_last(at_last_);
   auto done = of_shard(parts.front().first, parts.front().second->commit());
   if (!done && done.error().status == Status::busy) return done;
   failed_ = true;
@@ -354,7 +358,7 @@ ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
 }
 
 Result<void> ShardTransaction::commit_together(const Parts &parts) {
-  return ShardCommit(shards_, shown_, work_of(parts)).run([this] { return approve(); });
+  return ShardCommit(shards_, shown_, work_of(parts)).run([this] { return approve(); }, at_last_);
 }
 
 // The handle shows what was committed. Where the files did not change there is

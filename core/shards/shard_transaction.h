@@ -30,6 +30,7 @@ class ShardTransaction final : public AnyTransaction {
   Result<void> replace_metadata(MetadataPairs wanted) override;
   Result<void> arrange(std::vector<std::string>) override { return {}; }
   void before_change(Approve approve) override { approve_ = std::move(approve); }
+  void at_last(AtLast ask) override { at_last_ = std::move(ask); }
   // That shard is written anew, if the options say so, though nothing in it changes. Status file_changed.
   Result<void> renew(const std::string &shard);
   Result<CommitPlan> plan() override;
@@ -77,6 +78,7 @@ class ShardTransaction final : public AnyTransaction {
   std::vector<MetadataChange> metadata_;
   std::map<std::string, bool> has_key_;  // of each key in them, after the last
   Approve approve_;
+  AtLast at_last_ = nothing_at_last;
   bool failed_ = false;
 };
 

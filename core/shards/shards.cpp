@@ -62,6 +62,7 @@ Result<std::unique_ptr<Shards>> Shards::open_sources(os::Env &env, os::SourceEnv
   std::unique_ptr<Shards> shards(new Shards(env, std::move(options)));
   shards->path_ = path;
   shards->sources_ = std::move(sources);
+  shards->most_opens_ = index.source().most_reads();
   ST_TRY(auto file, os::File::open(index, AT_FDCWD, path, O_RDONLY, 0, path));
   ST_TRY(auto read, read_index(file));
   Kept &kept = shards->kept_.mine();
@@ -307,7 +308,8 @@ std::string Shards::name_of(const DataFile &shard, const ShardCatalogue &shown) 
 }
 
 void Shards::used_journals(const std::shared_ptr<Member> &shard) noexcept try {
-  constexpr size_t most = 16;
+  constexpr size_t each = 8;  // descriptors: the folder's, and one a journal, of which writers at once leave a few
+  const size_t most = std::max<size_t>(os::most_descriptors(env()) / each, 1);
   Kept &kept = kept_.mine();
   std::lock_guard lock(kept.mutex);
   std::erase(kept.with_journals, shard);

@@ -56,6 +56,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   static Error missing(const std::string &path, uint32_t number, const std::string &shard);
   // It is in no folder: others may change nothing of what it shows.
   bool is_of_sources() const { return static_cast<bool>(sources_); }
+  // Of such shards, so many at once.
+  unsigned most_opens() const { return most_opens_; }
 
  private:
   friend class ShardCommit;
@@ -117,11 +119,12 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as, Own ours) const;
   // As the index names it.
   std::string name_of(const DataFile &shard, const ShardCatalogue &shown) const;
-  // Only so many shards keep a journal for their next transaction.
+  // Only so many shards keep journals for their next transaction: fewer where few files may be open.
   void used_journals(const std::shared_ptr<Member> &shard) noexcept;
 
   std::string path_;
   os::OpenByName sources_;                       // of shards that are in no folder
+  unsigned most_opens_ = 1;                      // of these at once
   os::Location at_;                              // of the index
   std::shared_ptr<const os::Directory> folder_;  // that the shards are named in
   const uint64_t process_;                       // see os::Env::fork_generation

@@ -122,6 +122,11 @@ def newer(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def committer(tmp_path_factory):
+    return preload(tmp_path_factory, "committer")
+
+
+@pytest.fixture(scope="session")
 def exchanger(tmp_path_factory):
     return preload(tmp_path_factory, "exchanger")
 

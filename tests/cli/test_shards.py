@@ -5,6 +5,7 @@ import os
 import re
 
 import numpy as np
+import pytest
 from cli_files import write
 from safetensors.numpy import load_file
 
@@ -39,6 +40,29 @@ def test_commands_work_on_an_index(stctl, model, tmp_path):
     stctl("verify", index)
     stctl("recover", index)
     assert "renamed" not in index.read_text()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("ls",), ("ls", "a"), ("ls", "[a]"), ("view",), ("info",), ("info", "a"), ("get", "a"), ("stats",), ("io",)],
+    ids=" ".join,
+)
+def test_who_looks_at_shards_goes_on_where_their_index_is_replaced(stctl, tmp_path, committer, command):
+    model = write(tmp_path / "m.safetensors", {name: ("U8", [100], bytes(100)) for name in "abc"})
+    out = tmp_path / "sharded"
+    stctl("shard", model, out, "--max-size", "100B")
+    name, *words = command
+    index = (out / "model.safetensors.index.json").read_text()
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(committer),
+        "COMMIT_BEFORE": "model-00001",
+        "COMMIT": f"LD_PRELOAD= '{stctl.path}' meta '{out}' step=1 > /dev/null",
+    }
+    found, _ = stctl(name, out, *words, env=environment)
+    assert (out / "model.safetensors.index.json").read_text() != index
+    if name != "stats":  # which counts what the second look took
+        assert found == stctl(name, out, *words)[0]
 
 
 def test_sizes_are_those_of_hugging_face_and_of_coreutils(stctl, model, tmp_path):

@@ -425,7 +425,7 @@ MUTANTS = [
            "  auto there = check_all_is_there();", "  Result<void> there;"),
     # several files
     Mutant("shards: no sync of the super-journal's list", SHARDS_COMMIT,
-           "  return journal.sync_payload(decision_.taken.folder->dir());", "  return {};"),
+           "  ST_TRY(journal.sync_payload(decision_.taken.folder->dir()));\n", ""),
     Mutant("shards: new files are not synced", PARTICIPANT,
            "  ST_TRY(made->replacement->sync(of_.control));\n", ""),
     Mutant("shards: names of new files are not durable before the decision", SHARDS_COMMIT,
@@ -489,8 +489,8 @@ MUTANTS = [
     Mutant("shards: the index of the commit before is taken for another's", "core/shards/shards.cpp",
            "now == own || now == before", "now == own"),
     Mutant("shards: the index stays locked while the result is shown", SHARDS,
-           "  return ShardCommit(shards_, shown_, work_of(parts)).run([this] { return approve(); });\n",
-           "  ShardCommit commit(shards_, shown_, work_of(parts));\n  ST_TRY(commit.run([this] { return approve(); }));\n"
+           "  return ShardCommit(shards_, shown_, work_of(parts)).run([this] { return approve(); }, at_last_);\n",
+           "  ShardCommit commit(shards_, shown_, work_of(parts));\n  ST_TRY(commit.run([this] { return approve(); }, at_last_));\n"
            "  show_result();\n  return {};\n"),
     Mutant("shards: a dying writer's decision counts as a living one's", RECOVER, "if (found.record.is_super() || (found", "if ((found"),
     Mutant("shards: the folder that was there before the lock counts", "core/journal/super_recover.cpp",
@@ -551,7 +551,7 @@ MUTANTS = [
     Mutant("new names: an index that cannot be read names nothing", OLD_SHARDS, "      return std::nullopt;\n    }\n    named", "      continue;\n    }\n    named"),
     Mutant("new names: anybody's list is believed", OLD_SHARDS, "!owned.is_good()) return owned;", "!owned.is_good()) return write::Verdict::good();"),
     Mutant("new names: an old shard is changed though the index names it no more", SHARDS, "  ST_TRY(check_named());\n", ""),
-    Mutant("a temporary of a dead writer stays", TEMPORARY_FILE, "  return writes ? unlink(at) : move_and_unlink(at, *s);\n", "  return true;\n"),
+    Mutant("a temporary of a dead writer stays", TEMPORARY_FILE, "  return at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;\n", "  return true;\n"),
     Mutant("a failed writer leaves its temporary", TEMPORARY_FILE, "if (!is_anothers()) env().unlinkat(target_.dir(), temporary_.c_str(), 0);", ""),
     Mutant("a publish does not lock the whole file", COMMIT_LOCK, "if (staged.publishes()) ranges = {os::whole_file(true)};", "if (staged.publishes()) ranges.clear();"),
     # turns
@@ -578,9 +578,12 @@ MUTANTS = [
     Mutant("a call is not stopped while the disk works", WRITE_OUT, "return control.check(end - begin, end - begin);", "return control.with(nullptr).check(0, 0);"),
     Mutant("a journal that lost a slice is used again", FOLDER, "const bool good = !taken.journal->lost() &&", "const bool good ="),
     # deltas
-    Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "  return reverse ? reverse->finish() : Result<void>();", "  return {};"),
+    Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "{ return reverse_ ? reverse_->finish() : Result<void>(); }", "{ return {}; }"),
+    Mutant("deltas: a patch does not wait for the way back", PATCH_COMMIT, "    if (!may) ST_TRY(at_last());\n", ""),
+    Mutant("deltas: a publish does not wait for the way back", REWRITE, "    ST_TRY(at_last());\n", ""),
+    Mutant("deltas: shards do not wait for the way back", SHARDS_COMMIT, "  ST_TRY(at_last());\n", ""),
     Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed.all != old.bytes.all)\n      return Failure(wrong_base(t.name, place.member->place(), hashed.all, old.result));\n", ""),
-    Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (bytes == old.all) return {};\n  return Failure(wrong_base(name, holder.path, bytes, result));", "  static_cast<void>(bytes);\n  static_cast<void>(result);\n  return {};"),
+    Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (bytes == old.all) return {};\n  return Failure(wrong_base(t.name, holder.path, bytes, result));", "  static_cast<void>(bytes);\n  static_cast<void>(result);\n  return {};"),
     Mutant("deltas: bytes that steps lead to are not checked", "core/delta/stepped.cpp", "  return hashes->all == last.delta->notes.tensors[last.index].bytes ? hashes : astray(t);", "  return hashes->all == last.delta->notes.tensors[last.index].bytes || true ? hashes : astray(t);"),
     Mutant("sparse: what the steps make in place is not checked", "core/delta/stepped.cpp", "  if (fresh.digest().all != wanted.bytes) return Failure(wrong_steps(t.tensor.name, steps.delta->path));\n", ""),
     Mutant("sparse: the bytes that steps change in place are not checked", "core/delta/stepped.cpp", "  if (found != wanted.old->all) return Failure(wrong_base(t.tensor.name, t.path, found, wanted.bytes));\n", ""),

@@ -880,6 +880,34 @@ def test_a_loader_of_the_parent_is_refused_in_a_forked_child():
     assert next(begun) == ("a", True)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_forked_child_lets_go_of_a_loader_while_a_thread_of_the_parent_holds_its_locks(is_closed):
+    goes_on, is_held = threading.Event(), threading.Event()
+    loader = compat.PrefetchLoader({"first": lambda: goes_on.wait(60), "a": lambda: 7}, 1)
+
+    def hold(of_loader, of_tensor):
+        with of_loader, of_tensor:
+            is_held.set()
+            goes_on.wait(60)
+
+    holder = threading.Thread(target=hold, args=(loader._lock, loader._waiting["a"]._condition))
+    holder.start()
+    assert is_held.wait(60)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # ends it where it hangs
+        if is_closed:
+            loader.close()
+        del loader
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    goes_on.set()
+    holder.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert loader.take("a") == 7
+
+
 def test_a_loader_takes_no_number_of_threads_for_the_usual():
     with compat.PrefetchLoader({"a": lambda: 1, "b": lambda: 2}, None) as loader:
         assert dict(loader) == {"a": 1, "b": 2}
@@ -1041,7 +1069,7 @@ def test_a_forked_child_keeps_no_file_that_its_parent_reads_ahead(cold, monkeypa
     monkeypatch.setattr(_ahead, "_populates", True)
     monkeypatch.setattr(_ahead, "_madvise", work)
     monkeypatch.setattr(os, "preadv", work)
-    assert _ahead.read_ahead(str(cold), os.path.getsize(cold))
+    assert _ahead.read_ahead(str(cold), os.path.getsize(cold), [])
     assert all(begun.acquire(timeout=60) for _ in range(_ahead._FOLLOWERS if follows else _ahead._READERS))
     assert descriptors_of(cold)
     child = os.fork()
@@ -1063,7 +1091,7 @@ def test_a_file_that_no_thread_can_read_ahead_is_let_go(cold, monkeypatch):
     monkeypatch.setattr(_ahead, "_readers", _ahead._Threads(4))
     monkeypatch.setattr(_ahead, "_is_read_far_ahead", lambda _: False)
     monkeypatch.setattr(threading.Thread, "start", start)
-    assert _ahead.read_ahead(str(cold), os.path.getsize(cold))
+    assert _ahead.read_ahead(str(cold), os.path.getsize(cold), [])
     assert not descriptors_of(cold)
 
 

@@ -207,6 +207,51 @@ def test_reshard_and_join(sharded, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def changed_after_opening(monkeypatch, folder, times):
+    """Others commit metadata so many times, each after `load` has read the index and before it opens a shard."""
+    opens, left = libst.file.open, [times]
+
+    def open_and_be_overtaken(path, **options):
+        file = opens(path, **options)
+        if left[0]:
+            left[0] -= 1
+            with opens(folder, "r+") as other, other.transaction() as t:
+                t.metadata("left", str(left[0]))
+        return file
+
+    monkeypatch.setattr(libst.file, "open", open_and_be_overtaken)
+    return left
+
+
+@pytest.mark.parametrize("options", [{}, {"names": ["c", "a"]}, {"mapping": "copy-on-write"}], ids=str)
+def test_a_load_by_path_begins_anew_where_the_index_is_replaced(sharded, monkeypatch, options):
+    expected, _ = as_stock_sees(sharded)
+    changed_after_opening(monkeypatch, sharded, 3)
+    loaded = libst.load(sharded, **options)
+    assert list(loaded) == options.get("names", ["a", "b", "c"])
+    for name, array in loaded.items():
+        np.testing.assert_array_equal(array, expected[name])
+
+
+def test_a_load_is_not_begun_anew_for_ever(sharded, monkeypatch):
+    left = changed_after_opening(monkeypatch, sharded, 1000)
+    with refused("FILE_CHANGED", "was replaced since it was read"):
+        libst.load(sharded)
+    assert 900 < left[0] < 1000
+
+
+def test_what_a_function_of_the_callers_raises_is_not_tried_again(sharded):
+    calls = []
+
+    def fail(done, total):
+        calls.append(done)
+        raise libst.StorageError("of mine", libst.Status.FILE_CHANGED)
+
+    with refused("FILE_CHANGED", "of mine"):
+        libst.load(sharded, progress=fail)
+    assert len(calls) == 1
+
+
 def test_who_has_read_the_old_index_finds_all_of_it_after_a_change_under_new_names(sharded):
     before, index = as_stock_sees(sharded)
     with libst.open(sharded, "r+") as f:

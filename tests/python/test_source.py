@@ -227,25 +227,25 @@ def test_a_forked_child_reads_nothing(held):
         assert np.array_equal(f["b"], TENSORS["b"])
 
 
-def test_a_short_read_that_is_told_is_an_error(model):
-    data = model.read_bytes()
-    is_short = False
+@pytest.mark.parametrize("number", [int, np.int64, np.uint32])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_count_other_than_was_asked_for_is_an_error(held, number, more):
+    added = 0
 
     def read(offset, buffer):
-        n = len(buffer) - is_short
-        buffer[:n] = data[offset : offset + n]
-        return n
+        held(offset, buffer)
+        return number(len(buffer) + added)
 
-    with libst.open_source(read, size=len(data)) as f:
+    with libst.open_source(read, size=len(held.data)) as f:
         assert np.array_equal(f.read("w"), TENSORS["w"])
-        is_short = True
+        added = more
         n = TENSORS["b"].nbytes
-        with pytest.raises(OSError, match=f"the source says that it read {n - 1} bytes, of {n}$") as raised:
+        with pytest.raises(OSError, match=f"the source says that it read {n + more} bytes, of {n}$") as raised:
             f.read("b")
         assert raised.value.errno == errno.EIO
 
 
-@pytest.mark.parametrize("said", [None, True, False, "7"])
+@pytest.mark.parametrize("said", [None, True, False, "7", 7.5, np.zeros(3, np.int64)])
 def test_what_is_no_count_is_not_looked_at(held, said):
     def read(offset, buffer):
         held(offset, buffer)

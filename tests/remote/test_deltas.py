@@ -1,6 +1,8 @@
 """Deltas behind URLs, and on what URLs name: overlays, diff, patch, merge, verify."""
 
+import os
 import shutil
+import stat
 
 import libst
 import numpy as np
@@ -31,6 +33,18 @@ def test_an_overlay_of_a_url_or_by_one(base, folder, changed):
 def test_the_difference_of_two_urls(base, folder, tmp_path):
     libst.diff(f"{base}/shards/", f"{base}/changed.safetensors", tmp_path / "delta")
     assert libst.delta_info(tmp_path / "delta") == libst.delta_info(f"{base}/delta.safetensors")
+
+
+def test_what_is_made_of_urls_alone_has_the_mode_of_the_umask(nginx, folder, tmp_path):
+    delta = shutil.copy(folder / "delta.safetensors", tmp_path / "delta")
+    delta.chmod(0o600)
+    umask = os.umask(0o027)
+    try:
+        libst.join(f"{nginx.http}/shards/", tmp_path / "joined")
+        libst.merge(f"{nginx.http}/model.safetensors", [delta], tmp_path / "merged")
+    finally:
+        os.umask(umask)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("joined", "merged")] == [0o640, 0o600]
 
 
 def two_blocks_and_a_delta(tmp_path, kind):

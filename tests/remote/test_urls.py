@@ -1,12 +1,15 @@
 """Models behind URLs, on real servers on loopback, through every door."""
 
 import contextlib
+import ctypes
 import gc
 import json
 import os
+import platform
 import re
 import resource
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -14,6 +17,7 @@ import sys
 import threading
 import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +29,7 @@ import pytest
 import s3_upload
 from conftest import KEYS, ROOT, STCTL, Stopped, check, fails, signal_us, stctl, stopper
 from fault_server import FaultServer, crc32c
+from gathering_server import GatheringServer
 from libst import Status
 
 
@@ -190,6 +195,29 @@ def test_certificates_of_a_folder(nginx, arrays, tmp_path, monkeypatch):
     subprocess.run(["openssl", "rehash", tmp_path], check=True)
     monkeypatch.setenv("SSL_CERT_DIR", f"/nowhere:{tmp_path}")
     check(libst.load(f"{nginx.https}/model.safetensors"), arrays)
+
+
+def test_certificates_for_aws_of_a_folder(nginx, arrays, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", nginx.https)
+    monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "true")
+    with fails(Status.IO, match="certificate"):
+        libst.load("s3://plain/model.safetensors")
+    shutil.copy(nginx.certificate, tmp_path / "a.pem")
+    subprocess.run(["openssl", "rehash", tmp_path], check=True)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path))
+    check(libst.load("s3://plain/model.safetensors"), arrays)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/a", "hf://owner/model/a", "https://me:hidden@host/a?sig=hidden"])
+def test_a_url_that_became_a_path_is_told(url):
+    shown = url.replace("me:hidden@", "").split("?")[0]
+    for given in (Path(url), str(Path(url))):
+        with fails(Status.NO_FILE, match=f"'{shown}' becomes.*give the URL as a text"):
+            libst.open(given)
+        with fails(Status.NO_FILE, match=f"'{shown}' becomes"):
+            libst.load(given)
+    with fails(Status.NO_FILE, match="cannot open 'other:/bucket/a'"):
+        libst.open("other:/bucket/a")
 
 
 def test_https_does_not_become_http(nginx, monkeypatch):
@@ -730,6 +758,65 @@ def test_a_checkpoint_of_100_shards_is_a_request_a_shard(nginx, folder):
         assert len(served(nginx, "/hundred/", 5)) == 5
 
 
+NEEDS_ALL_SHARDS = {
+    "load": libst.load,
+    "names": lambda url: list(libst.open(url).keys()),
+    "ls": lambda url: stctl("ls", url),
+    "stats": lambda url: stctl("stats", url),
+    "view": lambda url: stctl("view", url),
+    "a pattern": lambda url: stctl("ls", url, "t*"),
+}
+
+
+@pytest.mark.parametrize("needs_all", NEEDS_ALL_SHARDS.values(), ids=NEEDS_ALL_SHARDS)
+def test_shards_that_are_all_needed_are_opened_side_by_side(tmp_path, needs_all):
+    """But for the first, which tells Python how views of all are read."""
+    objects = {}
+    for i in range(5):
+        libst.save(tmp_path / "m", {f"t{i}": np.full(10, i, "u1")})
+        objects[f"/m-{i}.safetensors"] = (tmp_path / "m").read_bytes()
+    places = {f"t{i}": f"m-{i}.safetensors" for i in range(5)}
+    index = "/model.safetensors.index.json"
+    objects[index] = json.dumps({"metadata": {}, "weight_map": places}).encode()
+    with GatheringServer(objects, lambda path, _: path not in (index, "/m-0.safetensors"), until=4) as server:
+        needs_all(server.url + index)
+        assert server.most == 4
+    assert {path for path, _ in server.requests} == set(objects)
+
+
+def test_a_read_of_one_long_tensor_has_requests_side_by_side(tmp_path):
+    libst.save(tmp_path / "m", {"w": np.ones(128 << 20, "u1")})
+    with GatheringServer({"/m": (tmp_path / "m").read_bytes()}, lambda _, first: first > 0, until=4) as server:
+        with libst.open(f"{server.url}/m") as f:
+            assert f.read("w").all()
+        assert server.most == 4
+
+
+def test_the_shards_of_a_bucket_are_asked_for_in_the_region_of_their_index(tmp_path, monkeypatch):
+    libst.save(tmp_path / "m", {f"t{i}": np.full(10, i, "u1") for i in range(3)})
+    libst.reshard(tmp_path / "m", tmp_path / "shards", 10)
+    objects = {f"/bucket/{path.name}": path.read_bytes() for path in (tmp_path / "shards").iterdir()}
+    refused = []
+
+    def refuses(request):
+        if "/eu-central-1/s3/" in request.headers["Authorization"]:
+            return False
+        refused.append(request.path)
+        body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-central-1</Region></Error>"
+        request.send_response(400)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+        return True
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    with GatheringServer(objects, lambda *_: False, refuses=refuses) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        assert len(libst.load("s3://bucket/model.safetensors.index.json")) == 3
+    assert refused == ["/bucket/model.safetensors.index.json"]
+
+
 def test_a_slice_of_100_gigabytes_is_two_requests(nginx, folder):
     n = 100_000_000_000
     header = json.dumps({"w": {"dtype": "U8", "shape": [n], "data_offsets": [0, n]}}).encode()
@@ -755,38 +842,82 @@ def test_a_slow_link(nginx, toxiproxy, arrays):
     check(libst.load(f"http://127.0.0.1:{port}/model.safetensors"), arrays)
 
 
-def is_refused_in_a_child(f, tensor):
-    child = os.fork()
+def fork_unawares() -> int:
+    """By the system call alone: no library hears of it."""
+    clone = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
+    if clone is None:
+        pytest.skip("the number of this machine's system call is not known here")
+    return ctypes.PyDLL(None).syscall(clone, signal.SIGCHLD, 0, 0, 0, 0)
+
+
+forks = pytest.mark.parametrize("fork", [os.fork, fork_unawares])
+
+
+def ends_well(child: int, body) -> bool:
+    """`child`: as fork() answers. Does the body, in the child, say so, within 20 s?"""
     if child == 0:
+        signal.alarm(20)
         status = 1
         try:
-            f.read(tensor)
-        except NotImplementedError as error:
-            f.close()
-            gc.collect()
-            status = "before a fork; open it anew" not in str(error)
+            status = not body()
         finally:
             os._exit(status)
     return os.waitpid(child, 0)[1] == 0
 
 
-def test_a_child_reads_nothing_and_harms_nothing(nginx, arrays):
+def is_refused_and_closes(f, tensor) -> bool:
+    try:
+        f.read(tensor)
+    except NotImplementedError as error:
+        f.close()
+        gc.collect()
+        return "before a fork; open it anew" in str(error)
+    return False
+
+
+@forks
+def test_a_child_reads_nothing_and_harms_nothing(nginx, arrays, fork):
     with libst.open(f"{nginx.http}/model.safetensors") as f:
         f.read("small")
-        assert is_refused_in_a_child(f, "long")
+        assert ends_well(fork(), lambda: is_refused_and_closes(f, "long"))
         np.testing.assert_array_equal(f.read("long"), arrays["long"])
 
 
-def test_a_child_opens_no_shard_beside_its_parents(nginx, folder):
+@forks
+def test_a_child_opens_no_shard_beside_its_parents(nginx, folder, fork):
     """It would take the connections that its parent reads from."""
-    shards = folder / "forked"
+    shards = folder / f"forked {fork.__name__}"
     libst.save(folder / "forked.safetensors", {"a": np.zeros(100, "u1"), "b": np.ones(100, "u1")})
     libst.reshard(folder / "forked.safetensors", shards, 100)
-    with libst.open(f"{nginx.http}/forked/model.safetensors.index.json") as f:
+    with libst.open(f"{nginx.http}/{shards.name}/model.safetensors.index.json".replace(" ", "%20")) as f:
         f.read("a")
-        assert is_refused_in_a_child(f, "b")
+        assert ends_well(fork(), lambda: is_refused_and_closes(f, "b"))
         assert f.read("b").tolist() == [1] * 100
-    assert len([line for line in served(nginx, "/forked/model-00002", 1) if "/forked/model-00002" in line]) == 1
+    path = f"/{shards.name}/model-00002".replace(" ", "%20")
+    assert len([line for line in served(nginx, path, 1) if path in line]) == 1
+
+
+def test_a_child_closes_amid_its_parents_reads(tmp_path):
+    """Threads of the parent wait for answers, for places, and for the right to read, which no thread of the child
+    gives back."""
+    libst.save(tmp_path / "m", {"w": np.ones(400_000, "u1")})
+    with GatheringServer({"/m": (tmp_path / "m").read_bytes()}, holds=lambda path, first: first > 0) as server:
+        f = libst.open(f"{server.url}/m")
+        with ThreadPoolExecutor(80) as pool:
+            reads = [pool.submit(f.read, "w") for _ in range(80)]
+            server.await_held(16)
+
+            def closes():
+                f.refresh()
+                f.close()
+                gc.collect()
+                return True
+
+            assert ends_well(os.fork(), closes)
+            server.let_go()
+            for read in reads:
+                assert read.result().all()
+        f.close()
 
 
 @pytest.mark.parametrize("load", ["lasts", "waits"])
@@ -800,8 +931,6 @@ def test_a_fork_amid_the_load_of_libst_remote_waits_for_it_and_not_for_ever(tmp_
 
 
 def test_threads_share_a_handle(nginx, arrays):
-    from concurrent.futures import ThreadPoolExecutor
-
     with libst.open(f"{nginx.http}/model.safetensors") as f, ThreadPoolExecutor(8) as pool:
         for read in pool.map(lambda _: f.read("rows"), range(64)):
             np.testing.assert_array_equal(read, arrays["rows"])

@@ -162,7 +162,8 @@ int run(Session &session, const Get &options) {
     throw UsageFailure(fmt::format("-o '{}' would replace a file that is read", escape(options.output)));
   }
   const Interruptible guard(file.get());
-  const Slice slice(file, file.find(options.tensor), options.slice, parse_dtype(options.dtype));
+  const Slice slice =
+      look_at(file, [&] { return Slice(file, file.find(options.tensor), options.slice, parse_dtype(options.dtype)); });
   if (slice.dtype() != slice.tensor().dtype && !session.quiet) {
     say("note: " + cast_text(slice.tensor().dtype, slice.dtype()));
   }

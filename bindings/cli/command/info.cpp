@@ -34,8 +34,7 @@ struct Summary {
 Summary summarise(const File &file) {
   Summary summary = {};
   summary.shards.resize(file.file_count());
-  for (size_t i = 0; i < file.count(); ++i) {
-    const st_tensor tensor = file.at(i);
+  for (const st_tensor &tensor : file.all()) {
     for (Kind *kind : {&summary.kinds[tensor.dtype], &summary.shards.at(tensor.shard), &summary.all}) {
       kind->tensors += 1;
       kind->elements += elements_of(tensor);
@@ -205,9 +204,10 @@ void tensor_info(Session &session, const File &file, size_t index) {
 int run(Session &session, const Info &options) {
   const File file(session, options.file, {.deltas = options.deltas});
   if (options.tensor) {
-    tensor_info(session, file, file.find(*options.tensor));
+    tensor_info(session, file, look_at(file, [&] { return file.find(*options.tensor); }));
   } else {
-    (session.json ? file_json : file_text)(session, file, summarise(file), file.io_info());
+    const Summary summary = look_at(file, [&] { return summarise(file); });
+    (session.json ? file_json : file_text)(session, file, summary, file.io_info());
   }
   return exit_ok;
 }

@@ -75,7 +75,7 @@ void print_why(Session &session, const char *reason) {
 
 int run(Session &session, const Io &options) {
   const File file(session, options.file, {.map = options.map});
-  const st_io_info io = file.io_info();
+  const st_io_info io = look_at(file, [&] { return file.io_info(); });
   if (session.json) {
     Json json(session.out);
     json.begin_object();

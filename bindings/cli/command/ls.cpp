@@ -26,7 +26,7 @@ struct Choice {
 };
 
 Choice choose(const Session &session, const Ls &options, const File &file) {
-  std::vector<bool> matches(file.count(), options.patterns.empty());
+  std::vector<bool> matches(file.count());
   std::string unmatched;
   for (const std::string &pattern : options.patterns) {
     const std::vector<size_t> found = file.find_all(session, pattern);
@@ -34,11 +34,10 @@ Choice choose(const Session &session, const Ls &options, const File &file) {
     if (found.empty()) unmatched += fmt::format("{}'{}'", unmatched.empty() ? "" : ", ", escape(pattern));
   }
   Choice choice;
-  for (size_t i = 0; i < file.count(); ++i) {
-    if (!matches[i]) continue;
-    choice.tensors.push_back(file.at(i));
-    choice.nbytes += choice.tensors.back().nbytes;
-  }
+  if (options.patterns.empty()) choice.tensors = file.all();
+  for (size_t i = 0; i < matches.size(); ++i)
+    if (matches[i]) choice.tensors.push_back(file.at(i));
+  for (const st_tensor &tensor : choice.tensors) choice.nbytes += tensor.nbytes;
   if (!unmatched.empty()) {
     choice.failure.emplace(exit_failed,
                            fmt::format("no tensor of '{}' matches {}", escape(shown(options.file)), unmatched),
@@ -92,7 +91,7 @@ void write_table(Session &session, const Ls &options, const File &file, const Ch
 
 int run(Session &session, const Ls &options) {
   const File file(session, options.file, {.deltas = options.deltas});
-  const Choice choice = choose(session, options, file);
+  const Choice choice = look_at(file, [&] { return choose(session, options, file); });
   if (session.json) {
     write_json(session, options, file, choice);
   } else if (options.names) {

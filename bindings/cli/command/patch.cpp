@@ -75,7 +75,8 @@ void add_patch(CommandLine &line, Session &session) {
                    "As one transaction, whole or not at all: in place if only the bytes of tensors change,\n"
                    "else by a new file that takes the old one's place. A base that the delta was not made\n"
                    "for, or that has it already, is refused. With --reverse the delta that undoes this one\n"
-                   "is on the disk before the base is changed; a FILE that is there is replaced.",
+                   "is on the disk before the base is changed; a FILE that is there is replaced. Give\n"
+                   "each apply a reverse name of its own: an earlier one may be the only way back.",
                    "  stctl patch model.safetensors tuned.delta --reverse back.delta\n"
                    "  stctl patch model.safetensors back.delta\n");
   command.argument("BASE", options->base, "The file to change, or the index of shards, or its folder").required();

@@ -28,7 +28,7 @@ struct Stats {
 // So this call also makes the counts those of the whole checkpoint.
 uint64_t nbytes_of(const File &file) {
   uint64_t nbytes = 0;
-  for (size_t i = 0; i < file.count(); ++i) nbytes += file.at(i).nbytes;
+  for (const st_tensor &tensor : file.all()) nbytes += tensor.nbytes;
   return nbytes;
 }
 
@@ -74,7 +74,7 @@ void touch_all(Session &session, const File &file, uint64_t nbytes) {
 
 int run(Session &session, const Stats &options) {
   const File file(session, options.file, {.map = options.map});
-  const uint64_t nbytes = nbytes_of(file);
+  const uint64_t nbytes = look_at(file, [&] { return nbytes_of(file); });
   if (options.touch) touch_all(session, file, nbytes);
   const st_stats s = file.stats();
   struct Line {

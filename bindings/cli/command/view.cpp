@@ -61,9 +61,8 @@ Scene scene_of(const File &file, const View &options) {
   Scene scene;
   scene.one_file = file.is_one_file();
   scene.levels = options.depth == 0 ? UINT32_MAX : options.depth;
-  for (size_t i = 0; i < file.count(); ++i) {
-    const st_tensor t = file.at(i);
-    scene.tensors.push_back(t);
+  scene.tensors = file.all();
+  for (const st_tensor &t : scene.tensors) {
     scene.files[t.shard].add(t);
     scene.nbytes += t.nbytes;
   }
@@ -301,7 +300,7 @@ void write_tree(Session &session, const File &file, const Scene &scene, const Mo
 
 int run(Session &session, const View &options) {
   const File file(session, options.file, {.deltas = options.deltas});
-  const Scene scene = scene_of(file, options);
+  const Scene scene = look_at(file, [&] { return scene_of(file, options); });
   (session.json ? write_tree : draw)(session, file, scene, module_tree(scene.tensors));
   return exit_ok;
 }

@@ -11,6 +11,7 @@ call that is at the entry of a callback, before its `try`, or after the call.
 import sys
 import threading
 import weakref
+from traceback import walk_tb
 from typing import Any, Callable, Optional
 
 from . import _abi
@@ -36,6 +37,11 @@ _CALLED: set[Any] = set()
 def called_by_c(function: Any) -> None:
     """What is raised at its entry, before its `try`, is not lost."""
     _CALLED.add(function.__code__)
+
+
+def is_of_callback(error: BaseException) -> bool:
+    """Did a user's function raise it, and not the library?"""
+    return any(frame.f_code in _CALLED for frame, _ in walk_tb(error.__traceback__))
 
 
 class _Net(list[Any]):

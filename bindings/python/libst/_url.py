@@ -25,9 +25,13 @@ def shown(path: str) -> str:
     return rest if host.match(rest) else begin.group() + "..."
 
 
+def is_url(path: str) -> bool:
+    return _URL.match(path) is not None
+
+
 def absolute(path: str) -> str:
     """For other processes, which may have other working directories, as this one may have later."""
-    if path.startswith("/") or _URL.match(path):
+    if path.startswith("/") or is_url(path):
         return path
     try:
         return os.path.abspath(path)

@@ -8,23 +8,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from ctypes import c_void_p
 from math import prod
-from typing import TYPE_CHECKING, Any, BinaryIO, Optional, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Optional, Union
 
 import numpy as np
 
 from . import _abi
 from ._abi import SIZES
 from ._arguments import function
-from ._callbacks import Progress
+from ._callbacks import Progress, is_of_callback
 from ._few import Tensor, requests
 from ._index import cut
 from ._names import encoded, index_of, several
 from ._pin import BRIEF, Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, shapes
 from ._torch import laid_over, new_tensor, torch_dtype
-from ._url import shown
+from ._url import is_url, shown
 from .dtypes import BYTES, NAMES, NUMPY, PACKED, WHOLE
-from .errors import error, refusal
+from .errors import StorageError, error, refusal
 from .status import Status
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _PAGE = 4096  # what O_DIRECT wants memory and file to agree in
 _ALIGNMENT = 64  # of an array that does not follow its neighbour in the file
 _HUGE = 4 << 20  # bytes from which on numpy asks for huge pages: a bulk read into fresh memory then takes a sixth less
 _FROM_THE_SYSTEM = 32 << 20  # bytes above which malloc always asks for new memory (M_MMAP_THRESHOLD grows up to that)
+_LOADS = 20  # of a path whose files are replaced during each
 _ONE_BY_ONE = 3  # brief tensors that are read so
 _LONG = 1 << 20  # bytes of neighbours that are worth a page's alignment
 
@@ -64,6 +65,9 @@ def load(
     Bytes are read without a lock. What a writer patches in place meanwhile may come half old, half new; a change that
     readers are to see as a whole is committed with `publish=True`. `libst.join` and `libst.reshard` copy one state.
 
+    Where others replace the files of a path meanwhile, the load begins anew, up to 19 times. `progress` then begins at
+    0 once more.
+
     Args:
         path: as of `open`; or a binary file object, as of `open_source`.
         names: which tensors; None: all.
@@ -87,24 +91,41 @@ def load(
     if not isinstance(progress, bool):
         function("progress", progress)
     wanted = None if names is None else several(names)
+    as_torch = framework == "torch"
     if isinstance(path, (str, bytes, os.PathLike)):
-        opened = open(path, **{"mapping": "none", **options})  # nothing is to be viewed
+        options = {"mapping": "none", **options}  # nothing is to be viewed
+        arrays = _while_replaced(path, lambda: _loaded(open(path, **options), wanted, progress, as_torch))
     else:
-        opened = open_source(path, **options)
-    with opened as file, _watched(progress, file) as watch:
-        if file._pin().shows_writable:
-            prefetch(file._pin(), wanted, watch)
-            each = file if wanted is None else wanted
-            arrays: dict[str, Any] = {name: file.torch(name) if framework == "torch" else file[name] for name in each}
-        else:
-            arrays = read_many(file._pin(), wanted, watch, as_torch=framework == "torch")
-        if framework == "torch" and device is not None:
-            arrays = {name: tensor.to(device=device) for name, tensor in arrays.items()}
+        arrays = _loaded(open_source(path, **options), wanted, progress, as_torch)
+    if as_torch and device is not None:
+        arrays = {name: tensor.to(device=device) for name, tensor in arrays.items()}
     if framework == "jax":
         import jax
 
         arrays = {name: jax.device_put(array, device) for name, array in arrays.items()}
     return arrays
+
+
+def _loaded(
+    opened: File, wanted: Optional[list[str]], progress: Union[bool, Progress, None], as_torch: bool
+) -> dict[str, Any]:
+    with opened as file, _watched(progress, file) as watch:
+        if not file._pin().shows_writable:
+            return read_many(file._pin(), wanted, watch, as_torch=as_torch)
+        prefetch(file._pin(), wanted, watch)
+        return {name: file.torch(name) if as_torch else file[name] for name in (file if wanted is None else wanted)}
+
+
+def _while_replaced(path: Path, load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Shards are opened one by one. The index may be replaced meanwhile, and the caller has no handle to refresh."""
+    for _ in range(_LOADS - 1):
+        try:
+            return load()
+        except StorageError as problem:
+            may_pass = problem.status == Status.FILE_CHANGED and not is_url(os.fsdecode(path))
+            if not may_pass or is_of_callback(problem):
+                raise
+    return load()
 
 
 def read(pin: Pin, name: str, out: Optional[Array]) -> Array:

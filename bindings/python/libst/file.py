@@ -575,9 +575,10 @@ class File(Mapping[str, Array]):
                 one.
             header_reserve: spare bytes in the header of a new file, at least.
             new_names: of a sharded checkpoint, give shards that are rewritten new names, as in
-                `model-00001-of-00004.g1.safetensors`. Whoever has read the old index then still finds all that
-                it names, and the change takes one copy. But until the old shards are removed, what takes files by
-                a pattern such as `*.safetensors`, and not by the index, takes old and new ones.
+                `model-00001-of-00004.g1.safetensors`. A stock reader of the old index then still finds all that it
+                names, and the change takes one copy. A `File` that has the old index must be refreshed before it
+                opens another shard (`Status.FILE_CHANGED`). Until the old shards are removed, what takes files by a
+                pattern such as `*.safetensors`, and not by the index, takes old and new ones.
             shard_grace: for how many seconds, with `new_names`, old shards stay; 0 not at all. The first such commit
                 after that time removes them, or `libst.recover` at any time.
             journal_only: the commit is durable, as ever, but by its journal alone, and takes one sync. The file has

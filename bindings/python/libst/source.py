@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import operator
 import os
 import threading
 from functools import partial
@@ -38,10 +39,10 @@ def open_source(
 
     Args:
         source: a binary file object that can seek (with `readinto`, else `read`), or a function
-            `read(offset, buffer)` that fills the whole buffer, a memoryview. If it returns an int that is less than
-            `len(buffer)`, as `os.preadv` may, OSError is raised. It is kept while the file or a view of it lives: an
-            object that has the file and whose method this is must close the file, as the cycle collector
-            frees neither. A file object is not closed, and nobody else may seek in it meanwhile.
+            `read(offset, buffer)` that fills the whole buffer, a memoryview. If it returns another whole number than
+            `len(buffer)`, as `os.preadv` may, OSError is raised; True and False are no numbers. It is kept while the
+            file or a view of it lives: an object that has the file and whose method this is must close the file, as
+            the cycle collector frees neither. A file object is not closed, and nobody else may seek in it meanwhile.
         size: bytes; None: a file object is asked.
         name: a str or a path, for messages; None: the file object's own.
         identity: the version of the bytes, as an ETag, for messages.
@@ -52,7 +53,7 @@ def open_source(
         log: as of `open`.
 
     To tell that the bytes are no longer those that were opened, raise OSError with errno ESTALE. What the source
-    raises comes out of the call that was running. A source that ends early raises EOFError.
+    raises comes out of the call that was running. A file object that ends early is an EOFError.
 
     A forked child sees what was in memory before, and reads nothing (`Status.UNSUPPORTED`); the file is not pickled.
 
@@ -120,8 +121,12 @@ def _read_at(source: BinaryIO, offset: int, buffer: memoryview) -> None:
 
 def _check_count(said: object, wanted: int) -> None:
     """What a function of a source returns, if it is a number, is how many bytes it read, as `os.preadv` says it."""
-    if isinstance(said, int) and not isinstance(said, bool) and said < wanted:
-        raise OSError(errno.EIO, f"the source says that it read {said} bytes, of {wanted}")
+    try:
+        count = wanted if isinstance(said, bool) else operator.index(said)  # type: ignore[arg-type]
+    except TypeError:  # no number; it says so itself, as an array has `__index__`, too
+        return
+    if count != wanted:
+        raise OSError(errno.EIO, f"the source says that it read {count} bytes, of {wanted}")
 
 
 class SourceCallbacks(Callbacks):

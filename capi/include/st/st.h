@@ -457,7 +457,8 @@ void st_close(st_file *file);
  * included. Names, shapes and views that were given out stay valid, and show
  * the file that they were taken from; indices are new. Memory that the handle
  * owns (ST_MAP_NONE, st_load) is read anew. If it was given out it keeps its
- * address; under ST_MAP_COPY_ON_WRITE it gets another.
+ * address; under ST_MAP_COPY_ON_WRITE, and where a failure or an interrupt cuts
+ * that short, it gets another.
  * Statuses: as st_open; ST_E_INTERRUPTED. Must not race with calls that take an
  * index. */
 st_status st_refresh(st_file *file);
@@ -567,8 +568,9 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  * there is none, into memory that the handle owns and fills on first use).
  * Read-only. Valid until st_close or st_release, also across this handle's own
  * commits: under a shared mapping a patched tensor then shows its new bytes.
- * If somebody truncates the file, touching the view is a SIGBUS; where that can
- * happen use st_read, or ST_MAP_NONE.
+ * If somebody truncates the file, or its storage fails to bring a page (EIO; on
+ * NFS also ESTALE, if another host replaced the file), touching the view is a
+ * SIGBUS; where that can happen use st_read, or ST_MAP_NONE.
  *
  * Under ST_MAP_COPY_ON_WRITE a view may be written (`data` cast to void *), by
  * this process for itself: the file and other handles never see it, further
@@ -585,13 +587,14 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  *                    not written, also while it is half done.
  *   a publish        shows in no view: they keep the old file.
  *   a truncation     is SIGBUS in all pages behind the new end: the system
- *                    takes back those that were written, too.
+ *                    takes back those that were written, too. So is a page
+ *                    that the storage fails to bring.
  * This handle's own later views of a tensor that it patched, and all after
  * st_refresh, are of the file's new bytes, at another address. A forked child
  * has the views that it inherited, and maps the file anew for others.
  *
- * Statuses: ST_E_NOT_FOUND; without a mapping also ST_E_IO, ST_E_FILE_CHANGED.
- * Any thread. */
+ * Statuses: ST_E_NOT_FOUND; without a mapping also ST_E_IO,
+ * ST_E_FILE_CHANGED, ST_E_CANCELLED, ST_E_INTERRUPTED. Any thread. */
 st_status st_get(st_file *file, const char *name, size_t name_len,
                  st_tensor *out);
 
@@ -1036,8 +1039,11 @@ void st_mapping_free(st_mapping *mapping);
  * that were taken from this handle are dead. For their sake the handle
  * kept states that a publish or refresh has superseded: mappings, descriptors,
  * indexes, blocks of deleted files. These go now, or when the last call that
- * uses them has ended. Snapshots keep what is theirs. Must not race with calls
- * on the same handle that give out pointers. NULL is fine. */
+ * uses them has ended. Snapshots keep what is theirs. Memory that the handle
+ * owns (ST_MAP_NONE, st_load) stays if the state is still shown: a st_refresh
+ * that comes next frees it. With a URL or a source, st_close alone does. Must
+ * not race with calls on the same handle that give out pointers. NULL is
+ * fine. */
 void st_release(st_file *file);
 
 /* ======================================================== what is no file */
@@ -1162,11 +1168,13 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n,
 st_status st_prefetch(st_file *file, const size_t *indices, size_t n,
                       const st_bulk_options *opts);
 
-/* Read tensors into one block of memory. The handle owns it until st_close or
- * st_release. It begins at a multiple of 4096, and each tensor is aligned in it
- * as in the file. st_get then answers views into the block, which no truncation
- * of the file can turn into a signal. Tensors that already are in the handle's
- * memory are not read again. No lock is taken: see st_read_many.
+/* Read tensors into one block of memory. The handle owns it until st_close, or
+ * a refresh: see st_release. It begins at a multiple of 4096, and each tensor
+ * is aligned in it as in the file. st_get then answers views into the block,
+ * which no truncation of the file can turn into a signal. Tensors that already
+ * are in the handle's memory are not read again. Tensors that another st_load
+ * or st_prefetch of the handle is reading are waited for. No lock is taken: see
+ * st_read_many.
  * Views in an ST_MAP_COPY_ON_WRITE mapping stay where they are, with what was
  * written into them. All their pages become this process's own instead, as if
  * each were written: they cost their memory, and `flags` do not count. What
@@ -1217,10 +1225,10 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * keeping the names takes two where shards gain and lose tensors. A transaction
  * that only patches stays a patch.
  *
- * The old shards stay as they are for shard_grace_s: a process that has read
- * the old index, also a stock reader, still finds every tensor where that index
- * says. They are listed in <index>.st-old. The first commit with this flag
- * after that time removes them; so does st_recover at any time. It never
+ * The old shards stay as they are for shard_grace_s: a stock reader that has
+ * read the old index still finds every tensor where that index says. (A handle:
+ * see below.) They are listed in <index>.st-old. The first commit with this
+ * flag after that time removes them; so does st_recover at any time. It never
  * removes a shard that an index in the folder names, nor a file other than the
  * listed one. But a writer may die before the index names its new shards. They
  * are known by a number larger than any in the index, and removed; so is any
@@ -1262,6 +1270,9 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
  * is under way. Each file takes a descriptor meanwhile. What a URL names is
  * read in one version. ST_E_NO_SPACE comes before the first byte, if there is
  * no room for all shards.
+ * A new file has the permission bits that all files of `from` have, but for
+ * those that the umask takes. Its owner may read and write it. If all of `from`
+ * lies behind URLs, the mode is by the umask alone.
  *   from            anything that st_open takes; it is not changed.
  *   to_folder       made if it is not there; a checkpoint in it, or a shard, is
  *                   ST_E_INVALID_ARGUMENT; another st_reshard into it that is
@@ -1276,7 +1287,8 @@ st_status st_reshard(const char *from, const char *to_folder,
 
 /* Write a checkpoint as one file, in the same way. The file gets the metadata
  * of the index, without the totals. It also gets the keys of the first shard
- * that the index lacks. It is of one state, and locks `from`, as st_reshard.
+ * that the index lacks. It is of one state, locks `from`, and has a mode, as by
+ * st_reshard.
  * Statuses: as st_reshard; ST_E_INVALID_ARGUMENT (`to` is `from`, or a shard of
  * it: st_compact writes a file anew; or it has the name of an index). Any
  * thread. */
@@ -1335,7 +1347,8 @@ typedef struct st_delta_create_options {
  * files are locked as by st_reshard; each takes a descriptor meanwhile. Where
  * the storage has no locks, the two should not be changed meanwhile.
  * The delta is durable, and its path leads to the old file, or none, or to the
- * whole new one at every instant.
+ * whole new one at every instant. Where it replaces none, it has the permission
+ * bits that all files of the two have, as by st_reshard.
  * Statuses: as st_open and st_save; ST_E_FILE_CHANGED (one of the two is
  * replaced again and again, or was changed without a lock);
  * ST_E_INVALID_ARGUMENT (`delta` is one of the two, or belongs to one, or has
@@ -1360,8 +1373,10 @@ typedef struct st_delta_apply_options {
 
 /* Apply a delta to its base, a file or shards, as one transaction: durable, all
  * or nothing, across shards too. It patches if the delta only gives tensors
- * other bytes, else it publishes, as st_txn_put. A patch writes what the delta
- * holds, and of a tensor that it holds elements of the pages that change.
+ * other bytes. Else it publishes, as a transaction with st_txn_put, but the
+ * tensors get the order of the result that the delta was made of, and are not
+ * aligned. A patch writes what the delta holds, and of a tensor that it holds
+ * elements of the pages that change.
  *   opts  NULL for the defaults.
  *   done  may be NULL; else filled with the plan by which it was done.
  * Before the base is touched, the delta's bytes are checked against the hashes
@@ -1369,19 +1384,20 @@ typedef struct st_delta_apply_options {
  * locked. The delta is locked, as by st_reshard, from before its check until
  * the answer. So a callback must not change it: it would wait in vain. The lock
  * of the delta comes before those of the base. The reverse delta is durable
- * before the base is changed. Applied to the result it brings back tensors,
+ * before the base is changed, and has a mode as st_reshard makes it of the
+ * base. Applied to the result it brings back tensors,
  * their order and the metadata. It does not bring back the order of the keys,
- * nor the padding of the header. If the call fails after the reverse delta was
- * written, that stays, and fits nothing but the result. So give each apply a
- * name of its own: what had the name before is gone then. Too little room for
- * the change is found out before, but not if the reverse delta takes what was
- * left. Each shard is patched or made anew for itself. Shards keep the order of
- * their names, whatever the delta's; a tensor that is added goes where
- * st_txn_put puts it, so one that was deleted may come back in another shard.
- * Metadata go to the index; total_size and total_parameters, which the index
- * has of its own, to the header of the first shard. What changes in the index
- * becomes a string there, unless a number takes the place of a number; also on
- * the way back.
+ * nor the padding of the header. It gets its name last, when all that the
+ * change takes is made. A call that fails before that, as for want of room,
+ * leaves what has the name. If the call fails after that, the reverse delta
+ * stays, and fits nothing but the result. So give each apply a reverse name of
+ * its own: what had the name before is gone then. Each shard is patched or made
+ * anew for itself. Shards keep the order of their names, whatever the delta's;
+ * a tensor that is added goes where st_txn_put puts it, so one that was deleted
+ * may come back in another shard. Metadata go to the index; total_size and
+ * total_parameters, which the index has of its own, to the header of the first
+ * shard. What changes in the index becomes a string there, unless a number
+ * takes the place of a number; also on the way back.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
  * the base or the delta, or a file of the base, or is named as an index of
  * shards); ST_E_FILE_CHANGED (shards were replaced meanwhile; the delta was
@@ -1408,7 +1424,8 @@ st_status st_apply_delta(st_file *file, const char *delta,
  * again). Bytes are shared with base and deltas where the filesystem can and
  * offsets allow, else copied by the kernel. All is checked as by
  * st_delta_apply. It is of one state of base and deltas: all of them are locked
- * as by st_reshard, until the last byte is read.
+ * as by st_reshard, until the last byte is read. Where it replaces no file, it
+ * has the permission bits that all of them have, as by st_reshard.
  *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that applying would
  *         give; alignment 0: what shares most with a base of one file, else 64.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of

@@ -1,7 +1,5 @@
 #include "remote/credentials/credentials.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -12,6 +10,7 @@
 #include "remote/credentials/times.h"
 #include "remote/error_body.h"
 #include "remote/stopping.h"
+#include "remote/surroundings.h"
 
 namespace st::remote {
 namespace {
@@ -83,6 +82,11 @@ Result<void> Credentials::have(int64_t unix_time) {
   return granted_ ? Result<void>() : grant(lock, unix_time + skew_, as_it_says);
 }
 
+bool Credentials::has_failed() const {
+  const std::lock_guard lock(mutex_);
+  return !granted_ && !why_.empty() && !asks_.another_asks();
+}
+
 Credentials::Now Credentials::now(int64_t unix_time) {
   std::unique_lock lock(mutex_);
   // While keys last, a service that is slow holds up one thread alone, and for one try.
@@ -142,14 +146,15 @@ std::shared_ptr<Credentials> KeptCredentials::of(Origin origin) {
   constexpr size_t most = 64;
   State &own = own_.mine();
   const std::lock_guard lock(own.mutex);
-  if (const auto found = own.kept.find(origin.name); found != own.kept.end()) return found->second;
+  if (const auto found = own.kept.find(origin.name); found != own.kept.end() && !found->second->has_failed())
+    return found->second;
   if (own.kept.size() >= most) own.kept.clear();
   const std::string name = origin.name;
   return own.kept[name] = std::make_shared<Credentials>(std::move(origin));
 }
 
 uint64_t KeptCredentials::Process::fork_generation() const {
-  return static_cast<uint64_t>(getpid());
+  return static_cast<uint64_t>(this_process());
 }
 
 bool refuses_the_anonymous(const Answer &answer) {

@@ -62,6 +62,8 @@ class Credentials {
 
   // The first time: is there anything to ask with?
   Result<void> have(int64_t unix_time);
+  // Who gives keys was asked, never gave any, and is not being asked.
+  bool has_failed() const;
 
   struct Now {
     std::shared_ptr<const Granted> granted;
@@ -94,7 +96,8 @@ class Credentials {
   std::string why_;  // there are no new ones
 };
 
-// Credentials by the names of their origins, for all handles of a process. A child of fork() takes none of its
+// Credentials by the names of their origins, for all handles of a process. Those that have failed are not kept: what
+// they were asked by, as a file of certificates, may have been set since. A child of fork() takes none of its
 // parent's, as another thread may have held a lock of theirs.
 class KeptCredentials {
  public:

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import json
 import mmap
 import os
@@ -196,6 +197,34 @@ def test_a_cold_file_is_read_ahead_of_who_touches_it(large, monkeypatch, far):
     while in_memory(large) < 32 * MIB and time.monotonic() < deadline:
         time.sleep(0.01)
     assert in_memory(large) >= 32 * MIB and anonymous() - before < 8 * MIB and len(tensors) == 3
+
+
+@pytest.mark.parametrize("far", [pytest.param(0, marks=populates), 1 << 60])
+def test_files_that_wait_to_be_read_ahead_are_not_open_and_only_read_while_wanted(large, tmp_path, monkeypatch, far):
+    read, begun, goes_on, one = set(), threading.Event(), threading.Event(), _ahead._Threads(1)
+
+    class Watched(io.FileIO):
+        def __init__(self, path, *args, **kwargs):
+            super().__init__(path)
+            read.add(path)
+
+    monkeypatch.setattr(_ahead, "_FAR", far)
+    monkeypatch.setattr(_ahead, "_is_cold", lambda *_: True)
+    monkeypatch.setattr(_ahead, "_readers", one)
+    monkeypatch.setattr(_ahead, "_followers", one)
+    one.add([lambda _: (begun.set(), goes_on.wait(60))])
+    assert begun.wait(60)
+    before = len(os.listdir("/proc/self/fd"))
+    paths = [shutil.copy(large, tmp_path / f"{i}.safetensors") for i in range(20)]
+    loaded = [compat.load_file(path) for path in paths]
+    assert len(os.listdir("/proc/self/fd")) == before
+    del loaded[5:]
+    monkeypatch.setattr(_ahead, "open", Watched, raising=False)
+    goes_on.set()
+    for thread in threading.enumerate():
+        if thread.name == _ahead.NAME:
+            thread.join()
+    assert read == {str(path) for path in paths[:5]}
 
 
 @populates

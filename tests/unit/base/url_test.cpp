@@ -13,6 +13,21 @@ TEST(UrlTest, NothingIsShownThatMayBeASecret) {
   for (const auto &[url, shown] : cases) EXPECT_EQ(without_secrets(url), shown) << url;
 }
 
+TEST(UrlTest, APathMayHaveBeenAUrl) {
+  const std::pair<const char *, const char *> cases[] = {
+      {"s3:/b/a", "s3://b/a"},
+      {"HTTPS:/h/a?b", "HTTPS://h/a?b"},
+      {"hf:/o/m/a", "hf://o/m/a"},
+      {"s3://b/a", ""},
+      {"c:/b/a", ""},
+      {"/s3:/b/a", ""},
+      {"s3:b", ""},
+      {"a/b", ""},
+      {":/a", ""},
+  };
+  for (const auto &[path, url] : cases) EXPECT_EQ(url_before_path(path), url) << path;
+}
+
 TEST(UrlTest, AUrlOfAStoreIsANameUpToItsVersionOrSignature) {
   const std::pair<const char *, const char *> cases[] = {
       {"https://host/a?b#c", "?b#c"},

@@ -251,6 +251,25 @@ TEST_F(CapiBulk, LoadedViewsOutliveTheTruncationOfTheFile) {
   }
 }
 
+TEST_F(CapiBulk, MemoryOfTheHandleGoesByARefreshAfterARelease) {
+  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_NONE}) {
+    st_file *file = open_with(options(map));
+    auto stats = sized<st_stats>();
+    const auto owned = [&] {
+      EXPECT_ST(ST_OK, st_file_stats(file, &stats));
+      return stats.bytes_owned;
+    };
+    ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
+    EXPECT_EQ(owned(), 14037u);
+    st_release(file);
+    EXPECT_EQ(owned(), 14037u);
+    ASSERT_ST(ST_OK, st_refresh(file));
+    EXPECT_EQ(owned(), 0u);
+    EXPECT_EQ(seen(file, "a"), tensors[0].bytes);
+    st_close(file);
+  }
+}
+
 TEST_F(CapiBulk, AnUpdateShowsInLoadedViews) {
   st_file *file = open();
   ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));

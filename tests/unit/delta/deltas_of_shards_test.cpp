@@ -73,6 +73,37 @@ TEST_F(ShardedDeltas, NeverReplaceAFileThatTheyAreMadeOf) {
   }
 }
 
+// The new way back would fit nothing.
+TEST_F(ShardedDeltas, LeaveAnEarlierWayBackWhereAWriteOfTheChangeFails) {
+  for (const bool of_index : {false, true}) {
+    Holdings to = changed();
+    if (of_index) to.metadata["k"] = "w";
+    disk.add_file("/other", to.file());
+    ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+    int failed = 0;
+    for (bool hit = true; hit; ++failed) {
+      SimEnv trial(disk.disk());
+      trial.add_file("/back", "an earlier way back");
+      FaultEnv failing(trial);
+      int writes = 0;
+      hit = false;
+      failing.before = [&](Call call) {
+        const bool takes_room = call == Call::pwrite || call == Call::fallocate || call == Call::copy_range;
+        if (!takes_room || writes++ != failed) return 0;
+        hit = true;
+        return -ENOSPC;
+      };
+      store::DeltaPatchOptions options;
+      options.reverse = "/back";
+      auto done = store::patch(failing, "/m", "/d", std::move(options));
+      if (done || done.error().status == Status::needs_recovery) continue;
+      ASSERT_TRUE(same_bytes(trial.contents("/back"), "an earlier way back")) << failed << done.error().message;
+      ASSERT_TRUE(same_bytes(trial.contents("/m/s1.safetensors"), disk.contents("/m/s1.safetensors")));
+    }
+    EXPECT_GT(failed, 8);
+  }
+}
+
 TEST_F(ShardedDeltas, AreVerifiedWithOneCountOverAllFiles) {
   ASSERT_TRUE(is_ok(store::diff(disk, index_of, "/other", "/d", {})));
   ToldProgress told;

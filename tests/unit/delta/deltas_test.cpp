@@ -1,6 +1,8 @@
 // Deltas of real files: made, applied, undone, folded, refused.
 #include <sys/stat.h>
 
+#include <filesystem>
+
 #include "base/little_endian.h"
 #include "counting_env.h"
 #include "delta_scene.h"
@@ -447,32 +449,87 @@ TEST_F(Deltas, SayThatTheyHaveBeenAppliedAlready) {
     }
 }
 
-// It would fit nothing, and the way back from what is there would be gone.
-TEST_F(Deltas, ReplaceNoWayBackWhereThereIsNoRoomForTheChange) {
-  b.metadata["k"] = "w";
-  put_bytes(other, b.file());
-  ASSERT_TRUE(is_ok(diff()));
-  put_bytes(reverse, "an earlier way back");
-  struct FullDisk : FaultEnv {
-    using FaultEnv::FaultEnv;
-    int fstatfs(int fd, struct statfs *out) override {
-      const int r = FaultEnv::fstatfs(fd, out);
-      out->f_bavail = out->f_bfree = free_bytes / static_cast<uint64_t>(out->f_bsize);
-      return r;
+// A disk that fills as files grow.
+class SmallDisk : public FaultEnv {
+ public:
+  SmallDisk(os::Env &env, std::string folder) : FaultEnv(env), folder_(std::move(folder)) {}
+  int fstatfs(int fd, struct statfs *out) override {
+    const int r = FaultEnv::fstatfs(fd, out);
+    const uint64_t taken = used() - before_;
+    out->f_bavail = out->f_bfree = (free_bytes - std::min(taken, free_bytes)) / static_cast<uint64_t>(out->f_bsize);
+    return r;
+  }
+  uint64_t free_bytes = 0;
+
+ private:
+  uint64_t used() const {
+    uint64_t sum = 0;
+    for (const auto &entry : std::filesystem::recursive_directory_iterator(folder_)) {
+      constexpr uint64_t sector = 512;
+      struct stat s;
+      if (::lstat(entry.path().c_str(), &s) == 0) sum += static_cast<uint64_t>(s.st_blocks) * sector;
     }
-    uint64_t free_bytes = 0;
-  } disk(env);
-  for (;; disk.free_bytes += 4096) {
+    return sum;
+  }
+  const std::string folder_;
+  const uint64_t before_ = used();
+};
+
+// What an apply that fails must leave: the new way back would fit nothing.
+class EarlierWayBack : public Deltas, public ::testing::WithParamInterface<bool> {
+ protected:
+  EarlierWayBack() {
+    if (GetParam()) b.metadata["k"] = "w";  // else it is a patch
+    put_bytes(other, b.file());
+    EXPECT_TRUE(is_ok(diff()));
+    put_bytes(reverse, earlier);
+  }
+  Result<DeltaPatched> apply(os::Env &by) {
     DeltaPatchOptions options;
     options.reverse = reverse;
-    auto done = store::patch(disk, base, delta, std::move(options));
+    return store::patch(by, base, delta, std::move(options));
+  }
+  const std::string earlier = "an earlier way back";
+};
+
+TEST_P(EarlierWayBack, StaysWhereThereIsNoRoomForTheChange) {
+  SmallDisk disk(env, dir.path());
+  for (;; disk.free_bytes += 4096) {
+    auto done = apply(disk);
     if (done) break;
     ASSERT_TRUE(fails_with(Status::no_space, done));
-    ASSERT_TRUE(same_bytes(bytes_of(reverse), "an earlier way back")) << disk.free_bytes;
+    ASSERT_TRUE(same_bytes(bytes_of(reverse), earlier)) << disk.free_bytes;
     ASSERT_TRUE(same_bytes(bytes_of(base), a.file()));
   }
-  EXPECT_GT(disk.free_bytes, 10'000u);
+  EXPECT_GT(disk.free_bytes, 20'000u);  // two times what changes
 }
+
+TEST_P(EarlierWayBack, StaysWhereAWriteOfTheChangeFails) {
+  FaultEnv disk(env);
+  int failed = 0;
+  for (bool hit = true; hit; ++failed) {
+    int writes = 0;
+    hit = false;
+    disk.before = [&](Call call) {
+      const bool takes_room = call == Call::pwrite || call == Call::fallocate || call == Call::copy_range;
+      if (!takes_room || writes++ != failed) return 0;
+      hit = true;
+      return -ENOSPC;
+    };
+    auto done = apply(disk);
+    if (done || done.error().status == Status::needs_recovery) {  // it may do without room that is set aside
+      std::filesystem::remove_all(base + ".st-journal");
+      put_bytes(base, a.file());
+      put_bytes(reverse, earlier);
+      continue;
+    }
+    ASSERT_TRUE(same_bytes(bytes_of(reverse), earlier)) << failed << ": " << done.error().message;
+    ASSERT_TRUE(same_bytes(bytes_of(base), a.file()));
+  }
+  EXPECT_GT(failed, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(PatchedOrPublished, EarlierWayBack, ::testing::Bool());
 
 TEST_F(Deltas, StopWhenToldTo) {
   ASSERT_TRUE(is_ok(diff()));
@@ -716,6 +773,46 @@ TEST_F(DeltasOfElements, ArePublishedBesideOtherChanges) {
   EXPECT_EQ(held(base), b);
   ASSERT_TRUE(is_ok(patch(reverse)));
   EXPECT_EQ(held(base), a);
+}
+
+// Else the journal would be filled before the commit looks for room.
+TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
+  struct Counted : SmallDisk {
+    using SmallDisk::SmallDisk;
+    ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+      written += n;
+      return SmallDisk::pwrite(fd, buffer, n, offset);
+    }
+    uint64_t written = 0;
+  };
+  std::string &w = b.tensors.back().bytes;
+  const uint64_t size = w.size();
+  const std::string dense = w;
+  for (int way = 0; way < 4; ++way) {
+    const bool in_every_page = way % 2 == 0, by_option = way / 2 == 1;
+    b.metadata["k"] = by_option ? "v" : "w";
+    w = dense;
+    if (!in_every_page) {
+      w = a.tensors.back().bytes;
+      w[500000] ^= 1;
+    }
+    put_bytes(base, a.file());
+    put_bytes(other, b.file());
+    std::remove(delta.c_str());
+    ASSERT_TRUE(is_ok(diff()));
+    Counted disk(env, dir.path());
+    for (;; disk.free_bytes += size / 8) {
+      disk.written = 0;
+      DeltaPatchOptions options;
+      options.publish = by_option;
+      auto done = store::patch(disk, base, delta, options);
+      if (done) break;
+      ASSERT_TRUE(fails_with(Status::no_space, done));
+      EXPECT_LT(disk.written, size / 8) << disk.free_bytes;
+    }
+    EXPECT_EQ(held(base), b);
+    EXPECT_TRUE(in_every_page || disk.free_bytes < 2 * size);  // what stays needs no room in the journal
+  }
 }
 
 TEST_F(DeltasOfElements, LieOnEachOther) {

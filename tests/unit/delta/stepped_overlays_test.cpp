@@ -1,5 +1,6 @@
 // Overlays of steps are read from a server in long reads, told and stopped as any long call, and aligned in memory.
 // They name the delta that is damaged.
+#include <future>
 #include <set>
 #include <thread>
 
@@ -7,6 +8,7 @@
 #include "counting_env.h"
 #include "delta/delta_chain.h"
 #include "delta/overlay.h"
+#include "delta/read_ahead.h"
 #include "delta/stepped_file.h"
 #include "delta_scene.h"
 #include "newfile/layout.h"
@@ -167,6 +169,20 @@ TEST_F(SteppedFromAServer, AreAppliedInLongReads) {
   EXPECT_EQ(holdings_of(disk.contents("/m/base")), b);
 }
 
+TEST_F(SteppedFromAServer, AreNotReadBeyondTheirEnd) {
+  for (const uint64_t at_once : {uint64_t{0}, long_read}) {
+    const auto file = served(a.file(), at_once, &base);
+    const auto reach = file->snapshot().here();
+    ASSERT_TRUE(is_ok(reach));
+    store::ReadAhead bytes(reach->file, 8, 5, 1);
+    char to[6];
+    EXPECT_TRUE(is_ok(bytes.read(reach->file, to, 2)));
+    EXPECT_TRUE(fails_with(Status::internal, bytes.read(reach->file, to, 4)));
+    EXPECT_TRUE(is_ok(bytes.read(reach->file, to, 3)));
+    EXPECT_TRUE(fails_with(Status::internal, bytes.read(reach->file, to, 1)));
+  }
+}
+
 // Deltas of elements of a tensor of three blocks.
 class SteppedInTime : public SteppedOverlay {
  protected:
@@ -268,6 +284,39 @@ TEST_F(SteppedInTime, AreLookedAtByManyThreadsAtFirst) {
   for (std::thread &t : threads) t.join();
   EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 1u);
   EXPECT_TRUE(same_bytes({seen[0], 2400000}, b.tensors.back().bytes));
+}
+
+// It began later than another refresh, and reads when that one shows what it found. So it reads once more.
+TEST_F(SteppedInTime, TellOneProgressWhereARefreshBeginsAnew) {
+  ToldProgress told;
+  std::promise<void> later_reads, other_ended;
+  std::thread later;
+  std::unique_ptr<store::Model> overlay;
+  int rounds = 0;
+  const auto in_later = [&, tell = told.progress()](uint64_t done, uint64_t total) {
+    if (rounds++ == 0) {
+      later_reads.set_value();
+      other_ended.get_future().wait();
+    }
+    return tell(done, total);
+  };
+  auto opened = open({"/m/d"}, [&, other = std::this_thread::get_id()](uint64_t done, uint64_t total) {
+    if (!overlay) return true;
+    if (std::this_thread::get_id() != other) return in_later(done, total);
+    if (later.joinable()) return true;
+    later = std::thread([&] { EXPECT_TRUE(is_ok(overlay->refresh())); });
+    later_reads.get_future().wait();
+    return true;
+  });
+  ASSERT_TRUE(is_ok(opened));
+  overlay = std::move(*opened);
+  diff(a, c, "/m/d");
+  EXPECT_TRUE(is_ok(overlay->refresh()));
+  other_ended.set_value();
+  later.join();
+  EXPECT_EQ(rounds, 6) << "three blocks, twice";
+  told.expect_one_count(2400000);
+  EXPECT_TRUE(same_bytes(w_of(*overlay), c.tensors.back().bytes));
 }
 
 // The base is a file here, and the delta lies on a server that falls silent once its header was read.

@@ -2,11 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#ifdef __linux__
+#include <sys/inotify.h>
+#include <unistd.h>
+#endif
 
 #include "bound.h"
 #include "delta_scene.h"
 #include "engine/reshape.h"
 #include "fault_env.h"
+#include "sharing_env.h"
 
 namespace st::store {
 namespace {
@@ -247,6 +252,38 @@ TEST(CopyOfLinks, LocksFilesInTheOrderOfCommits) {
   EXPECT_FALSE(has_second);
 }
 
+// Whose blocks a copy shares. There is room for a few blocks.
+class FullAndSharing : public SharingEnv {
+ public:
+  using SharingEnv::SharingEnv;
+  int fstatfs(int fd, struct statfs *out) override {
+    const int r = SharingEnv::fstatfs(fd, out);
+    out->f_blocks = 1000;
+    out->f_bavail = free_blocks;
+    return r;
+  }
+  int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override {
+    return n > free_blocks * 4096 ? -ENOSPC : SharingEnv::fallocate(fd, mode, offset, n);
+  }
+  uint64_t free_blocks = 100;
+};
+
+TEST(CopyOfSharedBlocks, NeedsNoRoomForThem) {
+  const TempDir dir;
+  const std::string from = dir / "m.safetensors", joined = dir / "joined.safetensors";
+  put_bytes(from, file_of({u8_tensor("a", 1 << 20, 1), u8_tensor("b", 1 << 20, 2)}));
+  FullAndSharing env(os::Env::posix());
+  for (const bool shares : {false, true}) {
+    env.refusal = shares ? 0 : EOPNOTSUPP;
+    const auto expect = [&](const Result<void> &done) {
+      EXPECT_TRUE(shares ? is_ok(done) : fails_with(Status::no_space, done));
+    };
+    expect(join(env, from, joined, {}));
+    expect(reshard(env, from, dir / (shares ? "out" : "none"), 2 << 20, {}));
+  }
+  EXPECT_TRUE(same_bytes(bytes_of(joined), bytes_of(from)));
+}
+
 // However many tensors there are.
 TEST(CopyOfManyTensors, ThoseThatFollowEachOtherAreCopiedByOneCall) {
   std::vector<TestTensor> tensors;
@@ -268,6 +305,36 @@ TEST(CopyOfManyTensors, ThoseThatFollowEachOtherAreCopiedByOneCall) {
   ASSERT_TRUE(is_ok(join(env, to, "/d/other.safetensors", by_name)));
   EXPECT_EQ(holdings_of(disk.contents("/d/other.safetensors")).tensors.size(), tensors.size());
 }
+
+#ifdef __linux__
+// A program that reads a checkpoint whenever that was written would do so again and again.
+TEST(Watcher, IsNotToldOfAWriteToWhatIsOnlyRead) {
+  const TempDir dir;
+  os::Env &env = os::Env::posix();
+  const std::string base = dir / "base", other = dir / "other", by = dir / "by", made = dir / "made";
+  put_bytes(base, file_of({u8_tensor("t", 5000, 1)}));
+  put_bytes(other, file_of({u8_tensor("t", 5000, 2)}));
+  OpenOptions writable;
+  writable.writable = true;
+  const auto writer = open_path(env, base, writable).value();  // whose journal stays
+  const auto txn = writer->begin({}).value();
+  const TestTensor t = u8_tensor("t", 5000, 3);
+  ASSERT_TRUE(is_ok(txn->update("t", {static_cast<uint32_t>(t.dtype), t.shape, t.bytes.data(), t.bytes.size()})));
+  ASSERT_TRUE(is_ok(txn->commit()));
+  ASSERT_TRUE(std::filesystem::exists(base + ".st-journal"));
+  const int watch = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(watch, 0);
+  ASSERT_GE(::inotify_add_watch(watch, base.c_str(), IN_CLOSE_WRITE), 0);
+  ASSERT_TRUE(is_ok(diff(env, base, other, by, {})));
+  ASSERT_GE(::inotify_add_watch(watch, by.c_str(), IN_CLOSE_WRITE), 0);
+  ASSERT_TRUE(is_ok(merge(env, base, {by}, made, {})));
+  ASSERT_TRUE(is_ok(join(env, base, made, {})));
+  ASSERT_TRUE(is_ok(patch(env, made, by, {})));
+  char event[1024];
+  EXPECT_EQ(::read(watch, event, sizeof event), -1);
+  ::close(watch);
+}
+#endif
 
 // Where it never stays as it is, a copy is not tried for ever.
 TEST_F(CopyTest, AFileThatIsReplacedAllTheTimeIsNotCopied) {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "engine/open.h"
 #include "fault_env.h"
 #include "shards/old_list.h"
 #include "test_files.h"
@@ -125,6 +126,18 @@ TEST_F(Locate, AnIndexThatCannotBeReadDecidesNothing) {
   put_index(usual);
   env.before = [](testing::Call call) { return call == testing::Call::pread ? -EIO : 0; };
   EXPECT_TRUE(testing::fails_with(Status::io, locate(env, dir.path())));
+}
+
+TEST_F(Locate, AUrlThatBecameAPathIsTold) {
+  const auto model = open_path(env, "https:/me:hidden@host/a?b", {});
+  const auto file = open_file(env, "https:/me:hidden@host/a?b", {});
+  ASSERT_FALSE(model);
+  ASSERT_FALSE(file);
+  for (const Error &e : {model.error(), file.error()}) {
+    EXPECT_EQ(e.status, Status::no_file);
+    EXPECT_NE(e.message.find("'https://host/a' becomes"), std::string::npos) << e.message;
+  }
+  EXPECT_EQ(open_path(env, dir / "s3:/b", {}).error().message.find("becomes"), std::string::npos);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <future>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -255,6 +256,35 @@ TEST_F(BulkStoreTest, ARefreshDuringAFirstLookOrALoadIsNotLost) {
   }
 }
 
+// In the midst of a tensor, and between two.
+TEST_F(BulkStoreTest, AnInterruptEndsAFirstLookAndARefreshOfMemory) {
+  constexpr uint64_t block = uint64_t{16} << 20;
+  large = {u8_tensor("long", block + 3000, 1), u8_tensor("next", 3000, 2)};
+  testing::put_bytes(where, testing::file_of(large));
+  auto c = open_large(reading(MapMode::none));
+  const Snapshot &s = c->snapshot();
+  const auto interrupt_at = [&](uint64_t offset) {
+    watched.on_read = [&c, at = s.file_offset(s.header.index.at(0)) + offset](int, uint64_t read) {
+      if (read == at) c->interrupt();
+      return 0;
+    };
+  };
+  interrupt_at(0);
+  EXPECT_TRUE(fails_with(Status::interrupted, c->view(s, 0)));
+  watched.on_read = nullptr;
+  EXPECT_EQ(wrong_views(*c), 0);
+  for (const uint64_t offset : {uint64_t{0}, block}) {
+    interrupt_at(offset);
+    auto refreshed = c->refresh();
+    ASSERT_TRUE(fails_with(Status::interrupted, refreshed));
+    EXPECT_EQ(refreshed.error().tensor, offset == 0 ? "long" : "next");
+    watched.on_read = nullptr;
+    EXPECT_EQ(wrong_views(*c), 0);
+    EXPECT_TRUE(is_ok(c->refresh()));
+    EXPECT_EQ(c->hold().get(), &s);
+  }
+}
+
 TEST_F(BulkStoreTest, ASecondLoadReadsNothingAndMovesNothing) {
   auto c = open_large();
   const Snapshot &s = c->snapshot();
@@ -314,6 +344,145 @@ TEST_F(BulkStoreTest, LoadsOfManyThreadsAtOnceAgree) {
   for (std::thread &t : threads) t.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_LE(s.content.bytes_owned(), s.header.index.data_bytes());
+}
+
+// Two loads at once. The first one's first read waits until the second is asked whether it is to go on, or has ended.
+class TwoLoads : public BulkStoreTest {
+ protected:
+  class Counted : public testing::ReadEnv {
+   public:
+    ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
+      return came(ReadEnv::pread(fd, buffer, n, offset));
+    }
+    ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override {
+      if (!gate_passed.exchange(true)) {
+        begun.set_value();
+        if (const int failed = gate()) return failed;
+      }
+      return came(ReadEnv::preadv(fd, parts, count, offset));
+    }
+    int mmap(size_t n, int protection, int flags, int fd, void **out) override {
+      mapped += n;
+      return ReadEnv::mmap(n, protection, flags, fd, out);
+    }
+    int munmap(void *address, size_t n) override {
+      mapped -= n;
+      return ReadEnv::munmap(address, n);
+    }
+    std::atomic<bool> gate_passed = true;
+    std::promise<void> begun;
+    std::function<int()> gate;  // 0 or -errno
+    std::atomic<uint64_t> bytes = 0, mapped = 0;
+
+   private:
+    ssize_t came(ssize_t got) {
+      if (got > 0) bytes += static_cast<uint64_t>(got);
+      return got;
+    }
+  };
+
+  void open_counted() {
+    OpenOptions options = reading(MapMode::none);
+    options.bulk.direct = read::Direct::off;  // such reads take whole pages
+    c = open_path(env_of_handle, where, std::move(options));
+    all = all_of(*c);
+    env_of_handle.bytes = env_of_handle.mapped = 0;
+  }
+  // What the first answers. `second` begins while that reads, and gets what to call when it is asked.
+  Result<void> load_beside(Indices first, const std::function<void(const Progress &asked)> &second, int fails = 0) {
+    std::promise<void> go_on;
+    env_of_handle.gate = [&] {
+      go_on.get_future().wait();
+      return fails;
+    };
+    env_of_handle.gate_passed = false;
+    Result<void> answer;
+    std::thread loads([&] { answer = c->load(c->snapshot(), std::move(first), false, false, {}); });
+    env_of_handle.begun.get_future().wait();
+    std::once_flag once;
+    const auto opens = [&] { std::call_once(once, [&] { go_on.set_value(); }); };
+    second([&](uint64_t, uint64_t) {
+      opens();
+      return true;
+    });
+    opens();
+    loads.join();
+    env_of_handle.begun = {};
+    return answer;
+  }
+  uint64_t data_bytes() const { return c->snapshot().header.index.data_bytes(); }
+
+  Counted env_of_handle;
+  std::unique_ptr<DataFile> c;
+  Indices all;
+};
+
+TEST_F(TwoLoads, OfTheSameTensorsReadThemOnce) {
+  for (const bool by_prefetch : {false, true}) {
+    open_counted();
+    EXPECT_TRUE(is_ok(load_beside(all, [&](const Progress &asked) {
+      EXPECT_TRUE(is_ok(by_prefetch ? c->prefetch(c->snapshot(), all, asked)
+                                    : c->load(c->snapshot(), all, false, false, asked)));
+      EXPECT_EQ(c->snapshot().content.bytes_owned(), data_bytes()) << "it waits for what it asked for";
+    })));
+    EXPECT_EQ(env_of_handle.bytes, data_bytes());
+    EXPECT_LT(env_of_handle.mapped, 2 * data_bytes());
+    EXPECT_EQ(wrong_views(*c), 0);
+  }
+}
+
+TEST_F(TwoLoads, InDifferentOrdersReadWhatTheyShareOnce) {
+  open_counted();
+  const Indices first(all.begin(), all.begin() + 30), second(all.begin() + 10, all.end());
+  EXPECT_TRUE(is_ok(load_beside(first, [&](const Progress &asked) {
+    uint64_t last = 0, total = 0;
+    const auto told = [&](uint64_t done, uint64_t of) {
+      EXPECT_GE(done, last) << "one count";
+      EXPECT_TRUE(total == 0 || of == total) << "to one total";
+      last = done;
+      total = of;
+      // Once its own part is there it waits, and is asked again.
+      return c->snapshot().content.bytes_owned() == 0 || asked(done, of);
+    };
+    EXPECT_TRUE(is_ok(c->load(c->snapshot(), second, false, false, told)));
+    EXPECT_EQ(last, total);
+  })));
+  EXPECT_EQ(env_of_handle.bytes, data_bytes());
+  EXPECT_EQ(wrong_views(*c), 0);
+}
+
+TEST_F(TwoLoads, TheSecondReadsWhatTheFirstCouldNot) {
+  open_counted();
+  const auto second = [&](const Progress &asked) {
+    EXPECT_TRUE(is_ok(c->load(c->snapshot(), all, false, false, asked)));
+  };
+  EXPECT_TRUE(fails_with(Status::io, load_beside(all, second, -EIO)));
+  EXPECT_EQ(c->snapshot().content.bytes_owned(), data_bytes());
+  EXPECT_EQ(wrong_views(*c), 0);
+}
+
+TEST_F(TwoLoads, TheSecondNeedNotWaitToItsEnd) {
+  for (const bool interrupts : {false, true}) {
+    open_counted();
+    const auto second = [&](const Progress &) {
+      const auto stop = [&](uint64_t, uint64_t) {
+        if (interrupts) c->interrupt();
+        return interrupts;
+      };
+      EXPECT_TRUE(fails_with(interrupts ? Status::interrupted : Status::cancelled,
+                             c->load(c->snapshot(), all, false, false, stop)));
+      EXPECT_EQ(c->snapshot().content.bytes_owned(), 0u);
+    };
+    auto first = load_beside(all, second);
+    EXPECT_TRUE(interrupts ? fails_with(Status::interrupted, first) : is_ok(first));
+  }
+}
+
+// A first look reads by itself.
+TEST_F(TwoLoads, NoLookWaitsForALoad) {
+  open_counted();
+  EXPECT_TRUE(is_ok(load_beside(all, [&](const Progress &) { EXPECT_EQ(wrong_views(*c), 0); })));
+  EXPECT_EQ(c->snapshot().content.bytes_owned(), data_bytes());
 }
 
 TEST_F(BulkStoreTest, AChangeShowsInLoadedViews) {

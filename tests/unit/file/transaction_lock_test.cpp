@@ -104,6 +104,26 @@ TEST_F(TransactionLock, APublishIsToldThatAPartIsLocked) {
   EXPECT_NE(busy.error().message.find("is changing a part"), std::string::npos) << busy.error().message;
 }
 
+TEST_F(TransactionLock, APublishIsToldThatAnotherWorksOnAll) {
+  auto c = open();
+  TransactionOptions publish = within(0);
+  publish.publish = true;
+  const os::RangeLock held = hold(0, os::whole_file_bytes);
+  auto busy = update(*c, "a", new_a, std::move(publish));
+  ASSERT_TRUE(fails_with(Status::busy, busy));
+  EXPECT_NE(busy.error().message.find("is working on all of"), std::string::npos) << busy.error().message;
+}
+
+TEST_F(TransactionLock, APublishIsToldThatAnotherReadsAll) {
+  auto c = open();
+  TransactionOptions publish = within(0);
+  publish.publish = true;
+  const os::RangeLock held = hold(0, os::whole_file_bytes, false);
+  auto busy = update(*c, "a", new_a, std::move(publish));
+  ASSERT_TRUE(fails_with(Status::busy, busy));
+  EXPECT_NE(busy.error().message.find("is reading all of"), std::string::npos) << busy.error().message;
+}
+
 TEST_F(TransactionLock, OthersTensorsDoNotMatter) {
   const os::RangeLock held = hold(b_at, 10007);
   EXPECT_TRUE(is_ok(update(*open(), "a", new_a, within(0))));

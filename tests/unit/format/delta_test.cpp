@@ -186,7 +186,8 @@ TEST(DeltaNotes, TakeAnIdentityAnewOnlyWhereMoreThanBytesChange) {
     DeltaNotes notes = describe(listing, listing_of(result.index), noted, {});
     Hash128 identity = notes.base = {1, 2};  // nobody's: who takes it anew finds another
     notes.result = identity_of(listing_of(result.index));
-    const bool done = apply(&listing, &identity, delta.index, notes, 1, 1).has_value();
+    ListedNames names(1);
+    const bool done = apply(&listing, &identity, delta.index, notes, 1, &names).has_value();
     EXPECT_TRUE(done || identity == Hash128({1, 2}));
     return done && identity == notes.result;
   };
@@ -196,6 +197,36 @@ TEST(DeltaNotes, TakeAnIdentityAnewOnlyWhereMoreThanBytesChange) {
                  header_of({u8_tensor("a", 10, 9)}, {}), {of_old}));
   EXPECT_TRUE(to(header_of({u8_tensor("a", 11, 7), u8_tensor("b", 4, 7)}, {{"k", "v"}}),
                  header_of({u8_tensor("a", 11, 9)}, {}), {of_old}));
+}
+
+// A table of all names takes as long as all that a small delta changes.
+TEST(DeltaNotes, LookForNamesInATableThatIsMadeAnewOnlyWhereNamesOrOrderChange) {
+  const Header base = header_of({u8_tensor("a", 10, 7), u8_tensor("b", 4, 7)}, {});
+  TensorList listing = listing_of(base.index);
+  Hash128 identity = identity_of(listing);
+  ListedNames names(1);
+  const auto lay = [&](const Header &delta, const std::vector<NotedTensor> &noted, const TensorList &to,
+                       std::vector<std::pair<std::string, OldBytes>> deleted = {}) {
+    const DeltaNotes notes = describe(listing, to, noted, std::move(deleted));
+    identity = notes.base;
+    return apply(&listing, &identity, delta.index, notes, 1, &names);
+  };
+  const NotedTensor replaced{0, {{4, 5}, OldBytes{}}}, added{1, {{4, 5}, {}}};
+  const Header of_a = header_of({u8_tensor("a", 10, 9)}, {});
+  EXPECT_EQ(names.find(listing, "a"), 0u);
+  std::swap(listing.tensors[0].name, listing.tensors[1].name);  // a table that is made anew would say so
+  ASSERT_TRUE(is_ok(lay(of_a, {replaced}, listing)));
+  EXPECT_EQ(names.find(listing, "a"), 0u);
+  listing = listing_of(base.index);
+
+  const Header other = header_of({u8_tensor("b", 4, 7), u8_tensor("c", 3, 7)}, {});
+  const Header of_c = header_of({u8_tensor("c", 3, 7)}, {});
+  ASSERT_TRUE(is_ok(lay(of_c, {added}, listing_of(other.index), {{"a", {}}})));
+  EXPECT_EQ(names.find(listing, "a"), std::nullopt);
+  EXPECT_EQ(names.find(listing, "c"), 1u);
+  const Header turned = header_of({u8_tensor("c", 3, 7), u8_tensor("b", 4, 7)}, {});
+  ASSERT_TRUE(is_ok(lay(header_of({}, {}), {}, listing_of(turned.index))));
+  EXPECT_EQ(names.find(listing, "c"), 0u);
 }
 
 TEST(DeltaNotes, IdentityIsOfNamesFormsAndMetadataInAnyOrder) {

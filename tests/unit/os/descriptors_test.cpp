@@ -161,6 +161,26 @@ TEST(DescriptorsTest, OneThatIsKeptTwiceIsOneFile) {
   EXPECT_EQ(env.open_now(), 0u);
 }
 
+// As states of one shard do.
+TEST(DescriptorsTest, KeptOnesOfOneFileTakeTheRoomOfOne) {
+  constexpr size_t most = 4;
+  Few env(most);
+  const Files files(env, most + 1);
+  Descriptors descriptors(env);
+  files.keep(descriptors, 0);
+  const std::vector<int> others(3 * most);
+  for (const int &other : others) descriptors.keep(&other, descriptors.kept(files.owner(0)));
+  for (size_t i = 1; i < most; ++i) EXPECT_TRUE(files.reads(descriptors, i));
+  EXPECT_EQ(env.open_now(), most);
+  EXPECT_NE(descriptors.kept(files.owner(0)), nullptr);
+  for (const int &other : others) EXPECT_NE(descriptors.kept(&other), nullptr);
+  descriptors.forget(files.owner(0));
+  for (const int &other : others) descriptors.forget(&other);
+  EXPECT_EQ(env.open_now(), most - 1);
+  for (size_t i = 1; i <= most; ++i) EXPECT_TRUE(files.reads(descriptors, i));
+  EXPECT_EQ(env.open_now(), most) << "its room is free";
+}
+
 Error no_room() {
   Error e = error(Status::io, "no room");
   e.os_errno = EMFILE;

@@ -46,6 +46,17 @@ TEST(ArenaTest, IsAlignedAndWhole) {
   EXPECT_EQ(env.mapped, 0u) << "given back";
 }
 
+TEST(ArenaTest, OfAViewIsAlignedAsItsLengthWants) {
+  MapEnv env;
+  for (size_t n : {1ul, 64ul, 4095ul, 4096ul, 100000ul, 3ul << 20}) {
+    const Arena arena = Arena::of_view(env, n);
+    EXPECT_EQ(arena.size(), n);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(arena.data()) % (n < 4096 ? 64 : 4096), 0u) << n;
+    std::memset(arena.data(), 7, n);
+  }
+  EXPECT_EQ(env.mapped, 0u) << "given back";
+}
+
 TEST(ArenaTest, ReservedPagesAreAskedForAndDoneWithout) {
   MapEnv env;
   for (size_t n : {1ul, 3ul << 20}) {

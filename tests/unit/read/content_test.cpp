@@ -6,6 +6,7 @@
 #include <cstring>
 #include <future>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "base/interrupt.h"
@@ -26,7 +27,12 @@ class StubbornEnv : public FaultEnv {
   int mmap(size_t n, int protection, int flags, int fd, void **out) override {
     if (fd >= 0 && flags == MAP_SHARED && shared_error) return -shared_error;
     if (fd >= 0 && flags == MAP_PRIVATE && private_error) return -private_error;
+    mapped += n;
     return os::Env::posix().mmap(n, protection, flags, fd, out);
+  }
+  int munmap(void *address, size_t n) override {
+    mapped -= n;
+    return os::Env::posix().munmap(address, n);
   }
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
     ++reads;
@@ -35,10 +41,13 @@ class StubbornEnv : public FaultEnv {
     if (after_read) after_read(offset);
     return got;
   }
+  uint64_t long_read() override { return as_source; }
   const char *getenv(const char *name) override { return std::strcmp(name, "ST_MAP") == 0 ? st_map : nullptr; }
 
   int shared_error = 0, private_error = 0;
+  uint64_t as_source = 0;
   std::atomic<int> read_error = 0, reads = 0;
+  std::atomic<size_t> mapped = 0;
   std::function<void(uint64_t offset)> after_read;
   const char *st_map = nullptr;
 };
@@ -171,10 +180,25 @@ TEST_F(ContentTest, OwnedMemoryIsAlignedAndTakenPieceByPiece) {
   for (size_t slot : {1, 7, 30}) {
     auto view = c->view(file, slot, slot * slot_bytes, slot_bytes);
     ASSERT_TRUE(is_ok(view));
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(*view) % 4096, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(*view) % 64, 0u);
     EXPECT_EQ(c->view(file, slot, slot * slot_bytes, slot_bytes).value(), *view);  // and stays
   }
   EXPECT_EQ(c->bytes_owned(), 3 * slot_bytes);
+}
+
+// A page for each would cost a model of many small tensors far more than its bytes.
+TEST_F(ContentTest, SmallViewsShareTheirPages) {
+  constexpr size_t many = 1000, small = 64, page = 4096;
+  auto c = Content::open(file, bytes.size(), many, MapMode::none, {Storage::local, "testfs"}, nullptr);
+  ASSERT_TRUE(is_ok(c));
+  std::set<uintptr_t> pages;
+  for (size_t slot = 0; slot < many; ++slot) {
+    auto view = c->view(file, slot, slot * small, small);
+    ASSERT_TRUE(is_ok(view));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(*view) % small, 0u);
+    pages.insert(reinterpret_cast<uintptr_t>(*view) / page);
+  }
+  EXPECT_LT(pages.size(), many / 4);
 }
 
 TEST_F(ContentTest, AskingForPrivateFallsOnlyToNone) {
@@ -213,6 +237,26 @@ TEST_F(ContentTest, OwnedMemoryIsFilledOnceHoweverManyThreadsLook) {
   for (std::thread &t : threads) t.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(env.reads, static_cast<int>(slots));
+}
+
+TEST_F(ContentTest, ALoadOfWhatIsThereByThenLeavesNoMemory) {
+  auto c = open(MapMode::none);
+  for (const bool has_more : {true, false}) {
+    Arena arena = Arena::of(env, 3 << 20, false);
+    std::vector<Content::Loaded> pieces;
+    for (const size_t slot : {1, 2}) {
+      if (slot == 2 && !has_more) continue;
+      pieces.push_back({slot, slot * slot_bytes, slot_bytes, arena.data() + slot * slot_bytes});
+      ASSERT_TRUE(is_ok(file.read(pieces.back().bytes, slot_bytes, pieces.back().offset)));
+    }
+    ASSERT_TRUE(is_ok(c->view(file, 1, slot_bytes, slot_bytes)));
+    c->expect(pieces);
+    const size_t before = env.mapped;
+    ASSERT_TRUE(is_ok(c->adopt(file, std::move(arena), pieces)));
+    EXPECT_EQ(before - env.mapped, has_more ? 0u : 3u << 20);
+  }
+  EXPECT_EQ(c->bytes_owned(), 2 * slot_bytes);
+  expect_all_bytes(*c);
 }
 
 TEST_F(ContentTest, AFailedReadIsTriedAgainByTheNextLook) {
@@ -336,6 +380,77 @@ TEST_F(ContentTest, ChangesDuringAFirstLookKeepNobodyFromOtherPieces) {
   ASSERT_TRUE(is_ok(view));
   EXPECT_EQ(reads, 4);
   EXPECT_EQ(std::memcmp(*view, fresh(3).data(), slot_bytes), 0);
+}
+
+// One piece as long as several of the reads between which a caller is asked.
+class ALongPiece : public ContentTest {
+ protected:
+  static constexpr uint64_t length = uint64_t{64} << 20;
+  ALongPiece() {
+    std::filesystem::resize_file(path, length);
+    c = *Content::open(file, length, 1, MapMode::none, {Storage::local, "testfs"}, nullptr);
+    env.after_read = [this](uint64_t) { enough = true; };
+  }
+  Result<const std::byte *> look() {
+    const InterruptScope waits([this] { return enough ? fail(Status::interrupted, "enough") : Result<void>(); });
+    return c.view(file, 0, 0, length);
+  }
+  Result<void> refresh() {
+    const InterruptScope waits([this] { return enough ? fail(Status::interrupted, "enough") : Result<void>(); });
+    return c.refresh_own(file, 0, 0, length);
+  }
+  Content c;
+  bool enough = false;
+};
+
+TEST_F(ALongPiece, IsReadNoFurtherThanItIsWanted) {
+  EXPECT_TRUE(fails_with(Status::interrupted, look()));
+  EXPECT_EQ(env.reads, 1);
+  EXPECT_EQ(c.bytes_owned(), 0u);
+  env.after_read = nullptr;
+  enough = false;
+  EXPECT_TRUE(is_ok(look()));
+  EXPECT_EQ(c.bytes_owned(), length);
+}
+
+TEST_F(ALongPiece, OfASourceIsOneRead) {
+  env.as_source = 1 << 20;
+  EXPECT_TRUE(is_ok(look()));
+  EXPECT_EQ(env.reads, 1);
+}
+
+// Half of it may be new by then, so the next look reads all of it.
+TEST_F(ALongPiece, IsReadAgainNoFurtherThanItIsWanted) {
+  env.after_read = nullptr;
+  ASSERT_TRUE(is_ok(look()));
+  const int reads = env.reads;
+  env.after_read = [this](uint64_t) { enough = true; };
+  EXPECT_TRUE(fails_with(Status::interrupted, refresh()));
+  EXPECT_EQ(env.reads, reads + 1);
+  EXPECT_FALSE(c.in_own_memory(0));
+  env.after_read = nullptr;
+  enough = false;
+  testing::poke(path, length - 5, "fresh");
+  auto view = look();
+  ASSERT_TRUE(is_ok(view));
+  EXPECT_EQ(std::memcmp(*view + length - 5, "fresh", 5), 0);
+}
+
+// Who is asked may take its time, or wait for a thread that looks.
+TEST_F(ALongPiece, KeepsNobodyOutWhileItsCallerIsAsked) {
+  env.after_read = nullptr;
+  ASSERT_TRUE(is_ok(look()));
+  size_t asked = 0;
+  const InterruptScope waits([&]() -> Result<void> {
+    ++asked;
+    auto other = std::async(std::launch::async, [this] { c.outdate(0, false); });
+    if (other.wait_for(std::chrono::seconds(60)) == std::future_status::ready) return {};
+    ADD_FAILURE() << "it waits for the thread that is asked";
+    ::_exit(1);
+  });
+  EXPECT_TRUE(is_ok(c.refresh_own(file, 0, 0, length)));
+  EXPECT_EQ(asked, 3u);
+  EXPECT_FALSE(c.in_own_memory(0));
 }
 
 // The server has forgotten the file; or it is not known whether all of the piece was read.

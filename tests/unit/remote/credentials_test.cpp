@@ -287,6 +287,32 @@ TEST(RenewalInAReadTest, AReadOutlivesItsKeys) {
   EXPECT_EQ((*object)->read({&wanted, 1}).error().status, Status::permission);
 }
 
+TEST(KeptCredentialsTest, ThoseThatFailedAreNotKept) {
+  KeptCredentials kept;
+  const auto first = kept.of({"a", [](int64_t) -> Result<Granted> { return fail(Status::io, "no such authority"); }});
+  EXPECT_EQ(kept.of({"a", {}}), first) << "nobody has asked yet";
+  EXPECT_FALSE(first->have(now));
+  const auto second = kept.of({"a", [](int64_t) { return Granted{Keys{"K", "", ""}, "", {}}; }});
+  ASSERT_TRUE(second->have(now));
+  EXPECT_EQ(kept.of({"a", {}}), second);
+}
+
+TEST(KeptCredentialsTest, AreOfTheirAuthorities) {
+  std::map<std::string, std::string> variables = {{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}};
+  auto from = with(variables, {{"/c", "[profile p]\ncredential_process=k\n"}});
+  int given = 0;
+  from.run = [&](const auto &) -> Result<std::string> { return keys_of(text("K", ++given)); };
+  from.variable = [&](const std::string &name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  for (const char *authorities : {"/one", "/one", "/another"}) {
+    variables["AWS_CA_BUNDLE"] = authorities;
+    ASSERT_TRUE(site_of("s3://bucket/a", from));
+  }
+  EXPECT_EQ(given, 2);
+}
+
 // A thread that the child does not have is amid a change of all that is kept.
 TEST(KeptCredentialsTest, AChildOfAForkWaitsForNobody) {
   KeptCredentials kept;

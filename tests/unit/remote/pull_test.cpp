@@ -239,6 +239,16 @@ TEST_F(PullTest, ALimitOfRequestsIsWaitedForOrSaid) {
   }
 }
 
+TEST_F(PullTest, WhatAServerWantsIsSaidAlsoWhereLessIsHeeded) {
+  SimulatedStore busy(size);
+  busy.again_in = 300;
+  busy.script.assign(20, Fault::busy_503);
+  const auto object = open(busy);
+  ASSERT_FALSE(object);
+  EXPECT_THAT(object.error().message, HasSubstr("it wants to be asked again in 300 s"));
+  EXPECT_GE(busy.now, 30000u);
+}
+
 TEST_F(PullTest, ASlowAnswerMayTakeLongerThanTheDeadline) {
   SimulatedStore store(size);
   const auto object = open(store);
@@ -649,12 +659,16 @@ TEST(JudgeTest, ARefusalByTlsEndsTheFirstRequestAlone) {
 TEST(JudgeTest, AServerSaysWhenToAskAgainBySecondsOrByAMoment) {
   const auto site = *site_of("https://host/a", with({}));
   const Version version{"\"e\"", "", 10};
+  const auto judged = [&](std::string after, std::string date) {
+    return judge(says(503, "", {{"retry-after", std::move(after)}, {"date", std::move(date)}}), {0, 10, version},
+                 *site);
+  };
   const auto wait = [&](std::string after, std::string date = "Sun, 06 Nov 1994 08:49:37 GMT") {
-    return judge(says(503, "", {{"retry-after", std::move(after)}, {"date", std::move(date)}}), {0, 10, version}, *site)
-        .wait_ms;
+    return judged(std::move(after), std::move(date)).wait_ms;
   };
   EXPECT_EQ(wait("7"), 7000u);
   EXPECT_EQ(wait("700"), 30000u);
+  EXPECT_EQ(judged("700", "").said_s, 700u);
   // The three kinds of RFC 9110.
   EXPECT_EQ(wait("Sun, 06 Nov 1994 08:49:40 GMT"), 3000u);
   EXPECT_EQ(wait("Sunday, 06-Nov-94 08:49:41 GMT"), 4000u);

@@ -26,6 +26,7 @@ enum class Fault {
   silence,      // nothing comes, for ever: the transport's own limit ends it
   error_500,
   slow_down_503,
+  busy_503,      // for `again_in` seconds, by Retry-After
   too_many_429,  // until `again_in` seconds have gone by
   wrong_range,   // the bytes before those asked for, and it says so
   lying_range,   // it says the range that was asked for, and of another size
@@ -91,6 +92,9 @@ class SimulatedStore {
       case Fault::silence: now += 20000; return cut(std::move(out), Cut::stalled);
       case Fault::error_500: return refusal(std::move(out), 500, "InternalError");
       case Fault::slow_down_503: return refusal(std::move(out), 503, "SlowDown");
+      case Fault::busy_503:
+        out.head.fields.emplace_back("retry-after", text(again_in));
+        return refusal(std::move(out), 503, "SlowDown");
       case Fault::too_many_429:
         out.head.fields.emplace_back("ratelimit", text("\"api\";r=9;t=300, \"resolvers\";r=0;t=", again_in));
         return refusal(std::move(out), 429, "TooManyRequests");

@@ -509,6 +509,18 @@ TEST(SiteTest, ARedirectStaysWithinItsScheme) {
   EXPECT_TRUE(loopback->after(redirect(302, "http://localhost:81/a")));
 }
 
+TEST(SiteTest, ABucketOfS3IsAskedInTheRegionOfAnotherObjectOfIt) {
+  Answer moved = redirect(301, "https://elsewhere.example.com/");
+  moved.head.fields.emplace_back("x-amz-bucket-region", "eu-west-3");
+  auto from = with(keys);
+  from.known_region = (*(*site_of("s3://bucket/index", from))->after(moved))->region();
+  EXPECT_EQ(url_asked("s3://bucket/a", from), "https://bucket.s3.eu-west-3.amazonaws.com/a");
+  EXPECT_EQ(url_asked("s3://other/a", from), "https://other.s3.us-east-1.amazonaws.com/a");
+  // The bucket may lie elsewhere by now.
+  moved.head.fields[1].second = "eu-west-4";
+  EXPECT_TRUE(*(*site_of("s3://bucket/a", from))->after(moved));
+}
+
 TEST(SiteTest, S3IsAskedInTheRegionThatItNamesOnce) {
   const auto site = *site_of("s3://bucket/a", with(keys));
   Answer moved = redirect(301, "https://elsewhere.example.com/");

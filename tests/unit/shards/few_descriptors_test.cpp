@@ -135,6 +135,26 @@ TEST_F(FewDescriptorsTest, WhatTheHandleHasIsForAPlanAndAChangeOfSomeShards) {
     }
 }
 
+// Writers beside it need them.
+TEST_F(FewDescriptorsTest, JournalsThatWaitForTheNextChangeHaveFew) {
+  constexpr size_t of_journals = 4;
+  env.most = 64;
+  auto model = open(true);
+  ASSERT_TRUE(is_ok(model));
+  expect_read(**model);
+  const size_t before = env.open_now();
+  const std::string fresh = pattern(shape, 79);
+  for (size_t i = 0; i < n; ++i) {
+    auto t = (*model)->begin({});
+    ASSERT_TRUE(is_ok(t));
+    ASSERT_TRUE(
+        is_ok((*t)->update(text("t", i), {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, fresh.data(), fresh.size()})));
+    ASSERT_TRUE(is_ok((*t)->commit()));
+    EXPECT_LE(env.open_now(), before + of_journals);
+  }
+  expect_read(**model);
+}
+
 // A pin of all shards keeps the descriptors of some, when others take their names. What is mapped is read from there.
 TEST_F(FewDescriptorsTest, APinOfPublishedShardsKeepsNoMoreThanTheHandleMay) {
   constexpr size_t most = 4;

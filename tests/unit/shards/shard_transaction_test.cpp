@@ -518,7 +518,7 @@ TEST_F(ShardTransactionTest, AShardThatIsSavedAnewIsLeftAloneByWhatAnotherWriter
   const auto target = write::find_destination(os::Env::posix(), shard(1)).value();
   auto made = write::TemporaryFile::create(target.at, 0666).value();
   ASSERT_TRUE(is_ok(made->file().write(half.data(), half.size(), 0)));
-  ASSERT_TRUE(is_ok(write::replace_file(target.at, *made, 0, {}, {})));
+  ASSERT_TRUE(is_ok(write::replace_file(target.at, *made, write::mode_of_new, 0, {}, {})));
   made.reset();
   EXPECT_TRUE(testing::names_in(index + ".st-journal").at(0).ends_with(".bad")) << "its shard was gone";
   EXPECT_TRUE(open());

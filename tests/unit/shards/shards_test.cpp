@@ -121,7 +121,8 @@ TEST_F(ShardsTest, ALeaseIsWaitedForNoLongerThanTheHandleWaitsForLocks) {
   ASSERT_TRUE(shards);
   store::TransactionOptions options;
   options.lock_timeout_ms = 0;
-  const std::string both[] = {std::filesystem::path(index).filename(), std::filesystem::path(shard(1)).filename()};
+  const std::string both[] = {std::filesystem::path(index).filename().string(),
+                              std::filesystem::path(shard(1)).filename().string()};
   for (const std::string &name : both) {
     auto transaction = (*shards)->begin(options);
     ASSERT_TRUE(transaction);

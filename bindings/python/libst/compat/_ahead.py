@@ -37,9 +37,9 @@ _MANY = 64  # pieces that may wait before those that nobody wants any more are d
 _opened: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
-def read_ahead(path: str, size: int) -> bool:
-    """If most of the file is not in memory, and there is room for it. What cannot be done is left out. False: nothing
-    is left to read."""
+def read_ahead(path: str, size: int, gone: Sequence[Any]) -> bool:
+    """If most of the file is not in memory, and there is room for it, until there is something in `gone`: nobody wants
+    it any more. What cannot be done is left out. False: nothing is left to read."""
     if size < _WORTH_IT or not hasattr(os, "RWF_NOWAIT"):
         return False
     try:
@@ -49,11 +49,11 @@ def read_ahead(path: str, size: int) -> bool:
                 return False
             if size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
                 return True
+            path = os.path.abspath(path)
             if _populates and _is_read_far_ahead(fd):
-                _followers.add([partial(_follow, os.path.abspath(path), at) for at in range(0, size, _STRETCH)])
+                _followers.add([partial(_follow, path, at, gone) for at in range(0, size, _STRETCH)], gone=gone)
             else:
-                file = _File(os.dup(fd))
-                _readers.add([partial(file.read, at) for at in range(0, size, _READ)])
+                _readers.add([partial(_read, path, at) for at in range(0, size, _READ)], gone=gone)
         finally:
             os.close(fd)
     except OSError:
@@ -93,7 +93,7 @@ def _is_read_far_ahead(fd: int) -> bool:
     return int(kilobytes) << 10 >= _FAR
 
 
-def _follow(path: str, begin: int, _memory: mmap.mmap) -> None:
+def _follow(path: str, begin: int, gone: Sequence[Any], _memory: mmap.mmap) -> None:
     """Touch a stretch of a file page by page, through a mapping of its own, as the kernel reads ahead of each sequence
     by its file description."""
     try:
@@ -104,31 +104,20 @@ def _follow(path: str, begin: int, _memory: mmap.mmap) -> None:
                 _opened.add(pages)
                 first = address(np.frombuffer(pages, np.uint8))
                 for at in range(0, length, _STEP):
-                    if _madvise(first + at, min(_STEP, length - at), _POPULATE_READ):
+                    if gone or _madvise(first + at, min(_STEP, length - at), _POPULATE_READ):
                         break
     except (OSError, ValueError):
         pass  # its reader will see
 
 
-class _File:
-    """One that is read into the page cache, by several threads. Closed with the last of its pieces."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        _opened.add(self)
-
-    def read(self, at: int, memory: mmap.mmap) -> None:
-        try:
-            os.preadv(self._fd, [memory], at)
-        except OSError:
-            pass  # its reader will see
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    __del__ = close
+def _read(path: str, at: int, memory: mmap.mmap) -> None:
+    """A piece of a file into the page cache. It is open only so long: files that wait for their turn are many."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            _opened.add(file)
+            os.preadv(file.fileno(), [memory], at)
+    except (OSError, ValueError):
+        pass  # its reader will see
 
 
 class _Threads:

@@ -1,6 +1,7 @@
 """safe_open, and the slices that it gives, as stock has them."""
 
 import os
+import weakref
 from types import TracebackType
 from typing import Any, NamedTuple, Optional, Union
 
@@ -139,10 +140,14 @@ class safe_open:
                 try:
                     if self._shared:
                         pin = file._pin()
-                        is_read = read_ahead(str(file.path), pin.file_size)
+                        gone: list[None] = []
+                        is_read = read_ahead(str(file.path), pin.file_size, gone)
                         tensors = pin.torch_all()
+                        mapping = pin.mapping()
                         if not is_read:
-                            map_ahead(*pin.mapping())
+                            map_ahead(*mapping)
+                        elif mapping[2] is not None:
+                            weakref.finalize(mapping[2], gone.append, None).atexit = False
                     else:
                         tensors = read_all_torch(file._pin())
                 except Error:

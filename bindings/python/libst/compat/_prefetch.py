@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, as_completed
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -57,7 +57,7 @@ class PrefetchLoader:
         self._closed = False
         self._waiting: dict[str, Future[Any]] = {name: Future() for name in reads}
         self._left: _Left = deque(zip(self._waiting.values(), reads.values()))
-        weakref.finalize(self, _give_up, self._left).atexit = False  # _end does so
+        weakref.finalize(self, _give_up, self._left, self._process).atexit = False  # _end does so
         self._threads: list[_Reader] = []
         for _ in range(min(threads, len(reads))):
             try:
@@ -110,9 +110,10 @@ class PrefetchLoader:
     def close(self) -> None:
         """Stop reading, and let go of all that was not taken."""
         self._closed = True
-        with self._lock:
+        is_own = os.getpid() == self._process  # else a thread of the parent may have held the lock
+        with self._lock if is_own else nullcontext():
             self._waiting.clear()
-        _give_up(self._left)
+        _give_up(self._left, self._process)
         for thread in self._threads:
             thread.join()
 
@@ -181,8 +182,11 @@ def _result(name: str, future: "Future[Any]") -> Any:
         raise SafetensorError(f"{name}: {_CLOSED}") from None
 
 
-def _give_up(left: _Left) -> None:
-    """Make none of these calls; who waits for them is told."""
+def _give_up(left: _Left, process: int) -> None:
+    """Make none of these calls; who waits for them is told. In a forked child nobody waits, and a thread of the parent
+    may have held their locks."""
+    if os.getpid() != process:
+        left.clear()
     while left:
         with suppress(IndexError):  # a reader was faster
             future, _ = left.popleft()
@@ -195,7 +199,7 @@ def _end() -> None:
     with _readers_lock:
         readers = list(_readers)
     for reader in readers:
-        _give_up(reader.left)
+        _give_up(reader.left, os.getpid())
     for reader in readers:
         reader.join()
 

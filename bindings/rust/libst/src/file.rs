@@ -206,7 +206,8 @@ impl File {
     }
 
     /// For calls of `libst-sys` beside those here. They keep to what `st.h` says, and this `File` alone closes, refreshes and
-    /// releases it. A closure of the file's that panics in such a call ends it, and the panic goes no further.
+    /// releases it. A progress or a source that panics in such a call ends the call, and a log does not. The panic goes no
+    /// further.
     pub fn as_raw(&self) -> *mut sys::st_file {
         self.handle.raw()
     }

@@ -1,18 +1,22 @@
 //! Lets calls be interrupted from elsewhere, where the file may be closed at any moment.
 
+use std::ffi::c_int;
 use std::fmt;
-use std::process;
 use std::ptr::{null_mut, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use crate::handle::Handle;
 use crate::sys;
 #[cfg(doc)]
-use crate::{File, Snapshot};
+use crate::{File, Snapshot, Tensor};
 
-/// Interrupts the calls of a [`File`] and of its snapshots from elsewhere, in another thread say; see [`File::interrupt`]. It
-/// does nothing after that was dropped which it is of: the file, or the [`Snapshot`] with what was taken from it.
+/// Interrupts the calls of a [`File`] and of its snapshots from elsewhere, in another thread say; see
+/// [`File::interrupt`].
+///
+/// The handle of a file does nothing once the file was dropped. The handle of a [`Snapshot`] or a [`Tensor`] works for
+/// as long as anything keeps the state that they show. Snapshots do, and what was taken from them. So does a file that
+/// was opened for reading, while it shows this state.
 #[derive(Clone)]
 pub struct Interrupt(Arc<Interrupted>);
 
@@ -45,13 +49,43 @@ pub(crate) struct Interrupted {
 
 const PROCESS: u32 = 32; // begins at this bit
 
+/// How many forks lie between this process and the first that counted. A process id would not do: a container's first
+/// process may fork into another container, where the child is the first, too.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn count_fork() {
+    FORKS.fetch_add(1, Ordering::SeqCst);
+}
+
+type AtFork = Option<unsafe extern "C" fn()>;
+
+extern "C" {
+    fn pthread_atfork(before: AtFork, in_parent: AtFork, in_child: AtFork) -> c_int;
+}
+
+/// Two threads may both come to it, which does no harm. One that waits for the other would wait for ever in a child.
+fn count_forks() {
+    static IS_COUNTED: AtomicBool = AtomicBool::new(false);
+    if !IS_COUNTED.load(Ordering::SeqCst) {
+        // SAFETY: what it calls in a child only counts.
+        let failed = unsafe { pthread_atfork(None, None, Some(count_fork)) };
+        IS_COUNTED.store(failed == 0, Ordering::SeqCst);
+    }
+}
+
+/// This process, as `users` has it.
+fn own_process() -> u64 {
+    u64::from(FORKS.load(Ordering::SeqCst)) << PROCESS
+}
+
 impl Interrupted {
     pub(crate) fn new(file: NonNull<sys::st_file>) -> Interrupted {
+        count_forks();
         Interrupted { file: AtomicPtr::new(file.as_ptr()), users: AtomicU64::new(0) }
     }
 
     fn while_open(&self, run: impl FnOnce(NonNull<sys::st_file>)) {
-        let own = u64::from(process::id()) << PROCESS;
+        let own = own_process();
         let one_more = |users: u64| Some(own | (own_users(users, own) + 1));
         let _ = self.users.fetch_update(Ordering::SeqCst, Ordering::Relaxed, one_more); // never refused
         if let Some(file) = NonNull::new(self.file.load(Ordering::SeqCst)) {
@@ -63,7 +97,7 @@ impl Interrupted {
     /// From here on nobody uses the handle.
     pub(crate) fn end(&self) {
         self.file.store(null_mut(), Ordering::SeqCst);
-        let own = u64::from(process::id()) << PROCESS;
+        let own = own_process();
         while own_users(self.users.load(Ordering::SeqCst), own) > 0 {
             std::thread::yield_now();
         }
@@ -82,7 +116,6 @@ fn own_users(users: u64, own: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
     use std::sync::Barrier;
 
     fn made() -> Interrupted {
@@ -107,15 +140,67 @@ mod tests {
         interrupted.while_open(|_| panic!("the file is closed"));
     }
 
-    #[test]
-    fn threads_that_stayed_in_the_parent_of_a_fork_are_not_waited_for() {
-        let interrupted = made();
-        let elsewhere = u64::from(process::id() ^ 1) << PROCESS;
-        interrupted.users.store(elsewhere | 3, Ordering::SeqCst);
-        let mut used = false;
-        interrupted.while_open(|_| used = true);
-        assert!(used);
-        interrupted.users.store(elsewhere | 3, Ordering::SeqCst);
-        interrupted.end();
+    #[cfg(target_os = "linux")]
+    mod forked {
+        use super::*;
+
+        /// What `run` answers in a child is 0, or this is not.
+        fn in_child(run: impl FnOnce() -> c_int) -> c_int {
+            // SAFETY: the child runs `run`, and ends without the destructors of the parent.
+            match unsafe { libc::fork() } {
+                // SAFETY: as above.
+                0 => unsafe { libc::_exit(run()) },
+                child => {
+                    let mut status = 0;
+                    // SAFETY: a place to write to.
+                    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                    c_int::from(status != 0)
+                }
+            }
+        }
+
+        extern "C" fn fail(_: c_int) {
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(1) }
+        }
+
+        /// Without the right to make namespaces, of a child that has an id of its own.
+        #[test]
+        #[cfg_attr(miri, ignore)] // which cannot fork
+        fn threads_that_stayed_in_the_parent_are_not_waited_for_by_a_child_with_its_id() {
+            let made_first = |namespaces| {
+                // SAFETY: of this process alone: the next child is the first of a namespace.
+                unsafe { libc::unshare(namespaces) };
+            };
+            let status = in_child(|| {
+                made_first(libc::CLONE_NEWUSER | libc::CLONE_NEWPID);
+                in_child(|| {
+                    let (interrupted, inside) = (Arc::new(made()), Arc::new(Barrier::new(2)));
+                    let (used, is_inside) = (Arc::clone(&interrupted), Arc::clone(&inside));
+                    std::thread::spawn(move || {
+                        used.while_open(|_| {
+                            is_inside.wait();
+                            loop {
+                                std::thread::park();
+                            }
+                        });
+                    });
+                    inside.wait();
+                    made_first(libc::CLONE_NEWPID);
+                    in_child(|| {
+                        // SAFETY: the handler may run at any moment. A first process ends by no signal without one.
+                        unsafe {
+                            libc::signal(libc::SIGALRM, fail as extern "C" fn(c_int) as libc::sighandler_t);
+                            libc::alarm(20);
+                        }
+                        let mut used = false;
+                        interrupted.while_open(|_| used = true);
+                        interrupted.end();
+                        c_int::from(!used)
+                    })
+                })
+            });
+            assert_eq!(status, 0);
+        }
     }
 }

@@ -125,7 +125,8 @@ impl OpenOptions {
     }
 
     /// Told what a user may want to know: a mapping fell back, a journal was recovered. Must not use the same file. A
-    /// panic cancels the call that told it, as far as it can be cancelled, and then goes on.
+    /// panic cancels the call that told it, as far as it can be cancelled, and then goes on. A call of `libst-sys` is not
+    /// cancelled ([`File::as_raw`]).
     pub fn log<F>(mut self, log: F) -> OpenOptions
     where
         F: Fn(Level, &str) + Send + Sync + 'static,

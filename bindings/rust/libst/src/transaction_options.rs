@@ -76,10 +76,11 @@ impl<'f> TransactionOptions<'f> {
     }
 
     /// Gives shards that are rewritten new names, as in `model-00001-of-00004.g1.safetensors`, and leaves the old ones
-    /// for so long: a process that has read the old index then finds all that it names, and the change takes one copy. The
-    /// first such commit after that time removes them, or [`recover`](crate::recover()) at any time. Until then, what
-    /// takes files by a pattern such as `*.safetensors`, and not by the index, takes old and new ones. `None` is the
-    /// default: shards keep their names. On one file it is [`Status::Unsupported`].
+    /// for so long: a stock reader of the old index then finds all that it names, and the change takes one copy. A file
+    /// of libst that has the old index must be refreshed before it opens another shard ([`Status::FileChanged`]). The
+    /// first such commit after that time removes the old shards, or [`recover`](crate::recover()) at any time. Until
+    /// then, what takes files by a pattern such as `*.safetensors`, and not by the index, takes old and new ones. `None`
+    /// is the default: shards keep their names. On one file it is [`Status::Unsupported`].
     pub fn new_names(mut self, grace: impl Into<Option<Duration>>) -> TransactionOptions<'f> {
         let grace = grace.into();
         set(&mut self.c.flags, sys::ST_TXN_NEW_NAMES, grace.is_some());
