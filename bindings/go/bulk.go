@@ -55,7 +55,8 @@ func (f *File) Prefetch(names []string, opts *BulkOptions) error {
 
 // Load reads tensors into one block of memory that the file owns until Close, or until it was replaced and nothing views
 // it any more. View then answers views into it, which no truncation of the file can make fault. No names (nil) are all
-// tensors.
+// tensors. Views under MapCopyOnWrite stay where they are, with what was written into them: their pages become this
+// process's own instead, and a truncation makes them fault.
 func (f *File) Load(names []string, opts *BulkOptions) error {
 	return f.bulk("load", names, opts, func(pin *C.st_file, indices *C.size_t, n C.size_t, o *C.st_bulk_options) C.st_status {
 		f.h.loaded.Store(true) // first, as its tensors become views one after the other

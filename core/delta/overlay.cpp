@@ -256,7 +256,7 @@ Result<bool> Overlay::stack(const Control &call, JoinedProgress &joined) {
     ST_TRY(SteppedFile::check(base, deltas, chained.listing, may_have_changed, tell));
     stepped->put_into(&chained.listing, above);
   } else {
-    ST_TRY(stepped, SteppedFile::make(env(), base, deltas, above, &chained.listing, tell));
+    ST_TRY(stepped, SteppedFile::make(env(), base, deltas, above, &chained.listing, options().map, tell));
   }
   if (is_shown) {
     shown->note_times(times);

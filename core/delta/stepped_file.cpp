@@ -50,7 +50,7 @@ void SteppedFile::put_into(TensorList *listing, uint32_t layer) const {
 
 Result<std::unique_ptr<SteppedFile>> SteppedFile::make(os::Env &env, const ModelView &base,
                                                        std::span<const DeltaFile> deltas, uint32_t layer,
-                                                       TensorList *listing, const Tell &tell) {
+                                                       TensorList *listing, read::MapMode map, const Tell &tell) {
   std::vector<const ListedTensor *> stepped;
   for (const ListedTensor &t : listing->tensors)
     if (!t.steps.empty()) stepped.push_back(&t);
@@ -80,7 +80,7 @@ Result<std::unique_ptr<SteppedFile>> SteppedFile::make(os::Env &env, const Model
     };
     ST_TRY(step_to_the_end(stepped_tensor(base, deltas, *stepped[i]), room, copy));
   }
-  ST_TRY(made->file_, DataFile::open_memory(env, made->bytes_.get(), data + end));
+  ST_TRY(made->file_, DataFile::open_memory(env, made->bytes_.get(), data + end, map));
   made->held_ = made->file_->hold();
   made->last_layers_.resize(stepped.size());
   for (const ListedTensor *t : stepped) made->last_layers_[made->index().find(t->name).value()] = t->steps.back().first;

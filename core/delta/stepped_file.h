@@ -9,11 +9,12 @@ class SteppedFile {
  public:
   // Told of the bytes of each block of a tensor of `listing` that has steps, when it is done. It may end the call.
   using Tell = std::function<Result<void>(uint64_t more)>;
-  // Those of `listing`, which are of this file then, as layer `layer`. Null: there are none. Statuses: delta,
+  // Those of `listing`, which are of this file then, as layer `layer`. Null: there are none. `map`: only whether views
+  // may be written (copy_on_write); then each is a copy. Statuses: delta,
   // delta_base, nomem; those of reading, and of `tell`.
   static Result<std::unique_ptr<SteppedFile>> make(os::Env &env, const ModelView &base,
                                                    std::span<const DeltaFile> deltas, uint32_t layer,
-                                                   TensorList *listing, const Tell &tell);
+                                                   TensorList *listing, read::MapMode map, const Tell &tell);
   // Was it made of the same tensors of the same files? These must have lived since then.
   bool is_of(const ModelView &base, std::span<const DeltaFile> deltas, const TensorList &listing) const;
   // Do the steps of `listing` still lead to what they are to lead to? Only of files that may have changed the bytes are

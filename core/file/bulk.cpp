@@ -121,6 +121,23 @@ Result<void> DataFile::prefetch(const Snapshot &s, std::vector<size_t> tensors, 
   return {};
 }
 
+// Tensors whose views lie in a mapping that may be written stay there, as views with what was written may be out.
+// Answers the others.
+Result<std::vector<size_t>> DataFile::own_in_place(const Snapshot &s, const Access &here, std::vector<size_t> tensors,
+                                                   const Control &control, const Share &share) const {
+  if (here.content.map() != read::MapMode::copy_on_write) return tensors;
+  const Index &index = s.header.index;
+  const auto is_mapped = [&](size_t i) { return here.content.try_view(i, s.file_offset(index.at(i))) != nullptr; };
+  const auto others = std::stable_partition(tensors.begin(), tensors.end(), is_mapped);
+  std::vector<read::Piece> pieces;
+  for (auto i = tensors.begin(); i != others; ++i) pieces.push_back(piece_of(s, index.at(*i), nullptr));
+  tensors.erase(tensors.begin(), others);
+  if (pieces.empty()) return tensors;
+  ST_TRY(auto done, read::own(here.file, here.content, std::move(pieces), strategy_of(share), control));
+  count(done);
+  return tensors;
+}
+
 // What another load is reading is waited for, once there is nothing else to do. If that load fails it is read here.
 Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
                             const Progress &progress, const Share &share) const {
@@ -137,6 +154,9 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
     return !control.progress() || control.progress()(std::min(done + of_part, total), total);
   });
   const InterruptScope waits([&] { return part.check(0, total); });
+  ST_TRY(tensors, own_in_place(s, here, std::move(tensors), part, share));
+  done = total;
+  for (const size_t i : tensors) done -= bytes_of(i);
   while (!tensors.empty()) {
     ST_TRY(const auto mine, here.content.claim(tensors));
     if (mine.slots().empty()) return control.check(total, total);

@@ -62,9 +62,10 @@ Result<std::unique_ptr<DataFile>> DataFile::open_source(const std::shared_ptr<os
   return c;
 }
 
-Result<std::unique_ptr<DataFile>> DataFile::open_memory(os::Env &env, const std::byte *bytes, size_t size) {
+Result<std::unique_ptr<DataFile>> DataFile::open_memory(os::Env &env, const std::byte *bytes, size_t size,
+                                                        read::MapMode map) {
   std::unique_ptr<DataFile> c(new DataFile(env, {}));
-  ST_TRY(auto snapshot, Snapshot::of_memory(env, bytes, size));
+  ST_TRY(auto snapshot, Snapshot::of_memory(env, bytes, size, map));
   c->strategy_.reason = "the file was given as memory";
   c->adopt(c->place(std::move(snapshot)));
   return c;

@@ -108,7 +108,8 @@ class DataFile {
   // For reading only. Status: unsupported if it is to be changed; the format's; what the source answers.
   static Result<std::unique_ptr<DataFile>> open_source(const std::shared_ptr<os::SourceEnv> &source,
                                                        OpenOptions options);
-  static Result<std::unique_ptr<DataFile>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
+  static Result<std::unique_ptr<DataFile>> open_memory(os::Env &env, const std::byte *bytes, size_t size,
+                                                       read::MapMode map = read::MapMode::automatic);
   // By the same path, which must still lead to the file of `state`. How: `as`.
   Result<std::unique_ptr<DataFile>> reopen(const Snapshot &state, Again as) const;
   // The same of what it shows now. A file that its own commit puts there meanwhile is no other one.
@@ -273,6 +274,8 @@ class DataFile {
   Control control_of(const Progress &progress) const {
     return Control(progress ? progress : options_.progress, &interrupts_);
   }
+  Result<std::vector<size_t>> own_in_place(const Snapshot &s, const Access &here, std::vector<size_t> tensors,
+                                           const Control &control, const Share &share) const;
   read::Strategy strategy_of(const Share &share) const {
     read::Strategy strategy = strategy_;
     strategy.threads = std::min(strategy.threads, share.threads);

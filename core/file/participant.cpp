@@ -75,7 +75,7 @@ Result<void> Participant::prepare(const write::Super &super, write::SuperPartici
     ST_TRY(write::reserve_space(lock_.file(), of_.snapshot->filesystem, pieces_, of_.control));
     buffer_ = write::chunk_for(pieces_);
     return write::prepare_patch(lock_.file(), of_.journal.folder->dir(), *of_.journal.journal, pieces_, lock_.identity,
-                                of_.control, super);
+                                of_.control, super, changing_.emplace(lock_.file()));
   }
   ST_TRY(check_links(of_, lock_.file()));
   const Makes made = makes(of_, true);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "file/remakes.h"
@@ -37,7 +38,10 @@ class Participant {
   // call recover(), and try again. Status busy: nothing changed.
   Result<write::Look> lock(int32_t timeout_ms);
   Result<void> recover(int32_t timeout_ms);
-  void unlock() { lock_ = {}; }
+  void unlock() {
+    changing_.reset();
+    lock_ = {};
+  }
   // Once it is locked: what it does from now on is told there.
   void tell(Progress progress) { of_.tell(std::move(progress)); }
   // Once it is locked: the new bytes that a Remake makes of those that are there.
@@ -90,6 +94,7 @@ class Participant {
 
   Staged &of_;
   CommitLock lock_;
+  std::optional<os::BytesUnderChange> changing_;  // once it is prepared, until its bytes are written or given up
   std::vector<write::Piece> pieces_;
   std::unique_ptr<NewFile> first_, second_;
   write::ChunkBuffer buffer_;  // taken early: a decided commit must not fail for want of memory

@@ -217,7 +217,8 @@ Result<void> Snapshot::refresh_own_memory() const {
   return {};
 }
 
-Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::byte *bytes, size_t size) {
+Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::byte *bytes, size_t size,
+                                                      read::MapMode map) {
   const auto *chars = reinterpret_cast<const char *>(bytes);
   ST_TRY(auto n, parse_header_length({chars, std::min<size_t>(size, length_bytes)}, size));
   // A copy of the header, since the parser wants padding after it.
@@ -228,7 +229,9 @@ Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::b
   auto snapshot = std::make_unique<Snapshot>();
   snapshot->header = std::move(header);
   snapshot->filesystem = {os::Storage::memory, "memory"};
-  snapshot->content = read::Content::borrowed(bytes, size);
+  snapshot->content = map == read::MapMode::copy_on_write
+                          ? read::Content::borrowed_to_write(bytes, size, snapshot->header.index.size())
+                          : read::Content::borrowed(bytes, size);
   return snapshot;
 }
 

@@ -90,7 +90,9 @@ struct Snapshot {
   static Result<std::unique_ptr<Snapshot>> take(os::File file, const Wanted &wanted);
   // The same of one whose stat() is known.
   static Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat &identity, const Wanted &wanted);
-  static Result<std::unique_ptr<Snapshot>> of_memory(os::Env &env, const std::byte *bytes, size_t size);
+  // `map`: only whether it is copy_on_write.
+  static Result<std::unique_ptr<Snapshot>> of_memory(os::Env &env, const std::byte *bytes, size_t size,
+                                                     read::MapMode map);
 
  private:
   // What a child opened anew, and its parent before it; views of either may still be in use.

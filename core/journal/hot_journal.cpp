@@ -415,7 +415,8 @@ Result<void> Replay::confirm() {
 Result<void> Replay::apply() {
   const Buffers buffers(hot_.record);
   const auto apply = [&](const RangeRecord &range) -> Result<Verdict> {
-    ST_TRY(os::keep_in_writable_mappings(data_, range.offset, range.length));
+    os::BytesUnderChange changing(data_);
+    ST_TRY(changing.keep(range.offset, range.length));
     if (range.is_sparse()) {
       ST_TRY(write_changes(data_, hot_.file, range, buffers.packed.get(), buffers.payload.get()));
       return Verdict::good();

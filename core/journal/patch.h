@@ -57,13 +57,14 @@ Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, 
                    const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,
                    const StillThere &there);
 // The same as a part of a transaction on several files, in steps. First the journal
-// is made durable. It says what will be written if `super` decides so.
+// is made durable. It says what will be written if `super` decides so; `changing` ends when that is done, or given up.
 struct Super {
   uint64_t transaction = 0;
   std::string index;  // the name of the file beside which its journal lies
 };
 Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
-                           const Identity &identity, const Control &control, const Super &super);
+                           const Identity &identity, const Control &control, const Super &super,
+                           os::BytesUnderChange &changing);
 // Then, decided, the file; `buffer` as of write_pieces. Durable.
 Result<void> apply_prepared(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
                             const ChunkBuffer &buffer);

@@ -6,7 +6,6 @@
 #include "journal/changes.h"
 #include "newfile/units.h"
 #include "os/given_memory.h"
-#include "os/writable_mappings.h"
 
 namespace st::write {
 namespace {
@@ -149,14 +148,14 @@ Result<void> write_pieces(const os::File &data, const Journal &journal, std::spa
   return {};
 }
 
-Result<void> keep_in_views(const os::File &data, std::span<const Piece> pieces) {
+Result<void> keep_in_views(os::BytesUnderChange &changing, std::span<const Piece> pieces) {
   // What shares a page is kept together.
   for (size_t i = 0; i < pieces.size();) {
     const uint64_t begin = pieces[i].offset;
     uint64_t end = begin;
     do end = pieces[i].offset + pieces[i].payload.length;
     while (++i < pieces.size() && pieces[i].offset - end < page_bytes);
-    ST_TRY(os::keep_in_writable_mappings(data, begin, end - begin));
+    ST_TRY(changing.keep(begin, end - begin));
   }
   return {};
 }

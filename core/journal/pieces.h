@@ -7,6 +7,7 @@
 #include <span>
 
 #include "journal/journal.h"
+#include "os/writable_mappings.h"
 
 namespace st::write {
 
@@ -44,8 +45,8 @@ Result<void> write_pieces(const os::File &data, const Journal &journal, std::spa
                           const ChunkBuffer &buffer);
 
 // What these bytes of the file are now stays in the copy-on-write views that this process has of it. To be called
-// before anything is decided, as it takes memory.
-Result<void> keep_in_views(const os::File &data, std::span<const Piece> pieces);
+// before anything is decided, as it takes memory; `changing` ends when they are written, or are not to be.
+Result<void> keep_in_views(os::BytesUnderChange &changing, std::span<const Piece> pieces);
 
 // Lays what changes of a sparse range over its bytes in the file. `packed` and `bytes` have room for both. Status
 // journal, with nothing changed, if what changes is no longer what was staged.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/round.h"
+#include "os/own_pages.h"
 #include "os/process.h"
 #include "os/writable_mappings.h"
 
@@ -28,10 +29,7 @@ Result<Mapping> Mapping::of_file(const File &file, uint64_t nbytes, MapKind kind
   m.kind_ = kind;
   m.data_ = static_cast<std::byte *>(address);
   m.size_ = size;
-  if (writable) {
-    ST_TRY(auto which, file.stat());
-    note_writable_mapping(file.env(), which, m.data_, size);
-  }
+  if (writable) ST_TRY(note_writable_mapping(file, m.data_, size));
   return m;
 }
 
@@ -58,6 +56,15 @@ uint64_t Mapping::resident(size_t offset, size_t n) const {
   return std::min<uint64_t>(pages * page, n);
 }
 
+namespace {
+
+Failure cannot_bring_in(int r) {
+  if (r == -EFAULT) return fail(Status::file_changed, "the file was truncated while it was open; open it anew");
+  return Failure(os_error(-r, "bring into memory", "a mapped file"));
+}
+
+}  // namespace
+
 Result<void> Mapping::populate(size_t offset, size_t n) const {
   if (n == 0) return {};
   const size_t page = page_size();
@@ -65,9 +72,16 @@ Result<void> Mapping::populate(size_t offset, size_t n) const {
   const size_t length = std::min(offset + n, size_) - from;
   int r = repeat_interrupted([&] { return env_->madvise(data_ + from, length, MADV_POPULATE_READ); });
   if (r == -EINVAL) r = env_->madvise(data_ + from, length, MADV_WILLNEED);  // Linux before 5.14
-  if (r == -EFAULT) return fail(Status::file_changed, "the file was truncated while it was open; open it anew");
-  if (r < 0) return Failure(os_error(-r, "bring into memory", "a mapped file"));
-  return {};
+  return r < 0 ? cannot_bring_in(r) : Result<void>();
+}
+
+Result<void> Mapping::own(const File &file, size_t offset, size_t n) const {
+  if (n == 0) return {};
+  ST_TRY(auto now, file.stat());
+  if (static_cast<uint64_t>(now.st_size) < offset + n) return cannot_bring_in(-EFAULT);
+  const size_t from = round_down(offset, page_size());
+  const int r = own_pages(*env_, data_ + from, offset + n - from);
+  return r < 0 ? cannot_bring_in(r) : Result<void>();
 }
 
 uint64_t Mapping::private_dirty() const {

@@ -34,6 +34,9 @@ class Mapping {
   // Bring pages into memory, and into the mapping, in order. A file that was
   // truncated meanwhile is status file_changed.
   Result<void> populate(size_t offset, size_t n) const;
+  // The same of a copy-on-write mapping, whose pages become this process's own. They show what befalls the file no
+  // more, but for a truncation.
+  Result<void> own(const File &file, size_t offset, size_t n) const;
   // Bytes of pages that were written: 0 where the system does not tell.
   uint64_t private_dirty() const;
   // Forget cached pages of a private mapping, so that they are read anew.

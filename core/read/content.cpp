@@ -80,6 +80,12 @@ Content Content::borrowed(const std::byte *bytes, size_t size) {
   return c;
 }
 
+Content Content::borrowed_to_write(const std::byte *bytes, size_t size, size_t slots) {
+  Content c = borrowed(nullptr, size);
+  c.copies_ = std::make_unique<GivenCopies>(bytes, slots);
+  return c;
+}
+
 Content::Owned &Content::own(const Locked &) const {
   if (!own_->owned.load(std::memory_order_relaxed))
     own_->owned.store(std::make_unique<Owned>(slots_).release(), std::memory_order_release);
@@ -108,6 +114,7 @@ Result<void> Content::await(Locked &lock, Done done) const {
 Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   ST_ASSERT(offset <= size_ && n <= size_ - offset);
   if (const std::byte *piece = try_view(slot, offset)) return piece;
+  if (copies_) return copies_->view(slot, offset, n);
   Locked lock(own_->mutex);
   Owned &owned = own(lock);
   const std::vector<size_t> &read = own_->being_read;

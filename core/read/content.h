@@ -18,6 +18,7 @@
 #include "os/filesystem.h"
 #include "os/mapping.h"
 #include "read/arena.h"
+#include "read/given_copies.h"
 #include "read/map_mode.h"
 
 namespace st::read {
@@ -30,6 +31,8 @@ class Content {
                               const os::Filesystem &filesystem, const Log &log);
   // Bytes that somebody else keeps alive.
   static Content borrowed(const std::byte *bytes, size_t size);
+  // The same, and views may be written: see GivenCopies.
+  static Content borrowed_to_write(const std::byte *bytes, size_t size, size_t slots);
 
   // The bytes [offset, offset + n) of the file, which are piece `slot`. Any thread. One that reads a piece keeps nobody
   // from another, unless that piece is changed in each of three reads: the fourth holds the mutex. Amid a long one, but
@@ -100,7 +103,7 @@ class Content {
     return piece != &outdated && overlap(piece, size, bytes, n);
   }
 
-  const std::byte *bytes() const { return bytes_; }  // of borrowed content
+  const std::byte *bytes() const { return copies_ ? copies_->bytes() : bytes_; }  // of borrowed content
   MapMode map() const { return map_; }
   MapMode wanted() const { return writable_ ? MapMode::copy_on_write : map_; }  // to map it once more
   uint32_t fallbacks() const { return fallbacks_; }
@@ -150,6 +153,7 @@ class Content {
   std::string reason_;
   uint64_t size_ = 0;
   const std::byte *bytes_ = nullptr;
+  std::unique_ptr<GivenCopies> copies_;  // then bytes_ is null
   size_t slots_ = 0;
   std::shared_ptr<const os::Mapping> mapping_;
   std::unique_ptr<Own> own_;

@@ -22,8 +22,11 @@ bool reads_fill_the_cache(const os::File &file, const Content &content) {
   return true;
 }
 
-Result<void> bring_in(const os::File &file, const Content &content, const Request &r) {
-  auto populated = content.mapping()->populate(r.offset, r.length);
+enum class Pages { as_they_are, own };
+
+Result<void> bring_in(const os::File &file, const Content &content, Pages pages, const Request &r) {
+  const os::Mapping &mapping = *content.mapping();
+  auto populated = pages == Pages::own ? mapping.own(file, r.offset, r.length) : mapping.populate(r.offset, r.length);
   if (populated) return {};
   // The kernel has one errno for a file that ends before and for a disk that fails.
   auto now = file.stat();
@@ -34,7 +37,7 @@ Result<void> bring_in(const os::File &file, const Content &content, const Reques
 }
 
 // Into the mapping: a later look then waits for no page fault, either.
-Result<BulkDone> populate(const os::File &file, const Content &content, const Plan &plan, size_t threads,
+Result<BulkDone> populate(const os::File &file, const Content &content, Pages pages, const Plan &plan, size_t threads,
                           const Control &control) {
   std::atomic<size_t> next = 0;
   std::atomic<uint64_t> bytes = 0, requests = 0, wanted = 0;
@@ -44,7 +47,7 @@ Result<BulkDone> populate(const os::File &file, const Content &content, const Pl
     for (size_t i; !pool.stopped() && (i = next++) < plan.requests.size();) {
       if (calling || control.interrupted()) ST_TRY(look());
       const Request &r = plan.requests[i];
-      ST_TRY(bring_in(file, content, r));
+      ST_TRY(bring_in(file, content, pages, r));
       bytes += r.length;
       ++requests;
       wanted += wanted_of(plan, r);
@@ -70,7 +73,13 @@ Result<BulkDone> warm(const os::File &file, const Content &content, std::vector<
   }
   const Plan plan = plan_requests(std::move(pieces), strategy.block, strategy.gap, SIZE_MAX);
   const bool by_one = !of_its_own && !file.reads_past_cache();  // daemon
-  return populate(file, content, plan, by_one ? 1 : strategy.threads, control);
+  return populate(file, content, Pages::as_they_are, plan, by_one ? 1 : strategy.threads, control);
+}
+
+Result<BulkDone> own(const os::File &file, const Content &content, std::vector<Piece> pieces, const Strategy &strategy,
+                     const Control &control) {
+  const Plan plan = plan_requests(std::move(pieces), strategy.block, 0, SIZE_MAX);
+  return populate(file, content, Pages::own, plan, strategy.threads, control);
 }
 
 }  // namespace st::read

@@ -14,4 +14,9 @@ namespace st::read {
 Result<BulkDone> warm(const os::File &file, const Content &content, std::vector<Piece> pieces, const Strategy &strategy,
                       const Control &control);
 
+// The same where `content` is a copy-on-write mapping: what was written there stays, and the pages of all pieces become
+// this process's own. None of the file shows in them later, but a truncation.
+Result<BulkDone> own(const os::File &file, const Content &content, std::vector<Piece> pieces, const Strategy &strategy,
+                     const Control &control);
+
 }  // namespace st::read

@@ -28,4 +28,3 @@ OPEN(openat)
 #ifndef openat64
 OPEN(openat64)
 #endif
-

@@ -72,9 +72,10 @@ def open(
         mapping: how the data is reached. "auto" as the storage asks (the environment's
             ST_MAP overrides it), "shared", "private", or "none": no mapping, a
             tensor is read into memory of its own when first viewed. With "copy-on-write" views may be written;
-            that never reaches the file. A page that was not written shows what others patch in place, and a truncation
-            as SIGBUS; one that was written never does, nor what this process patches itself. On storage where
-            mappings are slow that is as "none". What was chosen, and why, is in `File.io_info`.
+            that never reaches the file. A page that was not written shows what others patch in place; one that was
+            written never does, nor what this process patches itself. A truncation is SIGBUS in all pages behind the
+            new end. On storage where mappings are slow that is as "none". What was chosen, and why, is in
+            `File.io_info`.
         deltas: paths of deltas, the oldest first, that lie on the file, or on shards: what is shown, for reading
             only, is what `libst.patch` with each of them in turn would make of it. `TensorInfo.shard` is the number
             of the file that has a tensor: 0 the file, 1 the first delta; or first the shards, then the deltas.

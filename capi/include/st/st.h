@@ -576,15 +576,18 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  * this process for itself: the file and other handles never see it, further
  * views of this handle do. It is no snapshot. Page by page:
  *   the first write  copies the page, once; from then on it is this process's
- *                    own memory, and nothing that befalls the file shows in it.
+ *                    own memory, and nothing that befalls the file shows in it
+ *                    but a truncation.
  *   a patch          by this process, through whichever handle, does not show:
  *                    in all copy-on-write views the pages that will change
  *                    first become this process's own. They cost their memory;
- *                    ST_E_NOMEM where there is none. A patch by
- *                    another process shows in pages that were not written, also
- *                    while it is half done.
+ *                    ST_E_NOMEM where there is none. A file that is opened
+ *                    amid the patch may show a mix of old and new, and keeps
+ *                    it. A patch by another process shows in pages that were
+ *                    not written, also while it is half done.
  *   a publish        shows in no view: they keep the old file.
- *   a truncation     is SIGBUS in pages that were not written, and so is a page
+ *   a truncation     is SIGBUS in all pages behind the new end: the system
+ *                    takes back those that were written, too. So is a page
  *                    that the storage fails to bring.
  * This handle's own later views of a tensor that it patched, and all after
  * st_refresh, are of the file's new bytes, at another address. A forked child
@@ -1172,6 +1175,10 @@ st_status st_prefetch(st_file *file, const size_t *indices, size_t n,
  * are in the handle's memory are not read again. Tensors that another st_load
  * or st_prefetch of the handle is reading are waited for. No lock is taken: see
  * st_read_many.
+ * Views in an ST_MAP_COPY_ON_WRITE mapping stay where they are, with what was
+ * written into them. All their pages become this process's own instead, as if
+ * each were written: they cost their memory, and `flags` do not count. What
+ * that means for a patch and for a truncation, st_get tells.
  *   indices  n of them, as st_at; NULL, 0: all tensors. A pointer and 0:
  *            none.
  *   opts     NULL for the defaults.
@@ -1313,7 +1320,8 @@ st_status st_join(const char *from, const char *to,
  * of each other. The base is only sampled: the first bytes of a few tensors
  * that are replaced. st_verify checks everything. Tensors of which a delta
  * holds elements are made at the open, checked, and held in memory; they count
- * as tensors of the last delta that changes them. An open tells its progress
+ * as tensors of the last delta that changes them. Their views are copies under
+ * ST_MAP_COPY_ON_WRITE, made when first looked at. An open tells its progress
  * over them, and so does a refresh that reads them. A refresh keeps them as
  * long as their files stay. It is ST_E_DELTA_BASE if a patch or another write
  * has changed what lies below them. It need not notice what another program

@@ -55,6 +55,31 @@ TEST_F(CapiBulk, ManyAreReadByNameByIndexAndInPart) {
   }
 }
 
+TEST_F(CapiBulk, ALoadKeepsWhatWasWrittenIntoCopyOnWriteViews) {
+  st_file *file = open_with(options(ST_MAP_COPY_ON_WRITE));
+  st_tensor before = {}, after = {};
+  ASSERT_ST(ST_OK, st_get(file, "b", ST_NTS, &before));
+  auto *mine = static_cast<char *>(const_cast<void *>(before.data));
+  mine[5000] = '!';
+  std::string kept = tensors[1].bytes;
+  kept[5000] = '!';
+  for (int loads = 0; loads < 2; ++loads) {
+    ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
+    ASSERT_ST(ST_OK, st_get(file, "b", ST_NTS, &after));
+    EXPECT_EQ(after.data, before.data);
+    EXPECT_TRUE(same_bytes(seen(file, "b"), kept));
+    EXPECT_TRUE(same_bytes(seen(file, "a"), tensors[0].bytes));
+  }
+  // The pages are the process's own now: no patch from elsewhere shows in them.
+  auto stats = sized<st_stats>();
+  ASSERT_ST(ST_OK, st_file_stats(file, &stats));
+  EXPECT_GE(stats.bytes_private_dirty, 14000u);
+  EXPECT_EQ(stats.bytes_owned, 0u);
+  testing::poke(path, b_at + 9000, "elsewhere");
+  EXPECT_TRUE(same_bytes(seen(file, "b"), kept));
+  st_close(file);
+}
+
 TEST_F(CapiBulk, NoneAreReadWithoutAnythingToRead) {
   st_file *file = open();
   EXPECT_ST(ST_OK, st_read_many(file, nullptr, 0, nullptr));

@@ -1,6 +1,7 @@
 // Overlays of steps are read from a server in long reads, told and stopped as any long call, and aligned in memory.
 // They name the delta that is damaged.
 #include <future>
+#include <set>
 #include <thread>
 
 #include "base/interrupt.h"
@@ -63,8 +64,10 @@ class SteppedOverlay : public ::testing::Test {
     EXPECT_TRUE(is_ok(store::diff(disk, "/m/from", "/m/to", delta, {})));
     return delta;
   }
-  Result<std::unique_ptr<store::Model>> open(std::vector<std::string> deltas, Progress progress = {}) {
+  Result<std::unique_ptr<store::Model>> open(std::vector<std::string> deltas, Progress progress = {},
+                                             read::MapMode map = read::MapMode::automatic) {
     store::OpenOptions options;
+    options.map = map;
     options.deltas = std::move(deltas);
     options.progress = std::move(progress);
     return store::open_path(unsure, "/m/base", options);
@@ -118,7 +121,8 @@ class SteppedFromAServer : public SteppedOverlay {
     for (Server::Asked &each : asked) each = {};
     const auto tell = [](uint64_t) { return Result<void>(); };
     const auto layer = static_cast<uint32_t>(deltas.size() + 1);
-    auto made = store::SteppedFile::make(disk, view, deltas, layer, &chained->listing, tell);
+    const auto map = read::MapMode::automatic;
+    auto made = store::SteppedFile::make(disk, view, deltas, layer, &chained->listing, map, tell);
     ASSERT_TRUE(is_ok(made));
     const auto *bytes = reinterpret_cast<const char *>((*made)->file().view((*made)->snapshot(), 0).value());
     EXPECT_TRUE(same_bytes(std::string_view(bytes, size), wanted.tensors[0].bytes));
@@ -232,6 +236,54 @@ TEST_F(SteppedInTime, AreInterruptedWhileTheyAreRefreshed) {
     ASSERT_TRUE(is_ok(overlay->refresh()));
     EXPECT_TRUE(same_bytes(w_of(*overlay), (is_another ? c : b).tensors.back().bytes));
   }
+}
+
+// As of any copy-on-write view: further views show it, and no read does.
+TEST_F(SteppedInTime, AreReadAsTheyAreWhateverIsWrittenIntoTheirViews) {
+  auto overlay = open({"/m/d"}, {}, read::MapMode::copy_on_write);
+  ASSERT_TRUE(is_ok(overlay));
+  const std::string &w = b.tensors.back().bytes;
+  const std::string_view mine = w_of(**overlay);
+  EXPECT_TRUE(same_bytes(mine, w));
+  const_cast<char *>(mine.data())[777] ^= 1;
+  EXPECT_EQ(w_of(**overlay).data(), mine.data());
+
+  const store::Place place = (*overlay)->catalogue().find("w").value();
+  std::string room(w.size(), '?');
+  const auto to = reinterpret_cast<std::byte *>(room.data());
+  ASSERT_TRUE(is_ok(place.member->read(*place.snapshot, place.index, to)));
+  EXPECT_TRUE(same_bytes(room, w));
+  const Range part[] = {{100, 1000, 1}}, scattered[] = {{100, 1000, 3}};
+  for (const std::span<const Range> ranges : {std::span<const Range>(part), std::span<const Range>(scattered)}) {
+    const TensorView t = place.tensor();
+    const SlicePlan plan = SlicePlan::make(t.dtype, t.shape, ranges).value();
+    std::string wanted;
+    for (auto i = ranges[0].start; i < ranges[0].stop; i += ranges[0].step) wanted += w.substr(2 * i, 2);
+    room.assign(w.size(), '?');
+    ASSERT_TRUE(is_ok(place.member->read_slice(*place.snapshot, place.index, plan, to)));
+    EXPECT_TRUE(same_bytes(room.substr(0, plan.nbytes()), wanted));
+    room.assign(w.size(), '?');
+    ASSERT_TRUE(is_ok((*overlay)->read_many({{place, &plan, to}}, {})));
+    EXPECT_TRUE(same_bytes(room.substr(0, plan.nbytes()), wanted));
+  }
+  ASSERT_TRUE(is_ok((*overlay)->read_many({{place, nullptr, to}}, {})));
+  EXPECT_TRUE(same_bytes(room, w));
+  // Like memory that the handle owns, a copy stays where it is.
+  ASSERT_TRUE(is_ok((*overlay)->load((*overlay)->catalogue(), std::nullopt, false, false, {})));
+  EXPECT_EQ(w_of(**overlay).data(), mine.data());
+  EXPECT_NE(mine[777], w[777]);
+}
+
+// They make one copy together.
+TEST_F(SteppedInTime, AreLookedAtByManyThreadsAtFirst) {
+  auto overlay = open({"/m/d"}, {}, read::MapMode::copy_on_write);
+  ASSERT_TRUE(is_ok(overlay));
+  std::vector<const char *> seen(8);
+  std::vector<std::thread> threads;
+  for (const char *&each : seen) threads.emplace_back([&] { each = w_of(**overlay).data(); });
+  for (std::thread &t : threads) t.join();
+  EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 1u);
+  EXPECT_TRUE(same_bytes({seen[0], 2400000}, b.tensors.back().bytes));
 }
 
 // It began later than another refresh, and reads when that one shows what it found. So it reads once more.

@@ -2,10 +2,12 @@
 // unless this process patches it.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
 
+#include "mapped_meanwhile.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -138,6 +140,84 @@ TEST_F(CopyOnWrite, WithoutMemoryForTheOldBytesNothingIsChanged) {
   EXPECT_TRUE(is_ok(update(*c, "b", new_b)));
 }
 
+TEST_F(CopyOnWrite, AViewThatIsMappedWhileAPatchGoesOnShowsNoMoreOfIt) {
+  for (const int populates : {0, EINVAL}) {
+    refusing.populates = populates;
+    testing::put_bytes(path, old);
+    MappedMeanwhile meanwhile(refusing, path);
+    testing::FaultEnv committing(os::Env::posix());
+    auto c = StoreScene::open(committing);
+    committing.before = [&](Call call) {
+      meanwhile.map_at(call);
+      return 0;
+    };
+    ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+    committing.before = nullptr;
+    EXPECT_GT(meanwhile.count(), 2u);
+    EXPECT_EQ(meanwhile.changed(), 0);
+    // The patch is over: what is mapped now costs nothing.
+    auto file = os::File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);
+    auto after = os::Mapping::of_file(*file, old.size(), os::MapKind::copy_on_write);
+    ASSERT_TRUE(is_ok(after));
+    EXPECT_EQ(after->private_dirty(), 0u);
+  }
+}
+
+TEST_F(CopyOnWrite, AViewThatIsMappedWhileAPatchFailsShowsNoMoreOfItEither) {
+  for (const Call fails : {Call::fsync, Call::fdatasync, Call::pwrite})
+    for (int n = 0; n < 6; ++n) {
+      testing::put_bytes(path, old);
+      std::filesystem::remove_all(folder());
+      MappedMeanwhile meanwhile(refusing, path);
+      testing::FaultEnv committing(os::Env::posix());
+      {
+        auto c = StoreScene::open(committing);
+        int calls = 0;
+        committing.before = [&](Call call) {
+          meanwhile.map_at(call);
+          return call == fails && calls++ == n ? -EIO : 0;
+        };
+        (void)update(*c, "b", new_b);
+        committing.before = nullptr;
+      }
+      EXPECT_TRUE(is_ok(DataFile::open(env, path, StoreScene::writable())));  // which finishes what is left
+      EXPECT_EQ(meanwhile.changed(), 0) << call_name(fails) << n;
+    }
+}
+
+TEST_F(CopyOnWrite, AViewThatIsMappedWhileARecoveryGoesOnShowsNoMoreOfIt) {
+  leave({{a_at, new_a}, {b_at, new_b}}, true);
+  MappedMeanwhile meanwhile(refusing, path);
+  testing::FaultEnv recovering(os::Env::posix());
+  recovering.before = [&](Call call) {
+    meanwhile.map_at(call);
+    return 0;
+  };
+  auto after = StoreScene::open(recovering);
+  recovering.before = nullptr;
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}, {b_at, new_b}})));
+  EXPECT_GT(meanwhile.count(), 2u);
+  EXPECT_EQ(meanwhile.changed(), 0);
+}
+
+TEST_F(CopyOnWrite, WithoutMemoryForTheOldBytesNothingIsMappedWhileAPatchGoesOn) {
+  testing::FaultEnv committing(os::Env::posix());
+  auto c = StoreScene::open(committing);
+  std::vector<Status> answers;
+  committing.before = [&](Call call) {
+    if (call != Call::fdatasync && call != Call::fsync) return 0;
+    auto file = os::File::open(refusing, AT_FDCWD, path, O_RDONLY, 0, path);
+    auto made = os::Mapping::of_file(*file, old.size(), os::MapKind::copy_on_write);
+    answers.push_back(made ? Status::ok : made.error().status);
+    return 0;
+  };
+  refusing.populates = ENOMEM;
+  ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+  committing.before = nullptr;
+  EXPECT_EQ(answers.front(), Status::ok);  // the journal's folder is made
+  EXPECT_NE(std::ranges::find(answers, Status::nomem), answers.end());
+}
+
 // A dead writer's promise: the recovery is a patch by this process.
 TEST_F(CopyOnWrite, ARecoveryShowsInNoViewEither) {
   auto reader = open();
@@ -157,6 +237,53 @@ TEST_F(CopyOnWrite, APrefetchBringsPagesIntoTheMappingByReadersOfItsStrategy) {
   EXPECT_GE(refusing.brought_in, 20'000'000u);
   EXPECT_EQ(c->counters().bytes_prefetched, 20'000'000u);
   EXPECT_EQ(c->snapshot().content.bytes_private_dirty(), 0u);
+}
+
+// Its pages become this process's own where they are, but for a tensor that the handle itself patched.
+TEST_F(CopyOnWrite, ALoadLeavesViewsWhereTheyAre) {
+  for (const int populates : {0, EINVAL}) {
+    testing::put_bytes(path, old);
+    refusing.populates = populates;
+    auto c = open();
+    std::byte *mine = view(*c, 0);
+    mine[7] = std::byte{'!'};
+    std::string kept = a;
+    kept[7] = '!';
+    ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+    uint64_t last = 0, whole = 0;
+    const auto progress = [&](uint64_t done, uint64_t total) {
+      EXPECT_GE(done, last);
+      EXPECT_LE(done, total);
+      last = done;
+      whole = total;
+      return true;
+    };
+    ASSERT_TRUE(is_ok(c->load(c->snapshot(), {0, 1, 2}, false, false, progress)));
+    EXPECT_EQ(last, whole);
+    EXPECT_EQ(whole, c->snapshot().header.index.data_bytes());
+    EXPECT_EQ(view(*c, 0), mine);
+    EXPECT_TRUE(same_bytes(seen(*c, "a"), kept));
+    EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+    EXPECT_EQ(c->snapshot().content.bytes_owned(), new_b.size());
+    testing::poke(path, a_at, "elsewhere");
+    EXPECT_TRUE(same_bytes(seen(*c, "a"), kept));
+  }
+}
+
+TEST_F(CopyOnWrite, ALoadThatCannotOwnThePagesSaysWhy) {
+  auto c = open();
+  const auto load = [&] { return c->load(c->snapshot(), {0, 1, 2}, false, false, {}); };
+  refusing.populates = ENOMEM;
+  EXPECT_TRUE(fails_with(Status::nomem, load()));
+  refusing.populates = EFAULT;  // which the kernel also answers where the disk fails
+  auto failed = load();
+  EXPECT_TRUE(fails_with(Status::io, failed));
+  EXPECT_EQ(failed.error().os_errno, EIO);
+  for (const int populates : {0, EINVAL}) {
+    refusing.populates = populates;
+    std::filesystem::resize_file(path, b_at);
+    EXPECT_TRUE(fails_with(Status::file_changed, load()));
+  }
 }
 
 TEST_F(CopyOnWrite, AHandleOpensOnceMoreToShowWritableViewsOfTheSameFile) {

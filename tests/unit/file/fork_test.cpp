@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "format/shard_index.h"
+#include "os/mapping.h"
 #include "shards/shards.h"
 #include "store_scene.h"
 
@@ -371,6 +372,26 @@ TEST(ForkedShards, AChildWaitsForNoMutexOfItsParents) {
   c->reset();
   for (int i = 0; i <= most_with_journals; ++i)
     EXPECT_TRUE(bytes_of(dir / text("m-", i, ".safetensors")).ends_with(i == 3 ? "of child" : "of owner")) << i;
+}
+
+// What the parent's thread has noted in the list of copy-on-write mappings is not there any more.
+TEST_F(ForkTest, AChildMapsAsIfItsParentPatchedNothing) {
+  testing::FaultEnv committing(os::Env::posix());
+  auto c = open(committing);
+  int asked = 0;
+  committing.before = [&](Call call) {
+    if (call != Call::fdatasync || asked++ > 0) return 0;
+    EXPECT_EQ(in_child([&] {
+                auto file = os::File::open(os::Env::posix(), AT_FDCWD, path, O_RDONLY, 0, path);
+                auto made = os::Mapping::of_file(*file, old.size(), os::MapKind::copy_on_write);
+                return made && made->private_dirty() == 0 ? 0 : 1;
+              }),
+              0);
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+  committing.before = nullptr;
+  EXPECT_GT(asked, 0);
 }
 
 }  // namespace

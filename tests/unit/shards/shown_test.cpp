@@ -9,6 +9,7 @@
 
 #include "bound.h"
 #include "fault_env.h"
+#include "mapped_meanwhile.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
 
@@ -684,6 +685,26 @@ TEST_F(ShownOfShards, OfTwoRefreshesThatWhichLookedEarlierHidesNothing) {
     env.before = nullptr;
     EXPECT_EQ(state_of(c->catalogue(), false), State::fresh);
   });
+}
+
+// A patch of several shards decides between the look at the old bytes and the write of the new ones.
+TEST_F(ShownOfShards, WhatIsMappedCopyOnWriteWhileACommitGoesOnShowsNoMoreOfIt) {
+  put_model();
+  auto c = open(env);
+  auto t = begin(*c, false, false);
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  MappedMeanwhile first(os::Env::posix(), dir / "m-1.safetensors"), second(os::Env::posix(), dir / "m-2.safetensors");
+  env.before = [&](Call call) {
+    first.map_at(call);
+    second.map_at(call);
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(t->commit()));
+  env.before = nullptr;
+  EXPECT_EQ(state_of(c->catalogue(), false), State::fresh);
+  EXPECT_GT(first.count(), 4u);
+  EXPECT_EQ(first.changed() + second.changed(), 0);
 }
 
 }  // namespace

@@ -104,6 +104,10 @@ impl File {
     /// Views are then of that memory: [`File::view_owned`] where that is safe. Those that lie there already are not read
     /// again. [`LoadOptions`] has choices.
     ///
+    /// Views in a mapping of [`Map::CopyOnWrite`](crate::Map::CopyOnWrite) stay where they are, with what was written
+    /// into them. All their pages become this process's own instead. A truncation makes such pages a signal, also those of
+    /// [`File::view_owned`].
+    ///
     /// # Errors
     /// As [`File::prefetch`].
     ///

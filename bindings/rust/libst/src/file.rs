@@ -359,13 +359,13 @@ impl File {
     ///
     /// * the file is neither dropped nor [released](File::release);
     /// * no other thread uses these bytes;
-    /// * while they are written there is no reference to them. Views of this file, of its snapshots and tensors, and
-    ///   [`KeptView`]s give such;
+    /// * while they are written there is no reference to them. Views of this file, of its snapshots and tensors,
+    ///   [`OwnedView`]s and [`KeptView`]s give such;
     /// * nobody changes or truncates the file meanwhile. A patch by another process shows in pages that were not written
-    ///   yet, and a truncation makes these a signal.
+    ///   yet, and a truncation makes all pages behind the new end a signal.
     ///
-    /// After an update through this file, a [`File::refresh`] or a [`File::load`], new views are of the file's bytes, at
-    /// another address. So they are of a tensor of which [`File::view_owned`] was asked for.
+    /// After an update through this file, or a [`File::refresh`], new views are of the file's bytes, at
+    /// another address.
     ///
     /// # Errors
     /// [`Status::Unsupported`] for a file that was opened otherwise, whose views nobody may write; as [`File::view`].

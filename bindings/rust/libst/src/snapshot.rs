@@ -209,7 +209,8 @@ impl Snapshot {
             ));
         }
         // SAFETY: the bytes then lie in memory that is private to the file and its snapshots. The file writes to it in a
-        // refresh, and after commits of its own, of which it has none.
+        // refresh, and after commits of its own, of which it has none. A caller that writes by view_raw promises that
+        // there is no such view.
         unsafe { OwnedView::of(&self.pin, name, || self.load(Some(&[name]))) }
     }
 
