@@ -105,8 +105,7 @@ impl File {
     /// again. [`LoadOptions`] has choices.
     ///
     /// Views in a mapping of [`Map::CopyOnWrite`](crate::Map::CopyOnWrite) stay where they are, with what was written
-    /// into them. All their pages become this process's own instead. A truncation makes such pages a signal, also those of
-    /// [`File::view_owned`].
+    /// into them. All their pages become this process's own instead. A truncation makes such pages a signal.
     ///
     /// # Errors
     /// As [`File::prefetch`].

@@ -61,7 +61,7 @@ pub struct File {
 pub(crate) struct Opened {
     pub(crate) writable: bool,
     pub(crate) lock_timeout_ms: i32,
-    copy_on_write: bool,
+    pub(crate) copy_on_write: bool,
 }
 
 impl Opened {
@@ -359,8 +359,8 @@ impl File {
     ///
     /// * the file is neither dropped nor [released](File::release);
     /// * no other thread uses these bytes;
-    /// * while they are written there is no reference to them. Views of this file, of its snapshots and tensors,
-    ///   [`OwnedView`]s and [`KeptView`]s give such;
+    /// * while they are written there is no reference to them. Views of this file, of its snapshots and tensors, and
+    ///   [`KeptView`]s give such;
     /// * nobody changes or truncates the file meanwhile. A patch by another process shows in pages that were not written
     ///   yet, and a truncation makes all pages behind the new end a signal.
     ///
@@ -393,8 +393,9 @@ impl File {
     /// reading, where nobody else can reach that memory. The view keeps it, and may outlive the file.
     ///
     /// # Errors
-    /// [`Status::Unsupported`] for a file opened for changes, whose own commits would show in that memory;
-    /// [`Status::NotFound`], [`Status::Io`], [`Status::FileChanged`].
+    /// [`Status::Unsupported`] for a file opened for changes, whose own commits would show in that memory, or with
+    /// [`Map::CopyOnWrite`](crate::Map::CopyOnWrite), whose views lie in the mapping; [`Status::NotFound`],
+    /// [`Status::Io`], [`Status::FileChanged`].
     ///
     /// ```
     /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));

@@ -208,9 +208,15 @@ impl Snapshot {
                  read a copy",
             ));
         }
+        if self.opened.copy_on_write {
+            return Err(Error::new(
+                Status::Unsupported,
+                "views of Map::CopyOnWrite lie in the mapping, where a truncation is a signal; open another file, or \
+                 read a copy",
+            ));
+        }
         // SAFETY: the bytes then lie in memory that is private to the file and its snapshots. The file writes to it in a
-        // refresh, and after commits of its own, of which it has none. A caller that writes by view_raw promises that
-        // there is no such view.
+        // refresh, and after commits of its own, of which it has none.
         unsafe { OwnedView::of(&self.pin, name, || self.load(Some(&[name]))) }
     }
 

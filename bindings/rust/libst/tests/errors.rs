@@ -173,6 +173,12 @@ fn owned_views_are_for_files_that_nobody_changes_under_them() {
     let model = Model::plain();
     let writable = OpenOptions::new().write(true).map(Map::None).open(&model.path).unwrap();
     assert_eq!(writable.view_owned("w").unwrap_err().status(), Status::Unsupported);
+    let copied = OpenOptions::new().map(Map::CopyOnWrite).open(&model.path).unwrap();
+    assert_eq!(
+        copied.view_owned("w").unwrap_err().status(),
+        Status::Unsupported,
+        "a truncation would be a signal"
+    );
     let owned = OpenOptions::new().map(Map::None).open(&model.path).unwrap();
     let view = owned.view_owned("w").unwrap();
     writable.update_bytes("w", &[1; 64 * 96 * 4]).unwrap();
