@@ -1,4 +1,4 @@
-// Who may read a file that a call makes of models: no more users than may read each of them.
+// The mode of a file that a call makes of models: no more users may read it than may read each of them.
 #pragma once
 
 #include <span>

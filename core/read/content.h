@@ -72,8 +72,8 @@ class Content {
     const Content *of_;
     std::vector<size_t> slots_;
   };
-  // Of those that are not in memory of our own, as many as nobody else claims. If that is none, waits for others to
-  // end: so none at all means that all are there. Who waits must have no claim.
+  // Claims those pieces that are not in memory of our own, and that nobody else claims. Where others claim all that are
+  // left it waits for them: a claim of none means that all are there. A thread that waits must have no claim.
   Result<Claim> claim(std::span<const size_t> slots) const;
 
   // A load, around its reads. Pieces lie in `arena` from adopt() on. Those that

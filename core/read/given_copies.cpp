@@ -14,7 +14,7 @@ const std::byte *GivenCopies::view(size_t slot, uint64_t offset, uint64_t n) {
   if (there) return there;
   auto made = std::make_unique_for_overwrite<std::byte[]>(n);
   std::memcpy(made.get(), bytes_ + offset, n);
-  // Of two threads that look first, one has made the copy.
+  // Two threads may look first: the copy of one counts.
   return copies_[slot].compare_exchange_strong(there, made.get(), std::memory_order_acq_rel) ? made.release() : there;
 }
 

@@ -40,7 +40,7 @@ class Site {
   virtual Result<std::shared_ptr<const Site>> after(const Answer &) const = 0;
   // The commit of the Hub that a redirect here named; empty: none did.
   virtual std::string commit() const { return {}; }
-  // Of S3, where redirects led. Empty: of another store.
+  // The region of an S3 bucket, to which redirects led. Empty: it is another store.
   virtual BucketRegion region() const { return {}; }
   // By which keys it was asked, in an error that says that it may not: "; it was asked anonymously".
   virtual std::string asked_as() const = 0;

@@ -32,7 +32,7 @@ struct Surroundings {
   std::function<int64_t()> unix_time = {};
   // Where another file of that commit is open: the shards of an index are of one. Empty: the URL says the revision.
   std::string hub_commit = {};
-  // Of another object that is open: so a bucket says its region once, and not for each shard. Empty: there is none.
+  // The region of another open object: so a bucket says it once, and not for each shard. Empty: there is none.
   BucketRegion known_region = {};
   KeptCredentials *kept = nullptr;  // outlives what asks by them, which has a copy of all this; null: nothing is kept
 

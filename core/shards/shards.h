@@ -56,7 +56,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   static Error missing(const std::string &path, uint32_t number, const std::string &shard);
   // It is in no folder: others may change nothing of what it shows.
   bool is_of_sources() const { return static_cast<bool>(sources_); }
-  // Of such shards, so many at once.
+  // So many of such shards are opened at once.
   unsigned most_opens() const { return most_opens_; }
 
  private:

@@ -62,7 +62,7 @@ class Credentials {
 
   // The first time: is there anything to ask with?
   Result<void> have(int64_t unix_time);
-  // Who gives keys was asked, never gave any, and is not being asked.
+  // Its service was asked, never gave keys, and is not being asked.
   bool has_failed() const;
 
   struct Now {
