@@ -95,7 +95,7 @@ def open(
             long calls; total is 0 if it is not known. Staging and `commit` are two calls, so `File.update` tells
             two counts, one after the other. To cancel, raise: the exception
             comes out of the call that was running, and nothing has changed. What it
-            returns is ignored.
+            returns is ignored. It must not use the same file, nor wait for a thread that does.
         log: `log(level, sentence)` with level "info" or "warning", for what a user may
             want to know: a mapping fell back, a journal was recovered. It must not use the
             same file. What it raises comes out of the running call.

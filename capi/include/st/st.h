@@ -311,7 +311,8 @@ st_status st_last_error_info(st_error_info *out);
  * While a call waits for the server of a URL, libst calls this function ten
  * times a second. The numbers may repeat. Such calls are an open, a read, and a
  * call that reads whole models. Called on the thread that called libst; must
- * not call libst with the same handle, but for st_interrupt. */
+ * not call libst with the same handle, but for st_interrupt, nor wait for a
+ * thread that does: that thread may be waiting for this call. */
 typedef int (*st_progress_fn)(void *user, uint64_t done_bytes,
                               uint64_t total_bytes);
 
@@ -457,8 +458,9 @@ void st_close(st_file *file);
  * included. Names, shapes and views that were given out stay valid, and show
  * the file that they were taken from; indices are new. Memory that the handle
  * owns (ST_MAP_NONE, st_load) is read anew. If it was given out it keeps its
- * address; under ST_MAP_COPY_ON_WRITE, and where a failure or an interrupt cuts
- * that short, it gets another.
+ * address; under ST_MAP_COPY_ON_WRITE it gets another. So it does where a
+ * failure or an interrupt cuts that short: a view from before may then stay
+ * half old and half new, and its memory is kept beside the other's.
  * Statuses: as st_open; ST_E_INTERRUPTED. Must not race with calls that take an
  * index. */
 st_status st_refresh(st_file *file);

@@ -436,7 +436,7 @@ TEST_F(ALongPiece, IsReadAgainNoFurtherThanItIsWanted) {
   EXPECT_EQ(std::memcmp(*view + length - 5, "fresh", 5), 0);
 }
 
-// The callback may take its time, or wait for a thread that looks.
+// The callback of a refresh may take its time, or wait for a thread that looks.
 TEST_F(ALongPiece, KeepsNobodyOutWhileItsCallerIsAsked) {
   env.after_read = nullptr;
   ASSERT_TRUE(is_ok(look()));
