@@ -531,7 +531,7 @@ MUTANTS = [
     Mutant("a rename is not synced", RENAME_INTO_PLACE, "if (auto synced = folder->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
     # new names
     Mutant("new names: a new shard is not synced", PARTICIPANT, "  return first_->replacement->file().sync();", "  return {};"),
-    Mutant("new names: they are not durable before the index", NEW_NAMES, "name_after(name_of(*part))));\n  return sync_folder();", "name_after(name_of(*part))));\n  return {};"),
+    Mutant("new names: they are not durable before the index", NEW_NAMES, "name_after(name_of(*part))));\n  ST_TRY(sync_folder());\n", "name_after(name_of(*part))));\n"),
     Mutant("new names: the new index is not synced", SHARDS_COMMIT, "  return file.sync();", "  return {};"),
     Mutant("new names: the index's new name is not durable", NEW_NAMES, "if (renamed) done = sync_folder();", ""),
     Mutant("new names: the list of old shards is not synced", OLD_SHARDS, "  ST_TRY(file.sync());\n  return made->rename();", "  return made->rename();"),
@@ -585,8 +585,8 @@ MUTANTS = [
            "  if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});\n",
            "  if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});\n"
            "  if (undo)\n    if (auto may = ask.at_last(); !may) return Failed({std::move(may.error()), true, true});\n"),
-    Mutant("deltas: a publish does not wait for the way back", REWRITE, "    ST_TRY(at_last());\n", ""),
-    Mutant("deltas: shards do not wait for the way back", SHARDS_COMMIT, "  ST_TRY(at_last());\n", ""),
+    Mutant("deltas: a publish does not wait for the way back", REWRITE, "    ST_TRY(staged.with_room(at_last));\n", ""),
+    Mutant("deltas: shards do not wait for the way back", SHARDS_COMMIT, "  ST_TRY(with_room(at_last));\n", ""),
     Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed.all != old.bytes.all)\n      return Failure(wrong_base(t.name, place.member->place(), hashed.all, old.result));\n", ""),
     Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (bytes == old.all) return {};\n  return Failure(wrong_base(t.name, holder.path, bytes, result));", "  static_cast<void>(bytes);\n  static_cast<void>(result);\n  return {};"),
     Mutant("deltas: bytes that steps lead to are not checked", "core/delta/stepped.cpp", "  return hashes->all == last.delta->notes.tensors[last.index].bytes ? hashes : astray(t);", "  return hashes->all == last.delta->notes.tensors[last.index].bytes || true ? hashes : astray(t);"),
