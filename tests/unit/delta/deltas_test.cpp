@@ -847,8 +847,9 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
   std::string &w = b.tensors.back().bytes;
   const uint64_t size = w.size();
   const std::string dense = w;
-  for (int way = 0; way < 4; ++way) {
-    const bool in_every_page = way % 2 == 0, by_option = way / 2 == 1;
+  for (int way = 0; way < 8; ++way) {
+    const bool in_every_page = way % 2 == 0, by_option = way / 2 % 2 == 1, shares = way / 4 == 1;
+    SharingEnv sharing(env);
     b.metadata["k"] = by_option ? "v" : "w";
     w = dense;
     if (!in_every_page) {
@@ -859,7 +860,7 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
     put_bytes(other, b.file());
     std::remove(delta.c_str());
     ASSERT_TRUE(is_ok(diff()));
-    Counted disk(env, dir.path());
+    Counted disk(shares ? sharing : env, dir.path());
     for (;; disk.free_bytes += size / 8) {
       disk.written = 0;
       DeltaPatchOptions options;
@@ -872,6 +873,27 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
     EXPECT_EQ(held(base), b);
     EXPECT_TRUE(in_every_page || disk.free_bytes < 2 * size);  // what stays needs no room in the journal
   }
+}
+
+TEST_F(DeltasOfElements, CanBeStoppedAtEachBlockWhileTheirPagesAreCounted) {
+  const auto asked_with = [&](uint64_t blocks) {
+    a.tensors.back() = {"w", Dtype::BF16, {blocks, 1 << 19}, pattern(blocks << 20, 5)};
+    b = a;
+    b.tensors.back().bytes[0] ^= 1;
+    put_bytes(base, a.file());
+    put_bytes(other, b.file());
+    std::remove(delta.c_str());
+    EXPECT_TRUE(is_ok(diff()));
+    SmallDisk full(env, dir.path());
+    size_t asked = 0;
+    DeltaPatchOptions options;
+    options.publish = true;
+    options.progress = [&](uint64_t, uint64_t) { return ++asked > 0; };
+    EXPECT_TRUE(fails_with(Status::no_space, store::patch(full, base, delta, std::move(options))));
+    return asked;
+  };
+  const size_t few = asked_with(2);
+  EXPECT_GE(asked_with(6), few + 4);
 }
 
 TEST_F(DeltasOfElements, LieOnEachOther) {
