@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <set>
+#include <map>
 
 #include "base/interrupt.h"
 #include "delta/delta_chain.h"
 #include "delta/delta_hash.h"
 #include "delta/stepped.h"
+#include "journal/journal_plan.h"
 #include "model/mode_of_copy.h"
 #include "newfile/room.h"
 #include "newfile/transfer.h"
@@ -32,7 +33,9 @@ class Patching {
   Result<NewBytes> value(size_t i) const;
   Result<void> stage(AnyTransaction &transaction, bool in_place);
   Result<void> stage_all_steps(AnyTransaction &transaction);
-  Result<uint64_t> bytes_of_new_files(std::span<const size_t> staged) const;
+  const Place &place_of(size_t i) const { return whole_.at(*whole_.find(delta_.index().at(i).name)); }
+  using SharedBlocks = std::map<const Snapshot *, uint64_t>;
+  Result<SharedBlocks> blocks_of_new_files(std::span<const size_t> staged) const;
   Result<void> check_room(AnyTransaction &transaction, std::span<const size_t> staged);
   Result<void> stage_steps(AnyTransaction &transaction, size_t i);
   Result<void> remake_later(AnyTransaction &transaction, size_t i);
@@ -129,45 +132,57 @@ Result<void> Patching::stage_all_steps(AnyTransaction &transaction) {
   return {};
 }
 
-// Those with these tensors, where they share no block with the old ones.
-Result<uint64_t> Patching::bytes_of_new_files(std::span<const size_t> staged) const {
-  std::set<const Snapshot *> counted;
-  uint64_t bytes = 0;
+// The new files with these tensors: how large are the blocks that one shares with the old one? 0: it shares none.
+Result<Patching::SharedBlocks> Patching::blocks_of_new_files(std::span<const size_t> staged) const {
+  SharedBlocks blocks;
   for (const size_t i : staged) {
-    const Place &place = whole_.at(*whole_.find(delta_.index().at(i).name));
-    if (!counted.insert(place.snapshot).second) continue;
+    const Place &place = place_of(i);
+    const auto [found, is_new] = blocks.try_emplace(place.snapshot, 0);
+    if (!is_new) continue;
     ST_TRY(auto file, open_regular(place.member->location(), O_RDWR, nullptr, {options_.lock_timeout_ms, &control_}));
-    if (!write::may_share(file, file)) bytes += place.snapshot->file_size();
+    if (write::may_share(file, file)) found->second = write::room_of(file).block;
   }
-  return bytes;
+  return blocks;
 }
 
-// The journal would take these pages before the commit looks for room. To count them, their steps are read once more:
+// The journal would take these pages before the commit looks for room. Where the new file shares its other blocks, the
+// pages take new ones there, too, and each range may begin amid one. To count them, their steps are read once more:
 // only where the whole tensors would be too long.
 Result<void> Patching::check_room(AnyTransaction &transaction, std::span<const size_t> staged) {
   ST_TRY(const auto plan, transaction.plan());
-  uint64_t needed = plan.space_needed;
-  if (plan.kind == CommitPlan::nothing) {  // as steps alone make it publish
-    ST_TRY(needed, bytes_of_new_files(staged));
-  }
-  const auto sum = [&](const auto &of) -> Result<uint64_t> {
-    uint64_t bytes = 0;
-    for (const size_t i : staged) {
-      ST_TRY(const uint64_t more, of(i, whole_.at(*whole_.find(delta_.index().at(i).name))));
-      bytes += more;
-    }
-    return bytes;
+  ST_TRY(const auto blocks, blocks_of_new_files(staged));
+  uint64_t files = plan.space_needed;
+  if (plan.kind == CommitPlan::nothing)  // as steps alone make it publish
+    for (const auto &[snapshot, block] : blocks) files += block == 0 ? snapshot->file_size() : 0;
+  struct Taken {
+    uint64_t by_journal = 0, by_files = 0;
   };
-  ST_TRY(const uint64_t most, sum([](size_t, const Place &place) { return Result<uint64_t>(place.tensor().nbytes); }));
-  if (plan.space_free >= needed && plan.space_free - needed >= most) return {};
-  ST_TRY(const uint64_t pages, sum([this](size_t i, const Place &place) -> Result<uint64_t> {
-           ST_TRY(tell(0));
-           const TensorView t = place.tensor();
-           return bytes_of_changed_pages({&delta_, i}, t, place.snapshot->file_offset(t), room_);
-         }));
-  needed += pages;
-  if (plan.space_free >= needed) return {};
-  return Failure(write::too_little_room(std::string(whole_.path()), needed, plan.space_free));
+  const auto add = [&](Taken *sum, size_t i, const PagesToChange &pages) {
+    const uint64_t block = blocks.at(place_of(i).snapshot);
+    sum->by_journal += pages.bytes;
+    if (block > 0) sum->by_files += pages.bytes + (pages.ranges + 1) * block;
+  };
+  const auto needed_for = [&](const Taken &taken) {
+    write::JournalPlan journal;
+    journal.append(taken.by_journal);
+    const uint64_t sum = files + journal.cost().room + taken.by_files;
+    const std::string &type = place_of(staged.front()).snapshot->filesystem.type;
+    return plan.kind == CommitPlan::nothing ? write::room_with_metadata(type, sum) : sum;
+  };
+  Taken most, pages;
+  for (const size_t i : staged) {
+    const uint64_t n = place_of(i).tensor().nbytes;
+    add(&most, i, {n, n / page_to_change + 1});
+  }
+  if (plan.space_free >= needed_for(most)) return {};
+  for (const size_t i : staged) {
+    const TensorView t = place_of(i).tensor();
+    ST_TRY(const auto changed,
+           pages_to_change({&delta_, i}, t, place_of(i).snapshot->file_offset(t), room_, [this] { return tell(0); }));
+    add(&pages, i, changed);
+  }
+  if (plan.space_free >= needed_for(pages)) return {};
+  return Failure(write::too_little_room(std::string(whole_.path()), needed_for(pages), plan.space_free));
 }
 
 // When the base is locked, its old bytes are read once: they are hashed, and what the steps make of them, and what

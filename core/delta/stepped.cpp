@@ -190,17 +190,21 @@ Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t a
   return fresh.digest();
 }
 
-Result<uint64_t> bytes_of_changed_pages(const StepsAt &steps, const TensorView &t, uint64_t at, StepRoom &room) {
+Result<PagesToChange> pages_to_change(const StepsAt &steps, const TensorView &t, uint64_t at, StepRoom &room,
+                                      const std::function<Result<void>()> &go_on) {
   ST_TRY(auto opened, OpenSteps::open(steps, t, 1));
   const auto any = std::make_unique<std::byte[]>(std::min(step_block_bytes, t.nbytes));
-  uint64_t sum = 0;
+  PagesToChange sum;
   for (uint64_t begin = 0; begin < t.nbytes; begin += step_block_bytes) {
+    ST_TRY(go_on());
     if (!opened->reader().has(begin / step_block_bytes)) continue;
     const std::span<std::byte> block(any.get(), std::min(step_block_bytes, t.nbytes - begin));
     ST_TRY(opened->take(block, room));
     ChangedPages pages(at + begin, block.size());
     pages.add(opened->reader().places(), opened->reader().width());
-    for (const ByteRange &r : pages.ranges()) sum += r.length;
+    const auto ranges = pages.ranges();
+    for (const ByteRange &r : ranges) sum.bytes += r.length;
+    sum.ranges += ranges.size();
   }
   return sum;
 }

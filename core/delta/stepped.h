@@ -15,6 +15,8 @@ struct StepsAt {
   size_t index;
 };
 
+inline constexpr uint64_t page_to_change = 4096;
+
 // Which pages of a file have bytes that change. The disk writes whole pages, and a range costs memory.
 class ChangedPages {
  public:
@@ -26,7 +28,7 @@ class ChangedPages {
   std::vector<ByteRange> ranges() const;
 
  private:
-  static constexpr uint64_t page = 4096;
+  static constexpr uint64_t page = page_to_change;
   uint64_t skip_, n_;
   std::vector<uint8_t> changed_;
 };
@@ -42,9 +44,13 @@ struct SteppedBlock {
 // `take` sees each block, and may end it.
 using TakeBlock = std::function<Result<void>(const SteppedBlock &)>;
 
-// The bytes of the pages that steps change, of a tensor of the base that lies at `at` in its file. Reads the steps
-// alone.
-Result<uint64_t> bytes_of_changed_pages(const StepsAt &steps, const TensorView &t, uint64_t at, StepRoom &room);
+// The pages that steps change, of a tensor of the base that lies at `at` in its file. Reads the steps alone. `go_on` is
+// asked before each block.
+struct PagesToChange {
+  uint64_t bytes = 0, ranges = 0;
+};
+Result<PagesToChange> pages_to_change(const StepsAt &steps, const TensorView &t, uint64_t at, StepRoom &room,
+                                      const std::function<Result<void>()> &go_on);
 
 // What lies below the steps of a listed tensor, and where these are. `base` and `deltas` are what it is listed of.
 struct SteppedTensor {

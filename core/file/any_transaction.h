@@ -126,7 +126,8 @@ class AnyTransaction {
   // is file_changed.
   using Approve = std::function<Result<void>(std::span<const Snapshot *const> now)>;
   virtual void before_change(Approve approve) = 0;
-  // Asked when all that the change takes is made, right before it is decided. A refusal ends the commit, too.
+  // Asked when all that the change takes is made, right before it is decided. A refusal ends the commit, too. Where it
+  // finds no more descriptors, it is asked again with those of other files of the handle.
   using AtLast = std::function<Result<void>()>;
   virtual void at_last(AtLast ask) = 0;
   // As the handle sees the file now. Changes nothing.

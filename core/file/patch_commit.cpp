@@ -85,18 +85,14 @@ Result<write::Applied> apply(Staged &staged, const CommitLock &lock, write::File
   const write::Record record = record_for(staged, lock.file());
   for (StagedTensor &t : staged.tensors)
     if (!t.piece.staged() && !t.piece.fits()) ST_TRY(stage_borrowed(staged, &t));
-  bool may = false;
-  const write::StillThere there = [&]() -> Result<void> {  // is asked first before the commit record
-    if (!may) ST_TRY(at_last());
-    may = true;
-    return staged.check_journal_is_there();
-  };
+  const write::PatchQuestions ask{[&] { return staged.check_journal_is_there(); },
+                                  [&] { return staged.with_room(at_last); }};
   if (record == write::Record::undo) {
     auto ranges =
         write::save_old(lock.file(), *staged.journal.journal, staged.pieces(), staged.file.undo_from(), staged.control);
     if (ranges) {
       auto applied = write::apply_undo(lock.file(), dir, *staged.journal.journal, staged.pieces(), *ranges,
-                                       lock.identity, staged.control, there);
+                                       lock.identity, staged.control, ask);
       // A view of this file by some other mapping has changed with it, and is now what it was: so once more, and all
       // of it is read before the file is touched.
       if (applied || !applied.error().payload_changed) return applied;
@@ -110,7 +106,7 @@ Result<write::Applied> apply(Staged &staged, const CommitLock &lock, write::File
   ST_TRY(stage_borrowed(staged));
   ST_TRY(write::reserve_space(lock.file(), staged.snapshot->filesystem, staged.pieces(), staged.control));
   return write::apply_redo(lock.file(), dir, *staged.journal.journal, staged.pieces(), lock.identity,
-                           flushes_of(staged), sync, staged.control, there);
+                           flushes_of(staged), sync, staged.control, ask);
 }
 
 Result<void> finish(Staged &staged, CommitLock &lock, const AnyTransaction::AtLast &at_last) {

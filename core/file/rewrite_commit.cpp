@@ -231,7 +231,7 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock, const AnyTransacti
   const uint64_t fresh = made.snapshot->identity.st_ino;
   // It may have taken long, and been frozen.
   auto placed = made.replacement->rename_into_place(staged.control, [&]() -> Result<void> {
-    ST_TRY(at_last());
+    ST_TRY(staged.with_room(at_last));
     staged.file.places(fresh);
     staged.file.keep_open(*made.replaced);
     ST_TRY(check_in_place(staged, lock));

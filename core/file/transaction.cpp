@@ -100,7 +100,7 @@ Result<void> Transaction::commit() {
   staged_.begin_call();
   if (!staged_.has_work()) {
     ST_TRY(approve());
-    return at_last_();
+    return staged_.with_room(at_last_);
   }
   // If this host loses its locks, their next holder takes the journal away.
   if (staged_.has_other_hosts()) ST_TRY(staged_.need_journal());

@@ -11,6 +11,7 @@
 #include "newfile/room.h"
 #include "newfile/stream.h"
 #include "newfile/units.h"
+#include "os/descriptors.h"
 #include "os/random.h"
 
 namespace st::write {
@@ -326,12 +327,14 @@ Result<void> Writer::finish() {
                          .about_tensor(s.tensor.name));
   const Control control(options_.progress, nullptr);
   failed_ = true;
-  if (!arranged_) ST_TRY(arrange(control));
-  arranged_ = true;
-  auto swapped = replace_file(target_, *made_, options_.mode, options_.lock_timeout_ms, control, options_.log);
-  if (!swapped && swapped.error().status == Status::busy) failed_ = false;
-  if (swapped) made_.reset();
-  return swapped;
+  auto done = arranged_ ? Result<void>() : arrange(control);
+  arranged_ |= done.has_value();
+  if (done) done = replace_file(target_, *made_, options_.mode, options_.lock_timeout_ms, control, options_.log);
+  if (done)
+    made_.reset();
+  else
+    failed_ = done.error().status != Status::busy && !os::is_scarcity(done.error());
+  return done;
 }
 
 Result<void> save(os::Env &env, const std::string &path, std::vector<NewTensor> tensors, NewMetadata metadata,

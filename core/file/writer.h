@@ -85,7 +85,7 @@ class Writer {
   Result<void> put(NewTensor tensor);
   // The bytes of all tensors, which were declared with theirs, as one stream: small ones share a write.
   Result<void> put_declared();
-  // Status incomplete if bytes of a tensor are missing; that, and busy, leave
+  // Status incomplete if bytes of a tensor are missing. That, busy, and too few descriptors leave
   // the writer as it was. After anything else it is over.
   Result<void> finish();
 

@@ -64,7 +64,7 @@ Failed not_begun(Error cause) {
 }
 
 // The commit record, or a failure, after which the file is as it was. `open` if the record may stand after a failure.
-Applied commit_there(Journal &journal, const StillThere &there, bool open) {
+Applied commit_there(Journal &journal, const PatchQuestions::Question &there, bool open) {
   if (auto found = there(); !found) return Failed({std::move(found.error()), false, false});
   if (auto committed = journal.commit(); !committed) {
     const bool begun = journal.committed();  // or it could not be locked
@@ -81,7 +81,7 @@ Applied commit_there(Journal &journal, const StillThere &there, bool open) {
 // From 3., the manifest, to the end.
 Applied carry_out(Record record, Flushes flushes, FileSync sync, const os::File &data, const os::File &dir,
                   Journal &journal, std::span<const Piece> pieces, const std::vector<RangeRecord> &ranges,
-                  const Identity &identity, const Control &control, const StillThere &there) {
+                  const Identity &identity, const Control &control, const PatchQuestions &ask) {
   const bool undo = record == Record::undo;
   if (auto may = may_write(data, pieces); !may) return Failed({std::move(may.error()), false, false});
   os::BytesUnderChange changing(data);
@@ -94,26 +94,33 @@ Applied carry_out(Record record, Flushes flushes, FileSync sync, const os::File 
   // of all the rest.
   if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));
   const auto buffer = chunk_for(pieces);
+  const auto back = [&](Error cause) { return roll_back(data, journal, ranges, buffer.bytes.get(), std::move(cause)); };
 
   // 5. and 6. The commit record; two flushes: and the journal with it. Redo: the point of no return. Undo: from here on
   // recovery puts the old bytes back, which is no change yet.
-  ST_TRY(commit_there(journal, there, !undo));
+  if (!undo)
+    if (auto may = ask.at_last(); !may) return Failed({std::move(may.error()), false, false});
+  ST_TRY(commit_there(journal, ask.is_there, !undo));
 
   // 7. The new bytes. Redo: a failure is left to recovery. Undo: it is rolled back at once.
   if (auto written = write_pieces(data, journal, pieces, buffer); !written) {
     if (!undo) return Failed({std::move(written.error()), true, true});
-    return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(written.error())));
+    const bool changed = written.error().status == Status::invalid_argument;
+    PatchFailure failure = back(std::move(written.error()));
+    failure.payload_changed = changed && !failure.open_outcome;
+    return Failed(std::move(failure));
   }
   if (undo) {
     auto out = write_out_all(data, pieces, control);
-    if (!out && was_stopped(out.error()))
-      return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(out.error())));
+    if (!out && was_stopped(out.error())) return Failed(back(std::move(out.error())));
     if (!out) return Failed({std::move(out.error()), true, true});
   }
   if (sync == FileSync::later) return {};
   // 8. What a failed sync has left on the disk nobody knows: that is for recovery.
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
   // 9. Undo: this is the commit.
+  if (undo)
+    if (auto may = ask.at_last(); !may) return Failed(back(std::move(may.error())));
   if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});
   return {};
 }
@@ -128,17 +135,17 @@ void plan_redo(JournalPlan *journal, std::span<const Piece> pieces) {
 
 Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const Identity &identity, Flushes flushes, FileSync sync, const Control &control,
-                   const StillThere &there) {
+                   const PatchQuestions &ask) {
   auto ranges = note_old(data, journal, pieces, control);
   if (!ranges) return Failed({std::move(ranges.error()), false, false});
-  return carry_out(Record::redo, flushes, sync, data, dir, journal, pieces, *ranges, identity, control, there);
+  return carry_out(Record::redo, flushes, sync, data, dir, journal, pieces, *ranges, identity, control, ask);
 }
 
 Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,
-                   const StillThere &there) {
+                   const PatchQuestions &ask) {
   return carry_out(Record::undo, Flushes::four, FileSync::now, data, dir, journal, pieces, ranges, identity, control,
-                   there);
+                   ask);
 }
 
 Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,

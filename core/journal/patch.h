@@ -37,9 +37,15 @@ struct PatchFailure {
 
 using Applied = tl::expected<void, PatchFailure>;
 
-// Is the journal where recovery looks for it? Asked before the commit record. Asked once more when the record is
-// durable and nothing is written to the file yet: if the journal is gone, the record is taken back.
-using StillThere = std::function<Result<void>()>;
+// What a patch asks on its way. After a refusal nothing has changed.
+struct PatchQuestions {
+  using Question = std::function<Result<void>()>;
+  // Is the journal where recovery looks for it? Asked before the commit record. Asked once more when the record is
+  // durable and nothing is written to the file yet: if the journal is gone, the record is taken back.
+  Question is_there;
+  // Asked once, right before the commit: before the commit record, or before an undo record is emptied.
+  Question at_last;
+};
 
 // What apply_redo() puts into the journal behind the payloads, up to the commit record.
 void plan_redo(JournalPlan *journal, std::span<const Piece> pieces);
@@ -51,11 +57,11 @@ enum class FileSync {
 // `pieces` ascend and do not overlap.
 Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const Identity &identity, Flushes flushes, FileSync sync, const Control &control,
-                   const StillThere &there);
+                   const PatchQuestions &ask);
 // `ranges` as save_old() answered (undo.h).
 Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,
-                   const StillThere &there);
+                   const PatchQuestions &ask);
 // The same as a part of a transaction on several files, in steps. First the journal
 // is made durable. It says what will be written if `super` decides so; `changing` ends when that is done, or given up.
 struct Super {

@@ -63,8 +63,7 @@ PatchFailure roll_back(const os::File &data, Journal &journal, std::span<const R
   for (const RangeRecord &range : ranges)
     if (!put_back(data, journal.file(), range, buffer)) return {std::move(cause), true, true};
   if (!data.sync_data() || !journal.invalidate()) return {std::move(cause), true, true};
-  const bool changed = cause.status == Status::invalid_argument;
-  return {std::move(cause), false, false, changed};
+  return {std::move(cause), false, false};
 }
 
 Result<void> put_back(const os::File &data, const os::File &journal, const RangeRecord &range, std::byte *buffer) {

@@ -15,36 +15,45 @@ constexpr uint64_t some = 8;                       // part of them in memory alr
 constexpr size_t places = 8;                       // to look at
 
 // What the kernel tells of a file that has bytes. mincore counts pages, but of a file that is another user's, and may
-// not be written, it says that all are in memory. There a byte is asked for, which must not wait for the disk.
+// not be written, it says that all are in memory. There a byte is asked for, which must not wait for the disk. A system
+// that knows no such question has a mincore that tells the truth.
 class Residency {
  public:
   static std::optional<Residency> of(const os::File &file) {
     auto now = file.stat();
     if (!now || now->st_size <= 0) return std::nullopt;
-    Residency made(file, static_cast<uint64_t>(now->st_size));
-    if (const uid_t user = file.env().geteuid(); user != 0 && user != now->st_uid) return made;
-    auto mapping = os::Mapping::of_file(file, made.size_, os::MapKind::shared);
-    if (!mapping) return std::nullopt;
-    made.mapping_ = std::move(*mapping);
-    return made;
+    const uid_t user = file.env().geteuid();
+    return Residency(file, static_cast<uint64_t>(now->st_size), user != 0 && user != now->st_uid);
   }
 
   // May every request be asked about? Asking for a byte may make the kernel read what lies around it.
-  bool counts() const { return mapping_.has_value(); }
+  bool counts() const { return !by_byte_; }
   uint64_t last() const { return size_ - 1; }
-  // Bytes of the file that are in memory; also where nobody tells. By a byte, it is all of them or none.
-  uint64_t of(uint64_t offset, uint64_t length) const {
+  // Bytes of the file that are in memory; nullopt: nobody tells. By a byte, it is all of them or none.
+  std::optional<uint64_t> of(uint64_t offset, uint64_t length) {
     if (offset + length > size_) return 0;
-    if (mapping_) return mapping_->resident(offset, length);
-    std::byte byte;
-    return file_->env().pread_cached(file_->fd(), &byte, 1, offset + length - 1) == -EAGAIN ? 0 : length;
+    if (by_byte_) {
+      std::byte byte;
+      const ssize_t n = file_->env().pread_cached(file_->fd(), &byte, 1, offset + length - 1);
+      if (n == 1) return length;
+      if (n == -EAGAIN) return 0;
+      if (n != -ENOSYS) return std::nullopt;
+      by_byte_ = false;
+    }
+    if (!mapping_) {
+      auto mapping = os::Mapping::of_file(*file_, size_, os::MapKind::shared);
+      if (!mapping) return std::nullopt;
+      mapping_ = std::move(*mapping);
+    }
+    return mapping_->resident(offset, length);
   }
 
  private:
-  Residency(const os::File &file, uint64_t size) : file_(&file), size_(size) {}
+  Residency(const os::File &file, uint64_t size, bool by_byte) : file_(&file), size_(size), by_byte_(by_byte) {}
 
   const os::File *file_;
   uint64_t size_;
+  bool by_byte_;
   std::optional<os::Mapping> mapping_;
 };
 
@@ -52,8 +61,8 @@ class Residency {
 
 bool is_first_load(const os::File &file, const Plan &plan) {
   if (plan.wanted < worth_it) return false;
-  const auto residency = Residency::of(file);
-  if (!residency || residency->of(residency->last(), 1) > 0) return false;
+  auto residency = Residency::of(file);
+  if (!residency || residency->of(residency->last(), 1).value_or(1) > 0) return false;
   std::byte mark;
   if (!file.read(&mark, 1, residency->last())) return false;
   const size_t step = residency->counts() ? 1 : std::max<size_t>(plan.requests.size() / places, 1);
@@ -61,17 +70,17 @@ bool is_first_load(const os::File &file, const Plan &plan) {
   for (size_t i = 0; i < plan.requests.size(); i += step) {
     const Request &r = plan.requests[i];
     looked_at += r.length;
-    in_memory += residency->of(r.offset, r.length);
+    in_memory += residency->of(r.offset, r.length).value_or(r.length);
   }
   return in_memory < looked_at / some;
 }
 
 bool is_in_memory(const os::File &file, const Plan &plan) {
-  const auto residency = Residency::of(file);
+  auto residency = Residency::of(file);
   if (!residency) return false;
   for (size_t i = 0; i < places; ++i) {
     const Request &r = plan.requests[plan.requests.size() * i / places];
-    if (residency->of(r.offset, r.length) < r.length) return false;
+    if (residency->of(r.offset, r.length).value_or(0) < r.length) return false;
   }
   return true;
 }

@@ -102,8 +102,6 @@ Result<void> ShardCommit::prepare_new_names(const Asked &at_last) {
       prepare_each([&](Participant &part) { return part.prepare_new_name(shards_.location().beside(name_of(part))); }));
   ST_TRY(auto spelled, new_index());
   if (spelled) ST_TRY(make_index(*spelled));
-  ST_TRY(at_last());
-  ST_TRY(check_in_place());
   if (!parts_.empty()) {
     ST_TRY(auto old, with_room([this] { return will_be_old(); }));
     ST_TRY(auto list, old_->spell(old));
@@ -112,7 +110,9 @@ Result<void> ShardCommit::prepare_new_names(const Asked &at_last) {
   }
   for (const auto &part : parts_)
     if (part->keeps_any()) ST_TRY(part->take_new_name(name_after(name_of(*part))));
-  return sync_folder();
+  ST_TRY(sync_folder());
+  ST_TRY(with_room(at_last));
+  return check_in_place();
 }
 
 // Also if that cannot be told.

@@ -330,7 +330,8 @@ Result<void> ShardCommit::prepare_each(const std::function<Result<void>(Particip
   return Control(work_.progress, nullptr).check(total, total);
 }
 
-// All that can fail: afterwards everything that is to be is on the disk, and no more descriptors are needed.
+// All that can fail: afterwards everything that is to be is on the disk, and no more descriptors are needed. What is
+// asked last may need some.
 Result<void> ShardCommit::prepare(const Asked &at_last) {
   ST_TRY(open_folder());
   ST_TRY(auto identity, index_.file().stat());
@@ -355,7 +356,7 @@ Result<void> ShardCommit::prepare(const Asked &at_last) {
   journal.begin();
   ST_TRY(journal.seal_super(known, write::encode(list), *transaction));
   ST_TRY(journal.sync_payload(decision_.taken.folder->dir()));
-  ST_TRY(at_last());
+  ST_TRY(with_room(at_last));
   ST_TRY(check_in_place());
   return check_all_is_there();
 }

@@ -328,7 +328,7 @@ Result<void> ShardTransaction::commit() {
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) {
     ST_TRY(approve());
-    return at_last_();
+    return shards_.with_room(at_last_);
   }
   if (parts.size() > 1 || changes_index() || renames_shards()) {
     ST_TRY(commit_together(parts));

@@ -114,7 +114,7 @@ SYNC_PAYLOAD = (
 SYNC_JOURNAL = (
     "  if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));\n"
 )
-COMMIT_THERE = "  ST_TRY(commit_there(journal, there, !undo));\n"
+COMMIT_THERE = "  ST_TRY(commit_there(journal, ask.is_there, !undo));\n"
 SYNC_DATA = "  if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});\n"
 
 # fmt: off
@@ -229,7 +229,7 @@ MUTANTS = [
            "    if (!done && staged.journal.journal->committed()) staged.return_journal();\n", ""),
     # two flushes
     Mutant("two flushes: the journal's name is durable after the record", PATCH, SYNC_JOURNAL,
-           "if (flushes == Flushes::two) {\n  if (auto early = commit_there(journal, there, !undo); !early) return early;\n}\n" + SYNC_JOURNAL),
+           "if (flushes == Flushes::two) {\n  if (auto early = commit_there(journal, ask.is_there, !undo); !early) return early;\n}\n" + SYNC_JOURNAL),
     Mutant("two flushes: the zeros are not written out", JOURNAL, "  ST_TRY(file_.write_out(0, sector_bytes));\n", ""),
     Mutant("two flushes: the journal looks parked before the zeros are written out", JOURNAL,
            "  ST_TRY(file_.write_out(0, sector_bytes));\n  settle(true);\n", "  settle(true);\n  ST_TRY(file_.write_out(0, sector_bytes));\n"),
@@ -261,8 +261,8 @@ MUTANTS = [
     Mutant("undo: the journal is emptied before the file is durable", PATCH,
            "  // 8. What a failed sync has left", "  if (undo) {\n  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n}\n  // 8. What a failed sync has left", quick=True),
     Mutant("undo: an error is not rolled back", PATCH,
-           "return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(written.error())));",
-           "return Failed({std::move(written.error()), false, false});"),
+           "    PatchFailure failure = back(std::move(written.error()));\n",
+           "    PatchFailure failure{std::move(written.error()), false, false};\n"),
     Mutant("undo: what was rolled back is not synced", UNDO, "if (!data.sync_data() || !journal.invalidate())", "if (!journal.invalidate())"),
     Mutant("undo: the journal stays after rolling back", UNDO, "if (!data.sync_data() || !journal.invalidate())", "if (!data.sync_data())"),
     Mutant("undo: a failed rolling back is taken for one", UNDO,
@@ -531,7 +531,7 @@ MUTANTS = [
     Mutant("a rename is not synced", RENAME_INTO_PLACE, "if (auto synced = folder->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
     # new names
     Mutant("new names: a new shard is not synced", PARTICIPANT, "  return first_->replacement->file().sync();", "  return {};"),
-    Mutant("new names: they are not durable before the index", NEW_NAMES, "name_after(name_of(*part))));\n  return sync_folder();", "name_after(name_of(*part))));\n  return {};"),
+    Mutant("new names: they are not durable before the index", NEW_NAMES, "name_after(name_of(*part))));\n  ST_TRY(sync_folder());\n", "name_after(name_of(*part))));\n"),
     Mutant("new names: the new index is not synced", SHARDS_COMMIT, "  return file.sync();", "  return {};"),
     Mutant("new names: the index's new name is not durable", NEW_NAMES, "if (renamed) done = sync_folder();", ""),
     Mutant("new names: the list of old shards is not synced", OLD_SHARDS, "  ST_TRY(file.sync());\n  return made->rename();", "  return made->rename();"),
@@ -579,9 +579,14 @@ MUTANTS = [
     Mutant("a journal that lost a slice is used again", FOLDER, "const bool good = !taken.journal->lost() &&", "const bool good ="),
     # deltas
     Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "{ return reverse_ ? reverse_->finish() : Result<void>(); }", "{ return {}; }"),
-    Mutant("deltas: a patch does not wait for the way back", PATCH_COMMIT, "    if (!may) ST_TRY(at_last());\n", ""),
-    Mutant("deltas: a publish does not wait for the way back", REWRITE, "    ST_TRY(at_last());\n", ""),
-    Mutant("deltas: shards do not wait for the way back", SHARDS_COMMIT, "  ST_TRY(at_last());\n", ""),
+    Mutant("deltas: a patch does not wait for the way back", PATCH_COMMIT, "[&] { return staged.with_room(at_last); }", "[] { return Result<void>(); }"),
+    Mutant("deltas: with an undo record the way back comes after the commit", PATCH,
+           "  if (undo)\n    if (auto may = ask.at_last(); !may) return Failed(back(std::move(may.error())));\n"
+           "  if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});\n",
+           "  if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});\n"
+           "  if (undo)\n    if (auto may = ask.at_last(); !may) return Failed({std::move(may.error()), true, true});\n"),
+    Mutant("deltas: a publish does not wait for the way back", REWRITE, "    ST_TRY(staged.with_room(at_last));\n", ""),
+    Mutant("deltas: shards do not wait for the way back", SHARDS_COMMIT, "  ST_TRY(with_room(at_last));\n", ""),
     Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed.all != old.bytes.all)\n      return Failure(wrong_base(t.name, place.member->place(), hashed.all, old.result));\n", ""),
     Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (bytes == old.all) return {};\n  return Failure(wrong_base(t.name, holder.path, bytes, result));", "  static_cast<void>(bytes);\n  static_cast<void>(result);\n  return {};"),
     Mutant("deltas: bytes that steps lead to are not checked", "core/delta/stepped.cpp", "  return hashes->all == last.delta->notes.tensors[last.index].bytes ? hashes : astray(t);", "  return hashes->all == last.delta->notes.tensors[last.index].bytes || true ? hashes : astray(t);"),

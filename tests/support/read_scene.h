@@ -31,6 +31,7 @@ class ReadEnv : public FaultEnv {
   std::function<int(const char *path, int flags)> on_open;
   // What the kernel says is in memory, if it is asked for a place of this file: 0, 1 or -errno; nullopt: the truth.
   std::function<std::optional<int>(size_t question)> on_mincore;
+  std::optional<int> on_cached;  // what is answered to a read that must not wait for the disk; nullopt: the truth
   std::map<std::string, std::string> environment;
   std::atomic<uint64_t> generation = 0;
   unsigned processors = 2;
@@ -70,6 +71,9 @@ class ReadEnv : public FaultEnv {
     if (!answer) return os::Env::posix().mincore(address, n, out);
     if (*answer >= 0) std::memset(out, *answer, (n + 4095) / 4096);
     return std::min(*answer, 0);
+  }
+  ssize_t pread_cached(int fd, void *buffer, size_t n, uint64_t offset) override {
+    return on_cached ? *on_cached : os::Env::posix().pread_cached(fd, buffer, n, offset);
   }
   int madvise(void *address, size_t n, int advice) override { return os::Env::posix().madvise(address, n, advice); }
   int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override {

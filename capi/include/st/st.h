@@ -979,8 +979,9 @@ st_status st_writer_write(st_writer *writer, const char *name, size_t name_len,
 st_status st_writer_put(st_writer *writer, const st_tensor *tensor);
 
 /* Make the file durable and give it its name. Frees nothing. After ST_E_BUSY
- * and ST_E_INCOMPLETE it may be called again; after any other answer the writer
- * has ended, and further calls answer ST_E_TXN_FAILED. Statuses: as st_save. */
+ * and ST_E_INCOMPLETE it may be called again, and after ST_E_IO where too many
+ * files were open (EMFILE, ENFILE). After any other answer the writer has
+ * ended, and further calls answer ST_E_TXN_FAILED. Statuses: as st_save. */
 st_status st_writer_finish(st_writer *writer);
 
 /* Free the writer, and drop what it wrote if it was not finished. */

@@ -476,47 +476,67 @@ class SmallDisk : public FaultEnv {
 };
 
 // What an apply that fails must leave: the new way back would fit nothing.
-class EarlierWayBack : public Deltas, public ::testing::WithParamInterface<bool> {
+enum class Way { redo, undo, publish };
+
+class EarlierWayBack : public Deltas, public ::testing::WithParamInterface<Way> {
  protected:
   EarlierWayBack() {
-    if (GetParam()) b.metadata["k"] = "w";  // else it is a patch
+    if (GetParam() == Way::publish) b.metadata["k"] = "w";
+    begin();
+  }
+  void begin() {
+    put_bytes(base, a.file());
     put_bytes(other, b.file());
+    std::filesystem::remove(delta);
     EXPECT_TRUE(is_ok(diff()));
     put_bytes(reverse, earlier);
   }
-  Result<DeltaPatched> apply(os::Env &by) {
+  os::Env &disk() {
+    if (GetParam() == Way::undo) return sharing;
+    return redoing;
+  }
+  Result<DeltaPatched> apply(os::Env &by, Progress progress = {}) {
     DeltaPatchOptions options;
     options.reverse = reverse;
+    options.progress = std::move(progress);
     return store::patch(by, base, delta, std::move(options));
   }
+  struct Redoing : FaultEnv {
+    using FaultEnv::FaultEnv;
+    const char *getenv(const char *name) override {
+      return std::string_view(name) == "ST_JOURNAL" ? "redo" : FaultEnv::getenv(name);
+    }
+  };
   const std::string earlier = "an earlier way back";
+  SharingEnv sharing{env};
+  Redoing redoing{env};
 };
 
 TEST_P(EarlierWayBack, StaysWhereThereIsNoRoomForTheChange) {
-  SmallDisk disk(env, dir.path());
-  for (;; disk.free_bytes += 4096) {
-    auto done = apply(disk);
+  SmallDisk small(disk(), dir.path());
+  for (;; small.free_bytes += 4096) {
+    auto done = apply(small);
     if (done) break;
     ASSERT_TRUE(fails_with(Status::no_space, done));
-    ASSERT_TRUE(same_bytes(bytes_of(reverse), earlier)) << disk.free_bytes;
+    ASSERT_TRUE(same_bytes(bytes_of(reverse), earlier)) << small.free_bytes;
     ASSERT_TRUE(same_bytes(bytes_of(base), a.file()));
   }
-  EXPECT_GT(disk.free_bytes, 20'000u);  // two times what changes
+  EXPECT_GT(small.free_bytes, 20'000u);  // two times what changes
 }
 
 TEST_P(EarlierWayBack, StaysWhereAWriteOfTheChangeFails) {
-  FaultEnv disk(env);
+  FaultEnv failing(disk());
   int failed = 0;
   for (bool hit = true; hit; ++failed) {
     int writes = 0;
     hit = false;
-    disk.before = [&](Call call) {
+    failing.before = [&](Call call) {
       const bool takes_room = call == Call::pwrite || call == Call::fallocate || call == Call::copy_range;
       if (!takes_room || writes++ != failed) return 0;
       hit = true;
       return -ENOSPC;
     };
-    auto done = apply(disk);
+    auto done = apply(failing);
     if (done || done.error().status == Status::needs_recovery) {  // it may do without room that is set aside
       std::filesystem::remove_all(base + ".st-journal");
       put_bytes(base, a.file());
@@ -529,7 +549,46 @@ TEST_P(EarlierWayBack, StaysWhereAWriteOfTheChangeFails) {
   EXPECT_GT(failed, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(PatchedOrPublished, EarlierWayBack, ::testing::Bool());
+// Long enough for the change to be written out piece by piece.
+TEST_P(EarlierWayBack, StaysWhereTheChangeIsCancelled) {
+  constexpr size_t n = size_t{5} << 20;
+  a.tensors[1] = u8_tensor("b", n, 2);
+  b.tensors[1] = u8_tensor("b", n, 22);
+  begin();
+  int last = 0;
+  for (bool hit = true; hit; ++last) {
+    int asked = 0;
+    hit = false;
+    auto done = apply(disk(), [&](uint64_t, uint64_t) {
+      hit |= asked == last;
+      return asked++ != last;
+    });
+    if (done) break;
+    ASSERT_TRUE(fails_with(Status::cancelled, done)) << last;
+    ASSERT_TRUE(same_bytes(bytes_of(reverse), earlier)) << last;
+    ASSERT_TRUE(same_bytes(bytes_of(base), a.file())) << last;
+  }
+  EXPECT_GT(last, 5);
+  EXPECT_TRUE(same_bytes(bytes_of(base), b.file()));
+}
+
+INSTANTIATE_TEST_SUITE_P(RedoneUndoneOrPublished, EarlierWayBack,
+                         ::testing::Values(Way::redo, Way::undo, Way::publish));
+
+// Recovery puts the old bytes back.
+TEST_F(Deltas, LeaveAnEarlierWayBackWhereTheNewBytesMayNotBeOnTheDisk) {
+  ASSERT_TRUE(is_ok(diff()));
+  put_bytes(reverse, "an earlier way back");
+  SharingEnv disk(env);
+  disk.fails = [](const std::string &step) { return step == "d:sync" ? -EIO : 0; };
+  DeltaPatchOptions options;
+  options.reverse = reverse;
+  EXPECT_TRUE(fails_with(Status::needs_recovery, store::patch(disk, base, delta, std::move(options))));
+  EXPECT_TRUE(same_bytes(bytes_of(reverse), "an earlier way back"));
+  EXPECT_NE(std::find(disk.steps.begin(), disk.steps.end(), "j:commit"), disk.steps.end());
+  disk.fails = nullptr;
+  EXPECT_EQ(seen_through(disk, base, {}), a);
+}
 
 TEST_F(Deltas, StopWhenToldTo) {
   ASSERT_TRUE(is_ok(diff()));
@@ -788,8 +847,9 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
   std::string &w = b.tensors.back().bytes;
   const uint64_t size = w.size();
   const std::string dense = w;
-  for (int way = 0; way < 4; ++way) {
-    const bool in_every_page = way % 2 == 0, by_option = way / 2 == 1;
+  for (int way = 0; way < 8; ++way) {
+    const bool in_every_page = way % 2 == 0, by_option = way / 2 % 2 == 1, shares = way / 4 == 1;
+    SharingEnv sharing(env);
     b.metadata["k"] = by_option ? "v" : "w";
     w = dense;
     if (!in_every_page) {
@@ -800,7 +860,7 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
     put_bytes(other, b.file());
     std::remove(delta.c_str());
     ASSERT_TRUE(is_ok(diff()));
-    Counted disk(env, dir.path());
+    Counted disk(shares ? sharing : env, dir.path());
     for (;; disk.free_bytes += size / 8) {
       disk.written = 0;
       DeltaPatchOptions options;
@@ -813,6 +873,27 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
     EXPECT_EQ(held(base), b);
     EXPECT_TRUE(in_every_page || disk.free_bytes < 2 * size);  // what stays needs no room in the journal
   }
+}
+
+TEST_F(DeltasOfElements, CanBeStoppedAtEachBlockWhileTheirPagesAreCounted) {
+  const auto asked_with = [&](uint64_t blocks) {
+    a.tensors.back() = {"w", Dtype::BF16, {blocks, 1 << 19}, pattern(blocks << 20, 5)};
+    b = a;
+    b.tensors.back().bytes[0] ^= 1;
+    put_bytes(base, a.file());
+    put_bytes(other, b.file());
+    std::remove(delta.c_str());
+    EXPECT_TRUE(is_ok(diff()));
+    SmallDisk full(env, dir.path());
+    size_t asked = 0;
+    DeltaPatchOptions options;
+    options.publish = true;
+    options.progress = [&](uint64_t, uint64_t) { return ++asked > 0; };
+    EXPECT_TRUE(fails_with(Status::no_space, store::patch(full, base, delta, std::move(options))));
+    return asked;
+  };
+  const size_t few = asked_with(2);
+  EXPECT_GE(asked_with(6), few + 4);
 }
 
 TEST_F(DeltasOfElements, LieOnEachOther) {

@@ -1053,6 +1053,31 @@ TEST_F(Inherits, ALongNameIsCutBetweenCharactersForItsTemporary) {
   EXPECT_TRUE(found);
 }
 
+TEST_F(WriterTest, IsFinishedAgainWhereTooFewFilesCouldBeOpened) {
+  put_bytes(path, "old");
+  for (const std::vector<NewTensor> &declared : {std::vector<NewTensor>{}, {u8("a", a)}}) {
+    for (const int error : {EMFILE, ENFILE}) {
+      auto w = writer(declared, {.layout = Layout::canonical});
+      if (declared.empty()) {
+        ASSERT_TRUE(is_ok(w->put(u8("b", a))));  // so that they are arranged anew
+      }
+      ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+      int failures = 0;
+      for (size_t n = 0;; ++n) {
+        size_t opened = 0;
+        faulty.before = [&](Call call) { return call == Call::openat && opened++ == n ? -error : 0; };
+        const auto done = w->finish();
+        if (done) break;
+        ASSERT_EQ(done.error().os_errno, error) << n << done.error().message;
+        ++failures;
+      }
+      faulty.before = nullptr;
+      EXPECT_GT(failures, 1);
+      EXPECT_EQ(seen("a"), a);
+    }
+  }
+}
+
 // ---- what comes to the name, or goes from it, while the new file is written
 
 TEST_F(WriterTest, AFileThatComesMeanwhileIsNotReplacedWhileSomebodyChangesIt) {

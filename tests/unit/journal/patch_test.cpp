@@ -73,13 +73,14 @@ class PatchTest : public testing::CrashScene {
     recorder.steps.clear();
     recorder.fails = fails;
     auto done = apply_redo(*data, taken->folder->dir(), *taken->journal, pieces, *identity, flushes, FileSync::now,
-                           control, there);
+                           control, questions);
     recorder.fails = nullptr;
     return done;  // the journal is kept, as after a crash
   }
   size_t journals() const { return testing::names_in(folder()).size(); }
 
-  const StillThere there = [] { return Result<void>(); };
+  static constexpr auto yes = [] { return Result<void>(); };
+  const PatchQuestions questions{yes, yes};
   Recorder recorder{env};
   std::function<int(const std::string &)> fails;
   Flushes flushes = Flushes::four;
@@ -191,7 +192,7 @@ TEST_F(PatchTest, MemoryThatCannotBeReadAnyMoreIsMadeUpForByTheJournal) {
   ASSERT_NE(gone, MAP_FAILED);
   const Piece piece{b_at, *payload, gone};
   ASSERT_TRUE(apply_redo(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), flushes,
-                         FileSync::now, {}, [] { return Result<void>(); }));
+                         FileSync::now, {}, questions));
   ::munmap(gone, 16384);
   EXPECT_TRUE(same_bytes(bytes_of(path), with({changes[1]})));
 }

@@ -96,6 +96,23 @@ TEST_F(GapTest, GapsAreReadThroughWhereAPlaceIsNotInMemoryOrNobodyTells) {
     }
 }
 
+TEST_F(GapTest, OfAnotherUsersFileAByteTellsOrMincoreWhereThatIsNotKnown) {
+  env.user += 1000;
+  struct Case {
+    int cached, mincore;
+    bool in_memory;
+  };
+  for (const Case &c :
+       {Case{1, 0, true}, {-EAGAIN, 1, false}, {-ENOSYS, 1, true}, {-ENOSYS, 0, false}, {-EOPNOTSUPP, 1, false}}) {
+    SCOPED_TRACE(::testing::Message() << c.cached << " " << c.mincore);
+    env.on_cached = c.cached;
+    env.on_mincore = [&](size_t) { return c.mincore; };
+    auto done = every_third_page();
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->bytes == sum, c.in_memory);
+  }
+}
+
 TEST_F(GapTest, NobodyIsAskedWhereTheGapsAreFew) {
   Strategy how = strategy(1, false);
   how.gap = 8 * KiB;

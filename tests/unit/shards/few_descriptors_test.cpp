@@ -135,6 +135,36 @@ TEST_F(FewDescriptorsTest, WhatTheHandleHasIsForAPlanAndAChangeOfSomeShards) {
     }
 }
 
+TEST_F(FewDescriptorsTest, WhatIsAskedLastMayHaveWhatTheHandleHas) {
+  const std::string fresh = pattern(shape, 78);
+  for (const char *change : {"nothing", "patched", "published", "two patched", "new names", "new metadata"}) {
+    SCOPED_TRACE(change);
+    const std::string_view is(change);
+    SetUp();
+    auto model = open(true, read::MapMode::none);
+    ASSERT_TRUE(is_ok(model));
+    TransactionOptions options;
+    options.publish = is == "published";
+    options.new_names = is == "new names";
+    auto t = (*model)->begin(std::move(options));
+    ASSERT_TRUE(is_ok(t));
+    const size_t changed = is == "two patched" ? 2 : is == "nothing" || is == "new metadata" ? 0 : 1;
+    for (size_t i = 0; i < changed; ++i)
+      ASSERT_TRUE(is_ok(
+          (*t)->update(text("t", i), {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, fresh.data(), fresh.size()})));
+    if (is == "new metadata") {
+      ASSERT_TRUE(is_ok((*t)->set_metadata("k", "v")));
+    }
+    expect_read(**model);
+    int asked = 0;
+    (*t)->at_last([&]() -> Result<void> {
+      return ++asked == 1 ? Result<void>(Failure(os_error(EMFILE, "open", "another"))) : Result<void>();
+    });
+    EXPECT_TRUE(is_ok((*t)->commit()));
+    EXPECT_EQ(asked, 2);
+  }
+}
+
 // Writers beside it need them.
 TEST_F(FewDescriptorsTest, JournalsThatWaitForTheNextChangeHaveFew) {
   constexpr size_t of_journals = 4;

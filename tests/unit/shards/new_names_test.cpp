@@ -204,6 +204,24 @@ TEST_F(NewNames, ShardsWhoseNamesDifferInTheirNumbersAloneGetOneEach) {
   EXPECT_THAT(shards(), ElementsAre("m.g3.safetensors", "m.g4.safetensors"));
 }
 
+TEST_F(NewNames, TakeNoRoomAfterWhatIsAskedLast) {
+  ClockEnv disk;
+  auto c = open(disk, index);
+  auto begun = c->begin(new_names());
+  ASSERT_TRUE(is_ok(begun));
+  ASSERT_TRUE(is_ok((*begun)->rename("a", "other")));
+  size_t made_before = 0;
+  (*begun)->at_last([&]() -> Result<void> {
+    made_before = disk.calls.size();
+    return {};
+  });
+  ASSERT_TRUE(is_ok((*begun)->commit()));
+  ASSERT_GT(made_before, 0u);
+  for (size_t i = made_before; i < disk.calls.size(); ++i)
+    for (const Call takes : {Call::pwrite, Call::fallocate, Call::mkdirat, Call::copy_range, Call::clone_range})
+      EXPECT_NE(disk.calls[i], takes) << i - made_before;
+}
+
 TEST_F(NewNames, OneFileIsRefused) {
   auto c = open(env, ckpt + "/m-1.safetensors");
   EXPECT_TRUE(fails_with(Status::unsupported, c->begin(new_names())));
