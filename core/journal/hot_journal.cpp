@@ -13,7 +13,6 @@
 #include "newfile/units.h"
 #include "os/lock_holder.h"
 #include "os/range_lock.h"
-#include "os/writable_mappings.h"
 
 namespace st::write {
 
@@ -381,7 +380,9 @@ Result<Verdict> Replay::judge_torn() {
   return Verdict::bad("a part of it is damaged, and the file's bytes are neither all old nor all new");
 }
 
-Result<void> Replay::may_apply() const {
+// What apply() needs is looked up here: from its last look at the locks to its writes it is to make few calls.
+Result<void> Replay::may_apply() {
+  ST_TRY(changing_.begin());
   ST_TRY(data_.may_reach(end_));
   if (!hot_.record.has_one_flush()) return {};
   return hot_.file.may_reach(std::max(confirmed_, hot_.record.manifest + ranges_ * hot_.record.range_bytes()));
@@ -415,8 +416,7 @@ Result<void> Replay::confirm() {
 Result<void> Replay::apply() {
   const Buffers buffers(hot_.record);
   const auto apply = [&](const RangeRecord &range) -> Result<Verdict> {
-    os::BytesUnderChange changing(data_);
-    ST_TRY(changing.keep(range.offset, range.length));
+    ST_TRY(changing_.keep(range.offset, range.length));
     if (range.is_sparse()) {
       ST_TRY(write_changes(data_, hot_.file, range, buffers.packed.get(), buffers.payload.get()));
       return Verdict::good();

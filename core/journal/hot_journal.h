@@ -9,6 +9,7 @@
 #include "journal/journal_folder.h"
 #include "journal/journal_layout.h"
 #include "journal/manifest.h"
+#include "os/writable_mappings.h"
 
 namespace st::write {
 
@@ -71,7 +72,8 @@ Result<void> mark_done(const Found &part);
 // A journal, and the file that it is for. Takes little memory, however large they are, and keeps none.
 class Replay {
  public:
-  Replay(const os::File &data, const Found &hot) : data_(data), hot_(hot), manifest_(hot.file, hot.size, hot.record) {}
+  Replay(const os::File &data, const Found &hot)
+      : data_(data), hot_(hot), manifest_(hot.file, hot.size, hot.record), changing_(data) {}
 
   // Does everything hold that must before a byte is written? `identity` is the file's.
   Result<Verdict> judge(const Identity &identity);
@@ -86,7 +88,7 @@ class Replay {
   // All new bytes are in the file.
   bool is_finished() const { return !lacks_; }
   // May this process write all of it? Asked before the first byte.
-  Result<void> may_apply() const;
+  Result<void> may_apply();
   // Then what was found becomes durable: see confirm() above. If one flush was for all of it, all is written once more.
   Result<void> confirm();
   Result<void> apply();
@@ -105,6 +107,7 @@ class Replay {
   const os::File &data_;
   const Found &hot_;
   const Manifest manifest_;
+  os::BytesUnderChange changing_;
   uint64_t ranges_ = 0, bytes_ = 0;
   uint64_t end_ = 0, confirmed_ = 0;  // of what is written to the file, and again to the journal
   bool touched_ = false;              // the file holds new bytes that are not the old ones

@@ -66,12 +66,17 @@ BytesUnderChange::~BytesUnderChange() {
   std::erase(list().changes, this);
 }
 
+// No server need be asked which file it is.
+Result<void> BytesUnderChange::begin() {
+  if (is_known_) return {};
+  if (const int r = file_.env().fstat(file_.fd(), &which_); r < 0) return Failure(file_.error(-r, "stat"));
+  is_known_ = true;
+  return {};
+}
+
 Result<void> BytesUnderChange::keep(uint64_t offset, uint64_t n) {
+  ST_TRY(begin());
   const bool is_first = ranges_.empty();
-  if (is_first) {
-    // No server need be asked which file it is.
-    if (const int r = file_.env().fstat(file_.fd(), &which_); r < 0) return Failure(file_.error(-r, "stat"));
-  }
   std::lock_guard lock(list().mutex);
   ranges_.push_back({offset, n});
   if (is_first) list().changes.push_back(this);

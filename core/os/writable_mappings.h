@@ -27,6 +27,8 @@ class BytesUnderChange {
   BytesUnderChange(const BytesUnderChange &) = delete;
   BytesUnderChange &operator=(const BytesUnderChange &) = delete;
 
+  // Looks which file it is. keep() does so, where nobody has.
+  Result<void> begin();
   // These, too: in each mapping there is they become this process's own. Status: nomem.
   Result<void> keep(uint64_t offset, uint64_t n);
 
@@ -38,6 +40,7 @@ class BytesUnderChange {
 
   const File &file_;
   struct stat which_ = {};
+  bool is_known_ = false;
   std::vector<Range> ranges_;  // in the list, if there are any
 };
 
