@@ -5,7 +5,7 @@
 namespace st::store {
 
 Result<mode_t> mode_of_copy(std::span<const ModelView *const> of) {
-  mode_t all = 0777;
+  mode_t all = 0666;  // on vfat and the like all files may be executed
   bool has_files = false;
   for (const ModelView *view : of)
     for (const Opened &f : view->files()) {

@@ -34,7 +34,15 @@ std::unique_ptr<Transport> Store::take(const Stops &stops) {
   }
 }
 
+// In a child of a fork, amid an open: a farewell by the connections of the parent would end them for it, and a thread
+// of the parent may have had the locks.
+Store::~Store() {
+  if (!is_of_parent()) return;
+  for (auto &transport : idle_) static_cast<void>(transport.release());
+}
+
 void Store::give_back(std::unique_ptr<Transport> transport) {
+  if (is_of_parent()) return static_cast<void>(transport.release());
   try {
     const std::lock_guard lock(mutex_);
     if (idle_.size() < limits_.idle) idle_.push_back(std::move(transport));

@@ -16,6 +16,9 @@ class Store {
  public:
   Store(NewTransport new_transport, Limits limits)
       : limits_(limits), pace_(limits), new_transport_(std::move(new_transport)) {}
+  ~Store();
+  Store(const Store &) = delete;
+  Store &operator=(const Store &) = delete;
 
   // A transport for one call, with a place for a request, which go back at its end. A call has one at a time: if it
   // waited for a second one, all might.

@@ -1,4 +1,4 @@
-"""Who may read what a command makes of models: nobody who may not read all of them."""
+"""The modes of what a command makes of models: as with cp, a private model makes no public file."""
 
 import stat
 
@@ -62,6 +62,12 @@ def test_the_umask_takes_its_part_of_the_mode(stctl, models, command):
         path.chmod(0o755 if path.is_dir() else 0o666)
     run(stctl, models, command, 0o027)
     assert {mode_of(path) for path in made_files(models)} == {0o640}
+
+
+def test_nothing_that_is_made_may_be_executed(stctl, models):
+    (models / "base").chmod(0o777)
+    run(stctl, models, "shard", 0o022)
+    assert {mode_of(path) for path in made_files(models)} == {0o644}
 
 
 def test_the_owner_may_change_what_is_made_of_a_file_that_is_only_read(stctl, models):

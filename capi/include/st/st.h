@@ -1273,9 +1273,11 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
  * is under way. Each file takes a descriptor meanwhile. What a URL names is
  * read in one version. ST_E_NO_SPACE comes before the first byte, if there is
  * no room for all shards.
- * A new file has the permission bits that all files of `from` have, but for
- * those that the umask takes. Its owner may read and write it. If all of `from`
- * lies behind URLs, the mode is by the umask alone.
+ * A new file has the bits to read and write that all files have in which the
+ * tensors of `from` lie, but for those that the umask takes. As with cp, they
+ * are for the group that the new file gets, and no ACL is copied. Its owner
+ * may read and write it. If all of `from` lies behind URLs, the mode is by the
+ * umask alone.
  *   from            anything that st_open takes; it is not changed.
  *   to_folder       made if it is not there; a checkpoint in it, or a shard, is
  *                   ST_E_INVALID_ARGUMENT; another st_reshard into it that is

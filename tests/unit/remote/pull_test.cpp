@@ -2,6 +2,8 @@
 #include "remote/object.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <iostream>
 
@@ -719,6 +721,37 @@ TEST(JudgeTest, AContentRangeIsTakenAsItIsSpelled) {
        {"", "bytes", "bytes ", "bytes 9-0/10", "bytes 0-10/10", "bytes 0-9", "bytes 0-9/", "bytes 0-9/10 ",
         "bytes -9/10", "items 0-9/10", "bytes 0-99999999999999999999/10", "bytes 0-9/x"})
     EXPECT_FALSE(parse_content_range(wrong)) << wrong;
+}
+
+// A farewell by its connections would end them for the parent.
+TEST(StoreTest, AChildOfAForkEndsNoTransportOfItsParent) {
+  static bool ended;
+  struct Noted final : Transport {
+    ~Noted() override { ended = true; }
+    void get(uint64_t, Request) override {}
+    std::optional<Answer> next(uint64_t) override { return {}; }
+    uint64_t received(uint64_t) const override { return 0; }
+    uint64_t came() const override { return 0; }
+    void drop(uint64_t) override {}
+    void drop_all() override {}
+    uint64_t now_ms() override { return 0; }
+    int64_t unix_time() override { return 0; }
+    uint32_t random() override { return 0; }
+  };
+  ended = false;
+  auto store = std::make_unique<Store>([] { return std::make_unique<Noted>(); }, Limits{});
+  { const Store::Lent idle(*store, {}); }
+  auto lent = std::make_unique<Store::Lent>(*store, Stops{});
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    lent.reset();
+    store.reset();
+    _exit(ended);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
