@@ -217,6 +217,20 @@ TEST_F(ShardTransactionTest, ACommitThatRunsOutOfMemoryOnceAllIsLockedIsItsLast)
   EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
 }
 
+TEST_F(ShardTransactionTest, ACommitOfNothingAsksAllTheSame) {
+  auto c = open();
+  auto t = begin(*c);
+  bool is_asked = false;
+  t->at_last([&] { return is_asked = true, Result<void>(); });
+  t->before_change([](auto) -> Result<void> { return fail(Status::delta_base, "it is another"); });
+  EXPECT_TRUE(fails_with(Status::delta_base, t->commit()));
+  EXPECT_FALSE(is_asked);
+  t = begin(*c);
+  t->at_last([&] { return is_asked = true, Result<void>(); });
+  EXPECT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(is_asked);
+}
+
 TEST_F(ShardTransactionTest, NeedsAHandleForWriting) {
   auto opened = Shards::open(os::Env::posix(), index, {});
   ASSERT_TRUE(is_ok(opened));
