@@ -3,6 +3,8 @@
 
 #include <st/st.h>
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,7 +52,7 @@ class File {
   st_stats stats() const;
   // To what others have made of it. What was described before is no longer good.
   void refresh() const;
-  bool is_url() const { return path_.find("://") != path_.npos; }
+  bool is_url() const { return path_.compare(std::min(path_.find_first_of(":/"), path_.size()), 3, "://") == 0; }
 
   // The tensor of that name: as `ls` prints it, with escapes, or else literally.
   size_t find(const std::string &name) const;
@@ -65,14 +67,16 @@ class File {
 };
 
 // What `look` answers. It may open shards, which are opened one by one; the index may be replaced meanwhile. Then the
-// file is refreshed, and `look` is called again.
+// file is refreshed, and `look` is called again, up to 19 times in the ten seconds for which a call waits for locks.
 template <class Look>
 auto look_at(const File &file, const Look &look) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   for (int left = 19;; --left) {
     try {
       return look();
     } catch (const Failure &failure) {
-      if (left == 0 || failure.status() != ST_E_FILE_CHANGED || file.is_url()) throw;
+      const bool goes_on = left > 0 && std::chrono::steady_clock::now() < until;
+      if (!goes_on || failure.status() != ST_E_FILE_CHANGED || file.is_url()) throw;
     }
     file.refresh();
   }
