@@ -393,8 +393,8 @@ impl File {
     /// reading, where nobody else can reach that memory. The view keeps it, and may outlive the file.
     ///
     /// # Errors
-    /// [`Status::Unsupported`] for a file opened for changes, whose own commits would show in that memory, or with
-    /// [`Map::CopyOnWrite`](crate::Map::CopyOnWrite), whose views lie in the mapping; [`Status::NotFound`],
+    /// [`Status::Unsupported`] for a file opened for changes, whose own commits would show in that memory. Also for one
+    /// of [`Map::CopyOnWrite`](crate::Map::CopyOnWrite), whose views lie in the mapping. [`Status::NotFound`],
     /// [`Status::Io`], [`Status::FileChanged`].
     ///
     /// ```
