@@ -1378,10 +1378,10 @@ typedef struct st_delta_apply_options {
 
 /* Apply a delta to its base, a file or shards, as one transaction: durable, all
  * or nothing, across shards too. It patches if the delta only gives tensors
- * other bytes. Else it publishes, as a transaction with st_txn_put does. But the
- * tensors are not aligned, and get the order of the delta's own result. A patch
- * writes what the delta holds, and of a tensor that it holds
- * elements of the pages that change.
+ * other bytes. Else it publishes, as a transaction with st_txn_put does; but
+ * the tensors are not aligned, and get the order of the delta's own result. A
+ * patch writes what the delta holds, and of a tensor that it holds elements of
+ * the pages that change.
  *   opts  NULL for the defaults.
  *   done  may be NULL; else filled with the plan by which it was done.
  * Before the base is touched, the delta's bytes are checked against the hashes
