@@ -230,6 +230,7 @@ class CurlTransport final : public Transport {
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(settings_.limits.connections));
   }
   ~CurlTransport() override {
+    if (is_of_parent()) return;
     const WithoutPipeSignal quiet;
     CurlTransport::drop_all();
     for (CURL *easy : idle_) curl_easy_cleanup(easy);
@@ -260,11 +261,13 @@ class CurlTransport final : public Transport {
   uint64_t received(uint64_t id) const override { return flight_of(id).answer.received; }
 
   void drop(uint64_t id) override {
+    if (is_of_parent()) return;
     const WithoutPipeSignal quiet;
     land(flight_of(id).easy);
   }
 
   void drop_all() override {
+    if (is_of_parent()) return;
     const WithoutPipeSignal quiet;
     while (!flights_.empty()) land(flights_.begin()->first);
   }
@@ -298,6 +301,9 @@ class CurlTransport final : public Transport {
   uint32_t random() override { return random_(); }
 
  private:
+  // In a child of a fork the connections are the parent's. To end a request, or one of them, would say a farewell for
+  // it.
+  bool is_of_parent() const { return this_process() != process_; }
   const Flight &flight_of(uint64_t id) const {
     return *std::find_if(flights_.begin(), flights_.end(), [&](const auto &f) {
               return f.second->answer.id == id;
@@ -439,6 +445,7 @@ class CurlTransport final : public Transport {
 
   const Settings settings_;
   CURLM *const multi_;
+  const int64_t process_ = this_process();
   std::map<CURL *, std::unique_ptr<Flight>> flights_;
   std::vector<CURL *> idle_;
   uint64_t came_ = 0;

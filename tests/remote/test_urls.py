@@ -897,6 +897,55 @@ def test_a_child_opens_no_shard_beside_its_parents(nginx, folder, fork):
     assert len([line for line in served(nginx, path, 1) if path in line]) == 1
 
 
+def test_a_child_that_gives_up_its_parents_open_says_no_farewell_for_it(nginx, tmp_path, monkeypatch):
+    """By TLS a request that is dropped ends its connection."""
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+    libst.save(tmp_path / "m", {"a": np.arange(4, dtype="u1")})
+    body = (tmp_path / "m").read_bytes()
+    asked, child_is_gone, farewells, children = threading.Event(), threading.Event(), [], []
+
+    def serve(listener, context):
+        with context.wrap_socket(listener.accept()[0], server_side=True) as client:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += client.recv(65536)
+            asked.set()
+            child_is_gone.wait(60)
+            client.setblocking(False)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                farewells.append(client.recv(1))
+            client.setblocking(True)
+            last = len(body) - 1
+            client.sendall(
+                b'HTTP/1.1 206 Partial Content\r\nETag: "one"\r\nConnection: close\r\n'
+                b"Content-Length: %d\r\nContent-Range: bytes 0-%d/%d\r\n\r\n" % (len(body), last, len(body)) + body
+            )
+
+    def fork_once(*_):
+        if not asked.is_set() or children:
+            return
+        children.append(os.fork())
+        if not children[0]:
+            signal.alarm(20)  # ends it where it hangs
+            raise KeyError("the child gives up")
+        children.append(os.waitpid(children[0], 0)[1])
+        child_is_gone.set()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(nginx.certificate, nginx.key)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener, context))
+        server.start()
+        try:
+            with libst.open(f"https://127.0.0.1:{listener.getsockname()[1]}/m", progress=fork_once) as f:
+                assert f.read("a").tolist() == [0, 1, 2, 3]
+        finally:
+            if children == [0]:
+                os._exit(0)
+        server.join()
+    assert children[1:] == [0] and not farewells
+
+
 def test_a_child_closes_amid_its_parents_reads(tmp_path):
     """Threads of the parent wait for answers, for places, and for the right to read, which no thread of the child
     gives back."""
