@@ -71,14 +71,14 @@ std::string File::file_name(uint32_t shard) const {
 
 uint64_t File::file_size(uint32_t shard) const {
   const std::string path = file_path(shard);
-  struct stat status;
-  if (stat(path.c_str(), &status) != 0 && path.find("://") != path.npos) {
+  if (!scheme_of(path).empty()) {
     // No file ends after its last tensor.
     uint64_t end = 0;
     for (const st_tensor &t : all())
       if (t.shard == shard) end = std::max(end, t.file_offset + t.nbytes);
     return end;
   }
+  struct stat status;
   if (stat(path.c_str(), &status) != 0) throw Failure::of_errno(errno, "look at", path);
   return static_cast<uint64_t>(status.st_size);
 }

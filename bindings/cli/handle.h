@@ -3,7 +3,6 @@
 
 #include <st/st.h>
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include "failure.h"
 #include "session.h"
 #include "sized.h"
+#include "text.h"
 
 namespace stctl {
 
@@ -52,7 +52,7 @@ class File {
   st_stats stats() const;
   // To what others have made of it. What was described before is no longer good.
   void refresh() const;
-  bool is_url() const { return path_.compare(std::min(path_.find_first_of(":/"), path_.size()), 3, "://") == 0; }
+  bool is_url() const { return !scheme_of(path_).empty(); }
 
   // The tensor of that name: as `ls` prints it, with escapes, or else literally.
   size_t find(const std::string &name) const;

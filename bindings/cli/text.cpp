@@ -202,18 +202,34 @@ std::optional<std::string> unescape(std::string_view text) {
   return out;
 }
 
+namespace {
+
+constexpr std::string_view of_schemes = "abcdefghijklmnopqrstuvwxyz0123456789+.-";
+
+std::string lower(std::string text) {
+  for (char &c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
+}  // namespace
+
 std::string plain_name(const std::string &name) {
   return name.find('\\') == std::string::npos ? name : unescape(name).value_or(name);
 }
 
+std::string scheme_of(const std::string &path) {
+  const size_t end = path.find("://");
+  if (end == path.npos) return {};
+  const std::string scheme = lower(path.substr(0, end));
+  return scheme.find_first_not_of(of_schemes) == scheme.npos && of_schemes.find(scheme[0]) < 26 ? scheme
+                                                                                                : std::string();
+}
+
 // As core does: tests/unit/base/shown_urls.inc.
 std::string shown(const std::string &path) {
-  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz0123456789+.-", digits = letters.substr(26, 10);
-  std::string url = path;
-  for (char &c : url) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  const std::string scheme = url.substr(0, url.find("://"));
-  if (scheme.size() == path.size() || scheme.find_first_not_of(letters) != scheme.npos || letters.find(scheme[0]) >= 26)
-    return path;
+  constexpr std::string_view digits = of_schemes.substr(26, 10);
+  const std::string url = lower(path), scheme = scheme_of(path);
+  if (scheme.empty()) return path;
   constexpr std::string_view stores[] = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf"};
   // There a name may have a '?', and an '@'.
   const bool is_name = std::find(std::begin(stores), std::end(stores), scheme) != std::end(stores);

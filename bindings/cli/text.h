@@ -32,6 +32,9 @@ bool take_escape(std::string_view &text, std::string &out);
 // A name that was given: as escape() prints it, or else literally.
 std::string plain_name(const std::string &name);
 
+// The scheme of a URL, in small letters; nothing where the path is no URL.
+std::string scheme_of(const std::string &path);
+
 // A path as it is told: a URL without its query, and without a user's name, which may be secrets.
 std::string shown(const std::string &path);
 

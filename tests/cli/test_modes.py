@@ -50,7 +50,7 @@ def run(stctl, models, command, umask):
 
 @pytest.mark.parametrize("command, secret", CASES)
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o604])
-def test_what_is_made_is_read_by_nobody_who_may_not_read_what_it_is_made_of(stctl, models, command, secret, mode):
+def test_what_is_made_has_the_mode_that_its_sources_have_in_common(stctl, models, command, secret, mode):
     (models / secret).chmod(mode)
     run(stctl, models, command, 0o022)
     assert {mode_of(path) for path in made_files(models)} == {mode}

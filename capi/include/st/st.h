@@ -1352,8 +1352,8 @@ typedef struct st_delta_create_options {
  * files are locked as by st_reshard; each takes a descriptor meanwhile. Where
  * the storage has no locks, the two should not be changed meanwhile.
  * The delta is durable, and its path leads to the old file, or none, or to the
- * whole new one at every instant. Where it replaces none, it has the permission
- * bits that all files of the two have, as by st_reshard.
+ * whole new one at every instant. Where it replaces none, it has the bits to
+ * read and write that all files of the two have, as by st_reshard.
  * Statuses: as st_open and st_save; ST_E_FILE_CHANGED (one of the two is
  * replaced again and again, or was changed without a lock);
  * ST_E_INVALID_ARGUMENT (`delta` is one of the two, or belongs to one, or has
@@ -1430,7 +1430,7 @@ st_status st_apply_delta(st_file *file, const char *delta,
  * offsets allow, else copied by the kernel. All is checked as by
  * st_delta_apply. It is of one state of base and deltas: all of them are locked
  * as by st_reshard, until the last byte is read. Where it replaces no file, it
- * has the permission bits that all of them have, as by st_reshard.
+ * has the bits to read and write that all of them have, as by st_reshard.
  *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that applying would
  *         give; alignment 0: what shares most with a base of one file, else 64.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of

@@ -73,7 +73,7 @@ def read_ahead(path: str, size: int, wanted: Wanted) -> bool:
                 _followers.add([partial(_follow, path, at, wanted) for at in range(0, size, _STRETCH)], wanted)
             else:
                 file = _File(path)
-                _readers.add([partial(file.read, at, wanted) for at in range(0, size, _READ)], wanted)
+                _readers.add([partial(file.read, at) for at in range(0, size, _READ)], wanted)
         finally:
             os.close(fd)
     except OSError:
@@ -81,15 +81,13 @@ def read_ahead(path: str, size: int, wanted: Wanted) -> bool:
     return True
 
 
-def map_ahead(address: int, size: int, buffer: Any) -> None:
-    """A mapping whose file is in memory, and which `buffer` keeps. Its reader begins at its first byte, so this begins
+def map_ahead(address: int, size: int, wanted: Wanted) -> None:
+    """A mapping whose file is in memory, as long as it is `wanted` by the buffer that keeps it. Its reader begins at its first byte, so this begins
     in the middle; of several files the reader begins with the first, and this goes on with the last. While it waits for
     its turn, nothing here keeps the mapping."""
     if _populates and size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
         middle = size // 2 // _STEP * _STEP
         steps = (*range(middle, size, _STEP), *range(0, middle, _STEP))
-        wanted = Wanted()
-        wanted.by(buffer)
         _mapper.add([partial(_map, address + at, min(_STEP, size - at), wanted) for at in steps], wanted, True)
 
 
@@ -139,7 +137,7 @@ class _File:
         self._lock = threading.Lock()
         self._fd = -1
 
-    def read(self, at: int, _wanted: Wanted, memory: mmap.mmap) -> None:
+    def read(self, at: int, memory: mmap.mmap) -> None:
         try:
             with self._lock:
                 if self._fd < 0:

@@ -143,14 +143,14 @@ class safe_open:
                         is_read = read_ahead(str(file.path), pin.file_size, wanted)
                         try:
                             tensors = pin.torch_all()
-                            mapping = pin.mapping()
-                            if mapping[2] is not None:
-                                wanted.by(mapping[2])
+                            begin, size, buffer = pin.mapping()
+                            if buffer is not None:
+                                wanted.by(buffer)
                         except BaseException:
                             wanted.by_nobody()
                             raise
                         if not is_read:
-                            map_ahead(*mapping)
+                            map_ahead(begin, size, wanted)
                     else:
                         tensors = read_all_torch(file._pin())
                 except Error:
