@@ -8,12 +8,24 @@
 
 #include "engine/deltas.h"
 #include "engine/open.h"
+#include "fault_env.h"
 #include "format/shard_index.h"
 #include "model/model.h"
 #include "sim_env.h"
 #include "test_files.h"
 
 namespace st::testing {
+
+// The n-th call that takes room on the disk finds none. *hit: whether there were so many.
+inline std::function<int(Call)> no_room_for(int n, bool *hit) {
+  *hit = false;
+  const auto takes_room = [=, seen = 0](Call call) mutable {
+    if (call != Call::pwrite && call != Call::fallocate && call != Call::copy_range) return false;
+    *hit |= seen++ == n;
+    return true;
+  };
+  return nth_call_fails(static_cast<size_t>(n), -ENOSPC, false, takes_room);
+}
 
 // All that a delta is to bring over: tensors in their order, and metadata, which has none.
 struct Holdings {

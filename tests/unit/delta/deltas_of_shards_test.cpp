@@ -85,14 +85,7 @@ TEST_F(ShardedDeltas, LeaveAnEarlierWayBackWhereAWriteOfTheChangeFails) {
       SimEnv trial(disk.disk());
       trial.add_file("/back", "an earlier way back");
       FaultEnv failing(trial);
-      int writes = 0;
-      hit = false;
-      failing.before = [&](Call call) {
-        const bool takes_room = call == Call::pwrite || call == Call::fallocate || call == Call::copy_range;
-        if (!takes_room || writes++ != failed) return 0;
-        hit = true;
-        return -ENOSPC;
-      };
+      failing.before = no_room_for(failed, &hit);
       store::DeltaPatchOptions options;
       options.reverse = "/back";
       auto done = store::patch(failing, "/m", "/d", std::move(options));

@@ -528,14 +528,7 @@ TEST_P(EarlierWayBack, StaysWhereAWriteOfTheChangeFails) {
   FaultEnv failing(disk());
   int failed = 0;
   for (bool hit = true; hit; ++failed) {
-    int writes = 0;
-    hit = false;
-    failing.before = [&](Call call) {
-      const bool takes_room = call == Call::pwrite || call == Call::fallocate || call == Call::copy_range;
-      if (!takes_room || writes++ != failed) return 0;
-      hit = true;
-      return -ENOSPC;
-    };
+    failing.before = no_room_for(failed, &hit);
     auto done = apply(failing);
     if (done || done.error().status == Status::needs_recovery) {  // it may do without room that is set aside
       std::filesystem::remove_all(base + ".st-journal");

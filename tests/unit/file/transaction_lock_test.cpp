@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "commit_of_nothing.h"
 #include "os/turnstile.h"
 #include "store_scene.h"
 
@@ -234,16 +235,7 @@ TEST_F(TransactionLock, APublishEndsWhenThoseWhoWaitedAtTheOldFileHaveLeftIt) {
 
 TEST_F(TransactionLock, ACommitOfNothingAsksAllTheSame) {
   auto c = open();
-  auto t = begin(*c);
-  bool is_asked = false;
-  t->at_last([&] { return is_asked = true, Result<void>(); });
-  t->before_change([](auto) -> Result<void> { return fail(Status::delta_base, "it is another"); });
-  EXPECT_TRUE(fails_with(Status::delta_base, t->commit()));
-  EXPECT_FALSE(is_asked);
-  t = begin(*c);
-  t->at_last([&] { return is_asked = true, Result<void>(); });
-  EXPECT_TRUE(is_ok(t->commit()));
-  EXPECT_TRUE(is_asked);
+  testing::expect_that_a_commit_of_nothing_asks([&] { return begin(*c); });
 }
 
 TEST_F(TransactionLock, AJournalThatWaitsIsFinishedBeforeTheCommit) {

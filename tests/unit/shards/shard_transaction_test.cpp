@@ -8,6 +8,7 @@
 #include <new>
 #include <thread>
 
+#include "commit_of_nothing.h"
 #include "engine/reshape.h"
 #include "engine/verify.h"
 #include "fault_env.h"
@@ -219,16 +220,7 @@ TEST_F(ShardTransactionTest, ACommitThatRunsOutOfMemoryOnceAllIsLockedIsItsLast)
 
 TEST_F(ShardTransactionTest, ACommitOfNothingAsksAllTheSame) {
   auto c = open();
-  auto t = begin(*c);
-  bool is_asked = false;
-  t->at_last([&] { return is_asked = true, Result<void>(); });
-  t->before_change([](auto) -> Result<void> { return fail(Status::delta_base, "it is another"); });
-  EXPECT_TRUE(fails_with(Status::delta_base, t->commit()));
-  EXPECT_FALSE(is_asked);
-  t = begin(*c);
-  t->at_last([&] { return is_asked = true, Result<void>(); });
-  EXPECT_TRUE(is_ok(t->commit()));
-  EXPECT_TRUE(is_asked);
+  testing::expect_that_a_commit_of_nothing_asks([&] { return begin(*c); });
 }
 
 TEST_F(ShardTransactionTest, NeedsAHandleForWriting) {
