@@ -82,9 +82,9 @@ def read_ahead(path: str, size: int, wanted: Wanted) -> bool:
 
 
 def map_ahead(address: int, size: int, wanted: Wanted) -> None:
-    """A mapping whose file is in memory, as long as it is `wanted` by the buffer that keeps it. Its reader begins at its first byte, so this begins
-    in the middle; of several files the reader begins with the first, and this goes on with the last. While it waits for
-    its turn, nothing here keeps the mapping."""
+    """A mapping whose file is in memory, as long as it is `wanted` by the buffer that keeps it. Its reader begins at
+    its first byte, so this begins in the middle; of several files the reader begins with the first, and this goes on
+    with the last. While it waits for its turn, nothing here keeps the mapping."""
     if _populates and size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
         middle = size // 2 // _STEP * _STEP
         steps = (*range(middle, size, _STEP), *range(0, middle, _STEP))
