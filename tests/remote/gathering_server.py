@@ -48,6 +48,7 @@ class GatheringServer:
 
         class Server(ThreadingHTTPServer):
             request_queue_size = 128
+            daemon_threads = False  # its end is that of all its threads, and so of their sockets
 
             def handle_error(self, *_):
                 pass
@@ -56,13 +57,15 @@ class GatheringServer:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
         return self
 
     def __exit__(self, *_):
         self.let_go()
         self._server.shutdown()
         self._server.server_close()
+        self._thread.join()
 
     def _hold(self, until):
         with self._news:

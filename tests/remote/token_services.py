@@ -44,6 +44,7 @@ class TokenServices:
             do_POST = do_PUT = do_GET
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = False
         self.address = f"127.0.0.1:{self._server.server_port}"
         self.url = f"http://{self.address}"
 

@@ -210,21 +210,21 @@ def test_a_gluster_volume_remembers(scratch):
     if why := clients.lacking(*hosts.NEEDS["glusterfs-defaults"]):
         pytest.skip(why)
     with hosts.make("glusterfs-defaults", scratch / "rig") as made:
-        here, there = (mount / "small" for mount in made.mounts)
         old, new = bytes(4096), b"\1" * 4096
-        here.write_bytes(old)
 
-        def is_stale():
-            before, after = (old, new) if here.read_bytes() == old else (new, old)
-            disk.wait_until(lambda was=before: there.read_bytes() == was, "the other host to see it")
+        def is_stale(name):
+            here, there = (mount / name for mount in made.mounts)
+            here.write_bytes(old)
+            disk.wait_until(lambda: there.exists() and there.read_bytes() == old, "the other host to see it")
             with _open_directly(there) as direct, open(here, "rb+", buffering=0) as file:
-                assert _read_directly(direct) == before
-                file.write(after)
+                assert _read_directly(direct) == old
+                file.write(new)
                 os.fsync(file.fileno())
-                return _read_directly(direct) == before
+                return _read_directly(direct) == old
 
-        # Where the second that it remembers for is over too soon, another try is made.
-        assert any(is_stale() for _ in range(60)), (
+        # Where the second that it remembers for is over too soon, another try is made, with a file that it has not met:
+        # a known one may be asked for anew at each read.
+        assert any(is_stale(f"small{i}") for i in range(60)), (
             "it remembers nothing by now: then hosts.GlusterDefaults can be a rig like the others"
         )
         said = _other_hosts(model.put_model(made.mounts[0]))
