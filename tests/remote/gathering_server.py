@@ -7,13 +7,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 class GatheringServer:
     """`objects`: bytes by path. `holds(path, first)`: is the answer to a request from that byte on held? Once `until`
-    of them are held, or after a minute, none is held any more. Without `until`, let_go() says when.
+    such places are waited for, or after a minute, none is held any more. Without `until`, let_go() says when. A client
+    that asks again for a place that is slow to come waits for no other.
     `refuses`: answers a request that is refused, and says so."""
 
     def __init__(self, objects: dict, holds=lambda path, first: True, until=None, refuses=lambda request: False):
         self.requests: list = []  # path and first byte
-        self.most = 0  # that were held at once
-        self._held = 0
+        self._held: list = []  # paths and first bytes
         self._over = False
         self._news = threading.Condition()
         outer = self
@@ -31,7 +31,7 @@ class GatheringServer:
                 with outer._news:
                     outer.requests.append((self.path, first))
                 if holds(self.path, first):
-                    outer._hold(until)
+                    outer._hold((self.path, first), until)
                 whole = objects.get(self.path)
                 if whole is None:
                     self.send_response(404)
@@ -67,14 +67,18 @@ class GatheringServer:
         self._server.server_close()
         self._thread.join()
 
-    def _hold(self, until):
+    @property
+    def most(self) -> int:
+        """Places that were waited for at once."""
+        return len(set(self._held))
+
+    def _hold(self, place, until):
         with self._news:
             if self._over:
                 return
-            self._held += 1
-            self.most = max(self.most, self._held)
+            self._held.append(place)
             self._news.notify_all()
-            if self._held == until or not self._news.wait_for(lambda: self._over, 60):
+            if self.most == until or not self._news.wait_for(lambda: self._over, 60):
                 self._over = True
                 self._news.notify_all()
 
@@ -86,4 +90,4 @@ class GatheringServer:
 
     def await_held(self, n: int):
         with self._news:
-            assert self._news.wait_for(lambda: self._held >= n, 60), self._held
+            assert self._news.wait_for(lambda: len(self._held) >= n, 60), len(self._held)

@@ -768,9 +768,8 @@ NEEDS_ALL_SHARDS = {
 }
 
 
-@pytest.mark.parametrize("needs_all", NEEDS_ALL_SHARDS.values(), ids=NEEDS_ALL_SHARDS)
-def test_shards_that_are_all_needed_are_opened_side_by_side(tmp_path, needs_all):
-    """But for the first, which tells Python how views of all are read."""
+def five_shards(tmp_path):
+    """Their bytes by path, and the path of their index. Each has a tensor of its number."""
     objects = {}
     for i in range(5):
         libst.save(tmp_path / "m", {f"t{i}": np.full(10, i, "u1")})
@@ -778,10 +777,50 @@ def test_shards_that_are_all_needed_are_opened_side_by_side(tmp_path, needs_all)
     places = {f"t{i}": f"m-{i}.safetensors" for i in range(5)}
     index = "/model.safetensors.index.json"
     objects[index] = json.dumps({"metadata": {}, "weight_map": places}).encode()
+    return objects, index
+
+
+@pytest.mark.parametrize("needs_all", NEEDS_ALL_SHARDS.values(), ids=NEEDS_ALL_SHARDS)
+def test_shards_that_are_all_needed_are_opened_side_by_side(tmp_path, needs_all):
+    """But for the first, which tells Python how views of all are read."""
+    objects, index = five_shards(tmp_path)
     with GatheringServer(objects, lambda path, _: path not in (index, "/m-0.safetensors"), until=4) as server:
         needs_all(server.url + index)
         assert server.most == 4
     assert {path for path, _ in server.requests} == set(objects)
+
+
+def read_many(url, names):
+    with libst.open(url) as f:
+        read = f.read_many(names)
+        return list(read.values()) if isinstance(read, dict) else read
+
+
+NEEDS_NAMED_SHARDS = {
+    "load": lambda url, names: list(libst.load(url, names).values()),
+    "load views": lambda url, names: list(libst.load(url, names, mapping="copy-on-write").values()),
+    "read_many": read_many,
+    "read_many into": lambda url, names: read_many(url, {name: np.empty(10, "u1") for name in names}),
+    "read_many of parts": lambda url, names: read_many(url, [(name, slice(None)) for name in names]),
+}
+
+
+@pytest.mark.parametrize("needs_named", NEEDS_NAMED_SHARDS.values(), ids=NEEDS_NAMED_SHARDS)
+def test_shards_of_tensors_that_are_named_are_opened_side_by_side(tmp_path, needs_named):
+    """And no others, but for the first: see above."""
+    objects, index = five_shards(tmp_path)
+    with GatheringServer(objects, lambda path, _: path not in (index, "/m-0.safetensors"), until=3) as server:
+        for array, i in zip(needs_named(server.url + index, ["t4", "t1", "t3"]), (4, 1, 3), strict=True):
+            assert array.tolist() == [i] * 10
+        assert server.most == 3
+    assert {path for path, _ in server.requests} == set(objects) - {"/m-2.safetensors"}
+
+
+@pytest.mark.parametrize("needs_named", NEEDS_NAMED_SHARDS.values(), ids=NEEDS_NAMED_SHARDS)
+def test_a_name_that_no_shard_has_is_told(tmp_path, needs_named):
+    objects, index = five_shards(tmp_path)
+    with GatheringServer(objects, lambda *_: False) as server, fails(Status.NOT_FOUND, match="'none'"):
+        needs_named(server.url + index, ["t1", "none", "t2"])
 
 
 def test_a_read_of_one_long_tensor_has_requests_side_by_side(tmp_path):

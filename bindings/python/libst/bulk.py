@@ -192,7 +192,7 @@ def read_many(
             rows = describe_all(pin.answer, _abi.st_count(pin.handle))
         else:
             wanted = list(dict.fromkeys(several(names)))
-            rows = describe_each(pin.answer, [encoded(name) for name in wanted])
+            rows = _describe(pin, wanted)
         of_one_file = _abi.st_shard_count(pin.handle) == 1
         places, size = _places(rows, names is None and of_one_file)
         block, start = _block(size)
@@ -318,7 +318,7 @@ def read_all_torch(pin: Pin) -> dict[str, Any]:
 def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) -> dict[str, Array]:
     try:
         arrays = dict(given)
-        rows = describe_each(pin.answer, [encoded(name) for name in arrays])
+        rows = _describe(pin, arrays)
         for (name, out), (shape, dtype) in zip(arrays.items(), _forms(rows)):
             check_fits(out, name, dtype, shape)
         places = np.array([address(out) for out in arrays.values()], np.int64)
@@ -335,7 +335,7 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         if not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
             raise TypeError("give pairs of a name and an index alone, such as ('w', slice(None)), or names alone")
         names = list(dict.fromkeys([name for name, _ in parts]))
-        rows = describe_each(pin.answer, [encoded(name) for name in names])
+        rows = _describe(pin, names)
         forms = zip(names, range(len(names)), rows["dtype"].tolist(), shapes(rows))
         known: dict[str, Any] = {name: (i, shape, dtype, {}) for name, i, dtype, shape in forms}
         of, ranges, counts, sizes, found = [], [], [], [], []
@@ -358,6 +358,33 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         requests["ranges"] = address(together) + (np.cumsum(each) - each) * ctypes.sizeof(_abi.Range)
         pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
         return _laid_out(found, block, places + start)
+    finally:
+        del pin
+
+
+def _describe(pin: Pin, names: Iterable[str]) -> Rows:
+    try:
+        raw = [encoded(name) for name in names]
+        _open_files_of(pin, raw)
+        return describe_each(pin.answer, raw)
+    finally:
+        del pin
+
+
+def _open_files_of(pin: Pin, raw: list[bytes]) -> None:
+    """Opens the shards of a URL that have these tensors, side by side. Calls for one tensor would wait one by one."""
+    try:
+        if pin.is_near or _abi.st_shard_count(pin.handle) == 1:
+            return
+        requests, where = new_rows(len(raw), REQUEST)
+        requests[:] = 0  # no room
+        lengths = np.fromiter(map(len, raw), np.int64, len(raw))
+        together = np.frombuffer(b"".join([*raw, b"\0"]), BYTES)
+        requests["name"] = address(together) + np.cumsum(lengths) - lengths
+        requests["name_len"] = lengths
+        status = pin.answer(_abi.st_read_many, where, len(raw), None)
+        if status not in (Status.OK, Status.BUFFER_SIZE):  # nothing is read for want of room
+            raise error(status)
     finally:
         del pin
 
@@ -387,7 +414,9 @@ def prefetch(pin: Pin, names: Optional[Iterable[str]], progress: Optional[Progre
         if names is None:
             pin.call_bulk(_abi.st_prefetch, None, 0, progress=progress)
             return
-        indices = [index_of(pin.handle, encoded(name)) for name in several(names)]
+        raw = [encoded(name) for name in several(names)]
+        _open_files_of(pin, raw)
+        indices = [index_of(pin.handle, name) for name in raw]
         if not indices:
             return
         array = (ctypes.c_size_t * len(indices))(*indices)

@@ -1153,6 +1153,10 @@ typedef struct st_read_request {
  * `progress` is called on this thread only. After a failure the destinations
  * may hold any bytes. No lock is taken: a patch may show half done (see "State"
  * above).
+ * Shards behind a URL that the requests need are opened first, side by side.
+ * Only then is the room looked at. So requests with no room (dst NULL, dst_size
+ * 0) open the shards of many tensors, and answer ST_E_BUFFER_SIZE, or ST_OK if
+ * the tensors have no bytes.
  *   opts  NULL for the defaults; flags: ST_BULK_FRESH_MEMORY.
  * Statuses: as st_read and st_read_slice. Any thread. */
 st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n,
