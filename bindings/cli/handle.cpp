@@ -69,24 +69,31 @@ std::string File::file_name(uint32_t shard) const {
   return path.substr(path.rfind('/') + 1);
 }
 
-uint64_t File::file_size(uint32_t shard) const {
-  const std::string path = file_path(shard);
-  if (!scheme_of(path).empty()) {
-    // No file ends after its last tensor.
-    uint64_t end = 0;
-    for (const st_tensor &t : all())
-      if (t.shard == shard) end = std::max(end, t.file_offset + t.nbytes);
-    return end;
-  }
-  struct stat status;
-  if (stat(path.c_str(), &status) != 0) throw Failure::of_errno(errno, "look at", path);
-  return static_cast<uint64_t>(status.st_size);
-}
-
 uint64_t File::size_of_files() const {
   uint64_t size = 0;
-  for (uint32_t shard = 0; shard < file_count(); ++shard) size += file_size(shard);
+  std::vector<Extent> remote;  // listed once, as that is all tensors
+  for (uint32_t shard = 0; shard < file_count(); ++shard) {
+    const std::string path = file_path(shard);
+    if (!scheme_of(path).empty()) {
+      if (remote.empty()) remote = extents();
+      size += remote[shard].end;  // no file ends after its last tensor
+      continue;
+    }
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0) throw Failure::of_errno(errno, "look at", path);
+    size += static_cast<uint64_t>(status.st_size);
+  }
   return size;
+}
+
+std::vector<File::Extent> File::extents() const {
+  std::vector<Extent> extents(file_count());
+  for (const st_tensor &t : all()) {
+    Extent &extent = extents.at(t.shard);
+    extent.begin = std::min(extent.begin, t.file_offset);
+    extent.end = std::max(extent.end, t.file_offset + t.nbytes);
+  }
+  return extents;
 }
 
 st_tensor File::at(size_t i) const {

@@ -39,8 +39,13 @@ class File {
   bool is_one_file() const { return file_count() == 1; }
   std::string file_path(uint32_t shard) const;
   std::string file_name(uint32_t shard) const;  // the last part of its path
-  uint64_t file_size(uint32_t shard) const;
   uint64_t size_of_files() const;
+
+  // From the first to the last byte of a file that the tensors shown of it have.
+  struct Extent {
+    uint64_t begin = UINT64_MAX, end = 0;
+  };
+  std::vector<Extent> extents() const;  // of each file
 
   st_tensor at(size_t i) const;  // a description
   // Descriptions of all. One call, which opens shards behind a URL side by side.

@@ -765,7 +765,11 @@ NEEDS_ALL_SHARDS = {
     "stats": lambda url: stctl("stats", url),
     "view": lambda url: stctl("view", url),
     "a pattern": lambda url: stctl("ls", url, "t*"),
+    "info": lambda url: stctl("info", url),
 }
+
+
+ELSEWHERE = dict.fromkeys(["storage", "filesystem", "map", "reason"])  # what is told of it differs
 
 
 def five_shards(tmp_path):
@@ -821,6 +825,25 @@ def test_a_name_that_no_shard_has_is_told(tmp_path, needs_named):
     objects, index = five_shards(tmp_path)
     with GatheringServer(objects, lambda *_: False) as server, fails(Status.NOT_FOUND, match="'none'"):
         needs_named(server.url + index, ["t1", "none", "t2"])
+
+
+@pytest.mark.parametrize("json_flag", [[], ["--json"]])
+def test_info_opens_each_shard_of_a_url_once(tmp_path, json_flag):
+    objects, index = five_shards(tmp_path)
+    for path, content in objects.items():
+        (tmp_path / path[1:]).write_bytes(content)
+    here = stctl("info", *json_flag, tmp_path / index[1:]).stdout
+    with GatheringServer(objects, lambda *_: False) as server:
+        there = stctl("info", *json_flag, server.url + index).stdout.replace(server.url, str(tmp_path))
+    asked = [path for path, _ in server.requests if path != index]
+    assert sorted(asked) == sorted(set(objects) - {index})
+    if json_flag:
+        here, there = ({**json.loads(told), **ELSEWHERE} for told in (here, there))
+    else:
+        here, there = (
+            [line for line in told.splitlines() if line.startswith(("Files ", "m-"))] for told in (here, there)
+        )
+    assert there == here
 
 
 def test_a_read_of_one_long_tensor_has_requests_side_by_side(tmp_path):

@@ -2,6 +2,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "../commands.h"
 #include "../handle.h"
@@ -65,29 +66,56 @@ void write_kind(Json &json, const Kind &kind) {
   json.field("nbytes", kind.nbytes);
 }
 
-void write_place(Json &json, const st_io_info &io) {
-  json.field("header_size", io.header_size);
-  json.field("data_offset", io.data_offset);
-  json.field("data_alignment", alignment_of(io.data_offset));
+struct Place {  // of the data in a file
+  uint64_t header_size, data_offset, file_size;
+};
+
+Place place_of(const st_io_info &io) {
+  return {io.header_size, io.data_offset, io.file_size};
 }
 
-void file_json(Session &session, const File &file, const Summary &summary, const st_io_info &io) {
+// Of each file. Shards of a URL are open by now, and each has tensors, which tell: the first begins where the data
+// does, and the last ends where the file does. To open a shard once more is a request. Below deltas some are not shown.
+std::vector<Place> places_of(Session &session, const File &file, bool has_deltas, const st_io_info &io) {
+  if (file.is_one_file()) return {place_of(io)};
+  std::vector<Place> places;
+  if (file.is_url() && !has_deltas) {
+    for (const auto &[begin, end] : file.extents()) places.push_back({begin - sizeof(uint64_t), begin, end});
+    return places;
+  }
+  for (uint32_t shard = 0; shard < file.file_count(); ++shard)
+    places.push_back(place_of(File(session, file.file_path(shard)).io_info()));
+  return places;
+}
+
+uint64_t size_of(const std::vector<Place> &places) {
+  uint64_t size = 0;
+  for (const Place &place : places) size += place.file_size;
+  return size;
+}
+
+void write_place(Json &json, const Place &place) {
+  json.field("header_size", place.header_size);
+  json.field("data_offset", place.data_offset);
+  json.field("data_alignment", alignment_of(place.data_offset));
+}
+
+void file_json(Session &session, const File &file, const Summary &summary, const std::vector<Place> &places,
+               const st_io_info &io) {
   Json json(session.out);
   json.begin_object();
   json.field("file", file.path());
-  json.field("file_size", file.size_of_files());
-  if (file.is_one_file()) write_place(json, io);
+  json.field("file_size", size_of(places));
+  if (file.is_one_file()) write_place(json, places[0]);
   write_kind(json, summary.all);
   if (!file.is_one_file()) {
     json.key("shards");
     json.begin_array();
     for (uint32_t shard = 0; shard < file.file_count(); ++shard) {
-      const std::string path = file.file_path(shard);
-      const st_io_info of_shard = File(session, path).io_info();
       json.begin_object();
-      json.field("shard", path);
-      json.field("file_size", of_shard.file_size);
-      write_place(json, of_shard);
+      json.field("shard", file.file_path(shard));
+      json.field("file_size", places[shard].file_size);
+      write_place(json, places[shard]);
       write_kind(json, summary.shards[shard]);
       json.end_object();
     }
@@ -114,11 +142,12 @@ void file_json(Session &session, const File &file, const Summary &summary, const
   session.out.write("\n");
 }
 
-std::string data_start(const st_io_info &io) {
-  return fmt::format("{}, a multiple of {}", io.data_offset, alignment_of(io.data_offset));
+std::string data_start(const Place &place) {
+  return fmt::format("{}, a multiple of {}", place.data_offset, alignment_of(place.data_offset));
 }
 
-void file_text(Session &session, const File &file, const Summary &summary, const st_io_info &io) {
+void file_text(Session &session, const File &file, const Summary &summary, const std::vector<Place> &places,
+               const st_io_info &io) {
   Table facts({{"", Table::left}, {"", Table::left}});
   const auto bytes = [](uint64_t n) {
     return n < 1024 ? human_size(n) : fmt::format("{} ({} bytes)", human_size(n), grouped(n));
@@ -128,10 +157,10 @@ void file_text(Session &session, const File &file, const Summary &summary, const
   facts.add({"Parameters", grouped(summary.all.elements)});
   facts.add({"Data", bytes(summary.all.nbytes)});
   if (file.is_one_file()) {
-    facts.add({"Header", bytes(io.header_size)});
-    facts.add({"Data starts at", data_start(io)});
+    facts.add({"Header", bytes(places[0].header_size)});
+    facts.add({"Data starts at", data_start(places[0])});
   } else {
-    facts.add({"Files", fmt::format("{}, {}", grouped(file.file_count()), bytes(file.size_of_files()))});
+    facts.add({"Files", fmt::format("{}, {}", grouped(file.file_count()), bytes(size_of(places)))});
   }
   if (file.file_count() > 0)
     facts.add({"Filesystem", fmt::format("{} ({})", escape(io.filesystem), storage_name(io.storage))});
@@ -147,9 +176,8 @@ void file_text(Session &session, const File &file, const Summary &summary, const
                   {"DATA STARTS AT", Table::left}});
     for (uint32_t shard = 0; shard < file.file_count(); ++shard) {
       const Kind &kind = summary.shards[shard];
-      const st_io_info of_shard = File(session, file.file_path(shard)).io_info();
       shards.add({escape(file.file_name(shard)), grouped(kind.tensors), grouped(kind.elements), human_size(kind.nbytes),
-                  human_size(of_shard.header_size), data_start(of_shard)});
+                  human_size(places[shard].header_size), data_start(places[shard])});
     }
     session.out.write("\n");
     shards.write(session.out);
@@ -207,7 +235,9 @@ int run(Session &session, const Info &options) {
     tensor_info(session, file, look_at(file, [&] { return file.find(*options.tensor); }));
   } else {
     const Summary summary = look_at(file, [&] { return summarise(file); });
-    (session.json ? file_json : file_text)(session, file, summary, file.io_info());
+    const st_io_info io = file.io_info();
+    const std::vector<Place> places = places_of(session, file, !options.deltas.empty(), io);
+    (session.json ? file_json : file_text)(session, file, summary, places, io);
   }
   return exit_ok;
 }
