@@ -77,6 +77,9 @@ func (f *File) bulk(op string, names []string, opts *BulkOptions, call bulkCall)
 	return f.pinned(op, func(pin *C.st_file) error {
 		var indices []C.size_t // NULL for all
 		return f.run(op, func() C.st_status {
+			if status := openFilesOf(pin, names); status != C.ST_OK {
+				return status
+			}
 			for _, name := range names {
 				p, n := chars(name)
 				var i C.size_t
@@ -88,6 +91,25 @@ func (f *File) bulk(op string, names []string, opts *BulkOptions, call bulkCall)
 			return call(pin, unsafe.SliceData(indices), C.size_t(len(indices)), &options)
 		})
 	})
+}
+
+// openFilesOf opens the shards of a URL that have these tensors, side by side. Calls for one tensor would wait one by one.
+func openFilesOf(pin *C.st_file, names []string) C.st_status {
+	if len(names) == 0 || C.st_shard_count(pin) == 1 {
+		return C.ST_OK
+	}
+	var held runtime.Pinner
+	defer held.Unpin()
+	requests := make([]C.st_read_request, len(names)) // without room
+	for i, name := range names {
+		requests[i].name, requests[i].name_len = chars(name)
+		held.Pin(requests[i].name)
+	}
+	status := C.st_read_many(pin, &requests[0], C.size_t(len(requests)), nil)
+	if status == C.ST_E_BUFFER_SIZE { // which is told after the opens
+		return C.ST_OK
+	}
+	return status
 }
 
 // watchedBy is the file for a call with a progress of its own; nil: the file's.

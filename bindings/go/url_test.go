@@ -2,6 +2,7 @@ package st_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -72,5 +73,63 @@ func TestAModelThatAURLNames(t *testing.T) {
 	}
 	if _, err := st.Open(server.URL+"/none.safetensors", nil); !errors.Is(err, st.ErrNoFile) {
 		t.Errorf("an object that is not there: %v", err)
+	}
+}
+
+// Shards wait for each other: one that is opened alone is not answered.
+func TestShardsOfTensorsThatAreNamedAreOpenedSideBySide(t *testing.T) {
+	for what, call := range map[string]func(*st.File, []string) error{
+		"Load":     func(f *st.File, names []string) error { return f.Load(names, nil) },
+		"Prefetch": func(f *st.File, names []string) error { return f.Prefetch(names, nil) },
+		"ReadMany": func(f *st.File, names []string) error {
+			requests := make([]st.ReadRequest, len(names))
+			for i, name := range names {
+				requests[i] = st.ReadRequest{Name: name, Dst: make([]byte, 1)}
+			}
+			return f.ReadMany(requests, nil)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var mutex sync.Mutex
+			asked, all := map[string]bool{}, make(chan struct{})
+			letGo := sync.OnceFunc(func() { close(all) })
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				content := `{"metadata": {}, "weight_map": {"t0": "m-0", "t1": "m-1", "t2": "m-2", "t3": "m-3"}}`
+				if number, isShard := strings.CutPrefix(r.URL.Path, "/m-"); isShard {
+					header := `{"t` + number + `": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}`
+					content = string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + number
+					mutex.Lock()
+					if asked[number] = true; len(asked) == 3 {
+						letGo()
+					}
+					mutex.Unlock()
+					select {
+					case <-all:
+					case <-time.After(30 * time.Second):
+						t.Error("a shard is opened after another one")
+						letGo()
+					}
+				}
+				w.Header().Set("ETag", `"1"`)
+				http.ServeContent(w, r, "", time.Time{}, strings.NewReader(content))
+			}))
+			defer server.Close()
+			f, err := st.Open(server.URL+"/model.safetensors.index.json", nil)
+			if errors.Is(err, st.ErrUnsupported) && !hasRemote() {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := call(f, []string{"t3", "t1", "t2"}); err != nil {
+				t.Error(err)
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			if asked["0"] {
+				t.Error("a shard was opened that has none of the tensors")
+			}
+		})
 	}
 }
