@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use crate::callback::{self, CallProgressFn};
@@ -228,8 +228,32 @@ fn bulk(
 
 /// Indices of a pin.
 fn indices(pin: &Handle, names: Option<&[&str]>) -> Result<Option<Vec<usize>>> {
+    open_files_of(pin, names.unwrap_or_default())?;
     let find = |names: &[&str]| names.iter().map(|name| pin.find(name)).collect();
     names.map(find).transpose()
+}
+
+/// Opens the shards of a URL that have these tensors, side by side. Calls for one tensor would wait one by one.
+fn open_files_of(pin: &Handle, names: &[&str]) -> Result<()> {
+    if pin.shard_count() == 1 {
+        return Ok(());
+    }
+    let without_room = |name: &&str| sys::st_read_request {
+        name: name.as_ptr().cast(),
+        name_len: name.len(),
+        index: 0,
+        dst: null_mut(),
+        dst_size: 0,
+        ranges: null(),
+        range_count: 0,
+        reserved: 0,
+    };
+    let requests: Vec<_> = names.iter().map(without_room).collect();
+    // SAFETY: names with their lengths, and no room to write to; no options.
+    match pin.call(|raw| unsafe { sys::st_read_many(raw, requests.as_ptr(), requests.len(), null()) }) {
+        Err(error) if error.status() != Status::BufferSize => Err(error), // that is told after the opens
+        _ => Ok(()),
+    }
 }
 
 fn pointer(indices: &Option<Vec<usize>>) -> (*const usize, usize) {

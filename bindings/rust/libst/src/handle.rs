@@ -133,10 +133,13 @@ impl Handle {
         unsafe { sys::st_count(self.raw()) }
     }
 
+    pub(crate) fn shard_count(&self) -> u32 {
+        // SAFETY: an open handle.
+        unsafe { sys::st_shard_count(self.raw()) }
+    }
+
     /// The shards' paths. For a pin.
     pub(crate) fn shards(&self) -> Vec<PathBuf> {
-        // SAFETY: an open handle.
-        let count = unsafe { sys::st_shard_count(self.raw()) };
         let path = |i| {
             let mut path = null();
             // SAFETY: an open handle and a place to write to; the string lives until st_close.
@@ -144,7 +147,7 @@ impl Handle {
             // SAFETY: as above.
             (status == sys::ST_OK).then(|| unsafe { CStr::from_ptr(path) }.to_bytes())
         };
-        (0..count).map_while(path).map(|bytes| PathBuf::from(OsStr::from_bytes(bytes))).collect()
+        (0..self.shard_count()).map_while(path).map(|bytes| PathBuf::from(OsStr::from_bytes(bytes))).collect()
     }
 
     pub(crate) fn find(&self, name: &str) -> Result<usize> {

@@ -2,10 +2,13 @@
 
 mod support;
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::{Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use support::*;
 
@@ -90,4 +93,72 @@ fn it_is_read_where_it_lies() {
         assert_eq!(asked[0], "0-262143");
         assert!(asked.len() > 2, "{asked:?}");
     }
+}
+
+/// Which shards were asked for, those that none came beside, and that there is another.
+type Asked = (Mutex<HashSet<String>>, Condvar);
+
+/// Answers one request for the index, or for a shard, which has a tensor of its number: as soon as three shards are asked
+/// for.
+fn serve_shards(mut stream: TcpStream, asked: &Asked) {
+    let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+    let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    let body = match head[0].split(' ').nth(1).and_then(|path| path.strip_prefix("/m-")) {
+        Some(number) => {
+            await_others(number, asked);
+            let form = r#"{"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}"#;
+            let header = format!(r#"{{"t{number}": {form}}}"#);
+            [&header.len().to_le_bytes(), header.as_bytes(), number.as_bytes()].concat()
+        }
+        None => br#"{"metadata": {}, "weight_map": {"t0": "m-0", "t1": "m-1", "t2": "m-2", "t3": "m-3"}}"#
+            .to_vec(),
+    };
+    let fields = format!("content-range: bytes 0-{}/{}\r\netag: \"1\"", body.len() - 1, body.len());
+    let head = format!("HTTP/1.1 206 Partial Content\r\n{fields}\r\ncontent-length: {}", body.len());
+    // A client that asked again may have gone.
+    let _ = stream.write_all(&[format!("{head}\r\nconnection: close\r\n\r\n").as_bytes(), &body].concat());
+}
+
+fn await_others(number: &str, (shards, news): &Asked) {
+    let mut shards = shards.lock().unwrap();
+    shards.insert(number.to_owned());
+    news.notify_all();
+    let waited = news.wait_timeout_while(shards, Duration::from_secs(30), |shards| shards.len() < 3);
+    let (mut shards, waited) = waited.unwrap();
+    if waited.timed_out() {
+        shards.insert(format!("{number} alone"));
+    }
+}
+
+/// Does the call open the shards that it needs, and no others, side by side?
+fn opens_side_by_side(call: fn(&File, &[&str]) -> Result<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Asked::default();
+    thread::scope(|scope| {
+        scope.spawn(|| loop {
+            let (stream, _) = listener.accept().unwrap();
+            if stream.peek(&mut [0]).unwrap_or(0) == 0 {
+                return;
+            }
+            scope.spawn(|| serve_shards(stream, &asked));
+        });
+        let _ends = Ends(address);
+        let file = match File::open(format!("http://{address}/model.safetensors.index.json")) {
+            Err(e) if !has_remote() && e.message().contains("libst-remote.so.2") => return,
+            opened => opened.unwrap(),
+        };
+        call(&file, &["t3", "t1", "t2"]).unwrap();
+        assert_eq!(*asked.0.lock().unwrap(), ["1", "2", "3"].map(str::to_owned).into());
+    });
+}
+
+#[test]
+fn shards_of_tensors_that_are_loaded_by_name_are_opened_side_by_side() {
+    opens_side_by_side(|file, names| file.load(Some(names)));
+}
+
+#[test]
+fn shards_of_tensors_that_are_prefetched_by_name_are_opened_side_by_side() {
+    opens_side_by_side(|file, names| file.prefetch(Some(names)));
 }
