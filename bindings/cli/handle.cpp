@@ -148,16 +148,16 @@ std::optional<size_t> File::find_if_there(const std::string &name) const {
   return std::nullopt;
 }
 
-std::vector<size_t> File::find_all(const Session &session, const std::string &word) const {
-  if (const std::optional<size_t> found = find_if_there(word)) return {*found};
-  std::vector<size_t> matches;
+Matches File::find_all(const std::string &word) const {
+  if (const std::optional<size_t> found = find_if_there(word)) return {{*found}};
+  Matches matches;
   if (!is_pattern(word)) return matches;
   const std::vector<st_tensor> tensors = all();
   for (size_t i = 0; i < tensors.size(); ++i) {
     throw_if_interrupted();
-    if (glob_matches(word, name_of(tensors[i]))) matches.push_back(i);
+    if (glob_matches(word, name_of(tensors[i]))) matches.tensors.push_back(i);
   }
-  if (!matches.empty()) note_pattern(session, word);
+  matches.by_pattern = !matches.tensors.empty();
   return matches;
 }
 

@@ -23,6 +23,11 @@ struct FileOptions {
   std::vector<std::string> deltas = {};  // that lie on the file
 };
 
+struct Matches {
+  std::vector<size_t> tensors;
+  bool by_pattern = false;  // see note_pattern
+};
+
 class File {
  public:
   File(Session &session, const std::string &path, const FileOptions &options = {});
@@ -62,8 +67,9 @@ class File {
   // The tensor of that name: as `ls` prints it, with escapes, or else literally.
   size_t find(const std::string &name) const;
   std::optional<size_t> find_if_there(const std::string &name) const;
-  // The tensor of that name, or else those that match the pattern, in the order of the file; none if none do.
-  std::vector<size_t> find_all(const Session &session, const std::string &word) const;
+  // The tensor of that name, or else those that match the pattern, in the order of the file; none if none do. Says
+  // nothing: a look may begin anew.
+  Matches find_all(const std::string &word) const;
   size_t find_exactly(std::string_view name) const;
 
  private:

@@ -163,9 +163,10 @@ void Steps::cast_puts(st_dtype dtype) {
 void Steps::remove(const Session &session, const File &file, const std::vector<std::string> &names) {
   for (const std::string &name : names) {
     throw_if_interrupted();
-    const std::vector<size_t> found = file.find_all(session, name);
-    if (found.empty()) file.find_exactly(name);  // says that there is none
-    for (const size_t i : found) {
+    const Matches found = file.find_all(name);
+    if (found.by_pattern) note_pattern(session, name);
+    if (found.tensors.empty()) file.find_exactly(name);  // says that there is none
+    for (const size_t i : found.tensors) {
       const std::string plain(name_of(file.at(i)));
       if (is_removed_.insert(plain).second) removed_.push_back(plain);
     }

@@ -141,6 +141,8 @@ Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct sta
 // began later is as good.
 Result<void> DataFile::refresh() {
   if (path_.empty()) return {};
+  const Control control = this->control();
+  const InterruptScope asked([&] { return control.check(0, 0); });
   for (const uint64_t begun = ++looks_;;) {
     ST_TRY(const auto found, find(options_.lock_timeout_ms));
     if (show(found) || shows_since(begun)) return {};
@@ -149,7 +151,6 @@ Result<void> DataFile::refresh() {
 
 Result<DataFile::Found> DataFile::find(int32_t lock_timeout_ms) {
   constexpr auto half = os::Descriptors::GiveUp::half;
-  const Control control = this->control();
   for (;;) {
     Found found{begin_look(), {}};
     const auto look_now = [&] { return look(true, lock_timeout_ms); };
@@ -172,7 +173,6 @@ Result<DataFile::Found> DataFile::find(int32_t lock_timeout_ms) {
       ST_TRY(const auto placed, place_found(found, std::move(fresh)));
       if (!placed) continue;
     } else if (now->has_own_memory()) {
-      const InterruptScope asked([&] { return control.check(0, 0); });
       auto read = now->refresh_own_memory();
       if (!read && read.error().status != Status::file_changed) return Failure(std::move(read.error()));
       // It may have gone, or a new file have taken its name. If that is withheld, what is there stays until it is

@@ -156,7 +156,8 @@ class DataFile {
   Look begin_look() { return {hold(), ++looks_, patches_, follows_}; }  // before the file is opened
   // What that look has found is shown, and held. None: look again.
   Result<HeldSnapshot> adopt_found(const Look &look, std::unique_ptr<Snapshot> found);
-  // A refresh in two steps, for a model that shows what it finds in all of its files at once.
+  // A refresh in two steps, for a model that shows what it finds in all of its files at once. The caller opens the
+  // InterruptScope: not all that looks is a call that may be ended.
   struct Found {
     Look look;
     HeldSnapshot state;  // none: what is shown stays

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/huge_memory.h"
+#include "base/interrupt.h"
 #include "format/header.h"
 #include "journal/super_recover.h"
 #include "os/named_lock.h"
@@ -136,6 +137,7 @@ bool Shards::show_shards() {
 }
 
 void Shards::show_late() noexcept try {
+  const InterruptScope goes_on([]() -> Result<void> { return {}; });  // it is no part of the call that looks
   const uint64_t all = to_show_;
   if (!show(0, 0)) return;  // its callers answer at once
   for (uint64_t some = shown_late_; some < all && !shown_late_.compare_exchange_weak(some, all);) {
@@ -332,6 +334,8 @@ Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const
 
 Result<void> Shards::refresh() {
   if (sources_) return {};
+  const Control control = control_of({});
+  const InterruptScope asked([&] { return control.check(0, 0); });
   ST_TRY(at_.check_led_to());
   struct stat index;  // before the shards, which are as new then, or newer
   const bool there = at_.stat(&index) == 0;

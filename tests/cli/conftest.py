@@ -122,6 +122,11 @@ def newer(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def changer(tmp_path_factory):
+    return preload(tmp_path_factory, "changer")
+
+
+@pytest.fixture(scope="session")
 def committer(tmp_path_factory):
     return preload(tmp_path_factory, "committer")
 

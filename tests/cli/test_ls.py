@@ -85,6 +85,13 @@ def test_a_pattern_in_brackets_is_not_taken_apart(stctl, tmp_path):
     assert by_offset(stctl, path, "[a,b]") == ["a", "b", ","]
 
 
+def test_a_pattern_in_brackets_is_told_once_where_the_look_begins_anew(stctl, tmp_path, changer):
+    path = write(tmp_path / "m.safetensors", {name: ("U8", [1], b"x") for name in "ab"})
+    told = stctl("ls", path, "[ab]")
+    assert told[1].count("so it is taken as a pattern") == 1
+    assert stctl("ls", path, "[ab]", env={**os.environ, "LD_PRELOAD": str(changer)}) == told
+
+
 def test_question_mark_is_one_character_of_utf8(stctl, tmp_path):
     path = write(tmp_path / "m.safetensors", {"é": ("U8", [1], b"x"), "ée": ("U8", [1], b"x")})
     assert by_offset(stctl, path, "?") == ["é"]

@@ -22,18 +22,20 @@ struct Ls {
 struct Choice {
   std::vector<st_tensor> tensors;
   uint64_t nbytes = 0;
-  std::optional<Failure> failure;  // some words match nothing
+  std::vector<std::string> by_pattern;  // these words
+  std::optional<Failure> failure;       // some words match nothing
 };
 
-Choice choose(const Session &session, const Ls &options, const File &file) {
+Choice choose(const Ls &options, const File &file) {
+  Choice choice;
   std::vector<bool> matches(file.count());
   std::string unmatched;
   for (const std::string &pattern : options.patterns) {
-    const std::vector<size_t> found = file.find_all(session, pattern);
-    for (const size_t i : found) matches[i] = true;
-    if (found.empty()) unmatched += fmt::format("{}'{}'", unmatched.empty() ? "" : ", ", escape(pattern));
+    const Matches found = file.find_all(pattern);
+    for (const size_t i : found.tensors) matches[i] = true;
+    if (found.by_pattern) choice.by_pattern.push_back(pattern);
+    if (found.tensors.empty()) unmatched += fmt::format("{}'{}'", unmatched.empty() ? "" : ", ", escape(pattern));
   }
-  Choice choice;
   if (options.patterns.empty()) choice.tensors = file.all();
   for (size_t i = 0; i < matches.size(); ++i)
     if (matches[i]) choice.tensors.push_back(file.at(i));
@@ -91,7 +93,8 @@ void write_table(Session &session, const Ls &options, const File &file, const Ch
 
 int run(Session &session, const Ls &options) {
   const File file(session, options.file, {.deltas = options.deltas});
-  const Choice choice = look_at(file, [&] { return choose(session, options, file); });
+  const Choice choice = look_at(file, [&] { return choose(options, file); });
+  for (const std::string &word : choice.by_pattern) note_pattern(session, word);
   if (session.json) {
     write_json(session, options, file, choice);
   } else if (options.names) {

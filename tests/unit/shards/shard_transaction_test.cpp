@@ -8,6 +8,7 @@
 #include <new>
 #include <thread>
 
+#include "base/interrupt.h"
 #include "commit_of_nothing.h"
 #include "engine/reshape.h"
 #include "engine/verify.h"
@@ -906,6 +907,44 @@ TEST_F(ShardTransactionTest, WhatIsCommittedIsShownLaterIfTheHandleCannotShowItN
     }
   }
   EXPECT_THAT(logged, HasSubstr("the change is committed, but the handle cannot show it"));
+}
+
+// A look is no call that its caller can end. The callback of the handle would be asked beside another call, and that of
+// the call that looks would end what it has not begun.
+TEST_F(ShardTransactionTest, WhatIsShownLaterAsksNobodyWhetherToGoOn) {
+  FaultEnv env(os::Env::posix());
+  OpenOptions options = writable();
+  options.map = read::MapMode::none;  // a refresh reads anew, and may ask before each tensor
+  bool begun = false;
+  size_t asked = 0, outer_asked = 0;
+  options.progress = [&](uint64_t, uint64_t) { return !begun || ++asked == 0; };
+  auto c = *Shards::open(env, index, options);
+  ASSERT_TRUE(is_ok(c->load(c->catalogue(), std::nullopt, false, false, {})));
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->set_metadata("by", "you")));
+  size_t renames = 0;
+  env.before = [&](Call call) {
+    renames += call == Call::renameat;
+    return call == Call::list && renames >= 1 ? -EIO : 0;
+  };
+  ASSERT_TRUE(is_ok(t->commit()));
+  env.before = nullptr;
+  ASSERT_THAT(logged, HasSubstr("the handle cannot show it yet"));
+  auto other = open();
+  auto its = begin(*other);
+  ASSERT_TRUE(is_ok(its->rename("b", "d")));
+  ASSERT_TRUE(is_ok(its->commit()));
+  begun = true;
+  const InterruptScope outer([&]() -> Result<void> {
+    ++outer_asked;
+    return fail(Status::cancelled, "the call that looks");
+  });
+  EXPECT_TRUE(c->catalogue().find("d"));
+  EXPECT_EQ(asked, 0u);
+  EXPECT_EQ(outer_asked, 0u);
+  EXPECT_TRUE(fails_with(Status::cancelled, c->refresh()));
+  EXPECT_EQ(asked, 1u);
+  EXPECT_EQ(outer_asked, 0u);
 }
 
 // Time that goes by sleeping alone.
