@@ -30,7 +30,6 @@ Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
 
 Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out) {
   ST_TRY(auto model, std::move(opened));
-  static_cast<void>(lock_transactions());  // made before there can be a fork amid its first use
   *out = new st_file(std::move(model));
   return {};
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "callback.h"
 #include "file/data_file.h"
 #include "file/writer.h"
 #include "model/pinned.h"
@@ -58,6 +59,10 @@ st_status boundary(Body body) noexcept {
       return set_last_error(r.error().status,
                             "memory ran out after the point of no return; close the handle and open the file anew, "
                             "which finishes the change");
+    if (r.error().status == Status::cancelled && Callback::has_forked())
+      return set_last_error(Status::forked,
+                            "a callback of this call forked; the call goes on in the parent process alone, so call "
+                            "anew on a handle opened after the fork");
     return set_last_error(std::move(r.error()));
   } catch (const std::bad_alloc &) {
     return set_last_error(Status::nomem, "no memory for this call; free some and try again");
@@ -163,7 +168,7 @@ Result<store::OpenOptions> open_options_of(const st_open_options *given);
 
 inline Progress progress_of(st_progress_fn fn, void *user) {
   if (!fn) return {};
-  return [fn, user](uint64_t done, uint64_t total) { return fn(user, done, total) == 0; };
+  return [fn, user](uint64_t done, uint64_t total) { return Callback::goes_on([&] { return fn(user, done, total); }); };
 }
 
 inline Result<std::vector<std::string>> paths_of(const char *what, const char *const *paths, size_t n) {

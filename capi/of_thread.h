@@ -23,9 +23,13 @@ void call_at_threads_end() {
 #else
 // A thread_local's destructor would take memory, without which the C library ends the process. A key takes some too,
 // but then says that there is none: the thread asks again, and if there never is any, `end` is not called.
+// The key is made while the library is loaded: a fork amid its first use would leave a child that waits for it for
+// ever.
 template <void (*end)()>
 class ThreadsEnd {
  public:
+  static ThreadsEnd of_all;
+
   void ask() {
     if (!asked_ && there_.load(std::memory_order_acquire)) asked_ = ::pthread_setspecific(key_, this) == 0;
   }
@@ -47,9 +51,11 @@ class ThreadsEnd {
 };
 
 template <void (*end)()>
+ThreadsEnd<end> ThreadsEnd<end>::of_all;
+
+template <void (*end)()>
 void call_at_threads_end() {
-  static ThreadsEnd<end> keys;
-  keys.ask();
+  ThreadsEnd<end>::of_all.ask();
 }
 #endif
 

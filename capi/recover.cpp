@@ -12,7 +12,7 @@ bool told(st_report_fn report, void *user, uint32_t level, Status status, uint64
   if (!report) return true;
   const st_report r{
       static_cast<uint32_t>(sizeof(st_report)), level, static_cast<st_status>(status), 0, offset, message.c_str(), 0};
-  return report(user, &r) == 0;
+  return Callback::goes_on([&] { return report(user, &r); });
 }
 
 }  // namespace

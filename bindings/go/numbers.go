@@ -17,7 +17,7 @@ const (
 	ErrBufferSize      Status = 9  // fix: the destination buffer is too small
 	ErrReadOnly        Status = 10 // fix: the handle was opened for reading only
 	ErrBusy            Status = 11 // retry: another worker holds the lock
-	ErrForked          Status = 12 // end: this transaction is the parent process's
+	ErrForked          Status = 12 // end: this transaction, or this call, is the parent process's
 )
 
 // The storage.

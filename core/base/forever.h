@@ -8,9 +8,19 @@
 namespace st {
 
 template <class T>
+T &forever();
+
+// A fork amid the first use would leave a child that waits for ever: the thread that makes it is not there. So the
+// library makes it while it is loaded.
+template <class T>
+inline const bool is_made_at_load = (forever<T>(), true);
+
+// May be asked for sooner: by what else is made at load.
+template <class T>
 T &forever() {
   alignas(T) static std::byte place[sizeof(T)];
   static T *const made = new (place) T;
+  static_cast<void>(&is_made_at_load<T>);
   return *made;
 }
 

@@ -24,7 +24,8 @@ class Patching {
         whole_(std::move(whole)),
         delta_(std::move(delta)),
         options_(std::move(options)),
-        control_(options_.progress, &base.account().interrupts) {}
+        control_(options_.progress, &base.account().interrupts),
+        helper_(env) {}
 
   Result<DeltaPatched> run();
 
@@ -54,8 +55,9 @@ class Patching {
   Result<CommitPlan> change();
   Error changed_meanwhile(std::string_view tensor) const;
   Error about_the_delta(Error failed) const;
-  // What is made twice, as the journal was lost, counts once.
+  // What is made twice, as the journal was lost, counts once. The caller may fork, and a child has no helper.
   Result<void> tell(uint64_t n) {
+    helper_.wait();
     done_ = std::min(done_ + n, total_);
     return control_.check(done_, total_);
   }

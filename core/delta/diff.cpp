@@ -64,6 +64,7 @@ class Comparison {
         options_(options),
         control_(options.progress, nullptr),
         steps_(env, path),
+        helper_(env),
         total_(to.data_bytes()) {}
 
   Result<void> compare();
@@ -79,7 +80,11 @@ class Comparison {
   Result<Found> compare(const Place &before, const Place &after);
   Result<OldBytes> hash_old(const Place &p);
   Result<OldBytes> hash_new(const Place &p);
-  Result<void> tell(uint64_t n) { return control_.check(done_ += n, total_); }
+  // The caller may fork, and a child has no helper.
+  Result<void> tell(uint64_t n) {
+    helper_.wait();
+    return control_.check(done_ += n, total_);
+  }
 
   Result<std::span<const std::byte>> block(TensorWindow &window, const Place &p, uint64_t begin, uint64_t n,
                                            std::vector<std::byte> &whole);
@@ -156,10 +161,10 @@ Result<Comparison::Found> Comparison::compare(const Place &before, const Place &
     const bool same = std::memcmp(a.data(), b.data(), n) == 0;
     if (!fresh && !same) fresh = old;
     ST_TRY(add_made());
+    ST_TRY(tell(n));
     if (!same && in_steps) making.begin(done / step_block_bytes, a, b);
     old.add(a);
     if (fresh) fresh->add(b);
-    ST_TRY(tell(n));
   }
   ST_TRY(add_made());
   if (!fresh) return Found();

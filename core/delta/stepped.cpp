@@ -173,6 +173,7 @@ Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t a
     const uint64_t n = std::min(step_block_bytes, t.tensor.nbytes - begin);
     ST_TRY(pair.make(file, at, begin, n, *opened, room));
     ST_TRY(keep());
+    ST_TRY(tell(n));
     const RemadeBlock &block = pair.block();
     const bool changes = !block.places.empty();
     helper.begin([&old, &fresh, &to, &block, changes] {
@@ -181,7 +182,6 @@ Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t a
       if (changes) to.note(block);
     });
     noted = changes;
-    ST_TRY(tell(n));
   }
   ST_TRY(keep());
   const Hash128 found = old.digest().all;

@@ -8,16 +8,20 @@
 namespace st::os {
 
 Helper::~Helper() {
-  if (!thread_.joinable()) return;
-  {
-    std::lock_guard lock(mutex_);
-    over_ = true;
+  if (is_of_parent()) return;
+  if (thread_.joinable()) {
+    {
+      std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    news_.notify_all();
+    thread_.join();
   }
-  news_.notify_all();
-  thread_.join();
+  thread_.~thread();
 }
 
-void Helper::begin(Work work) {
+bool Helper::has_thread() {
+  if (is_of_parent()) return false;
   if (!thread_.joinable() && !alone_) try {
       const SignalsHeldBack quiet;
       thread_ = std::thread([this] { serve(); });
@@ -26,7 +30,11 @@ void Helper::begin(Work work) {
     } catch (const std::bad_alloc &) {  // or no memory for them
       alone_ = true;
     }
-  if (alone_) return work();
+  return !alone_;
+}
+
+void Helper::begin(Work work) {
+  if (!has_thread()) return work();
   std::lock_guard lock(mutex_);
   work_ = std::move(work);
   busy_ = true;
@@ -34,6 +42,7 @@ void Helper::begin(Work work) {
 }
 
 void Helper::wait() {
+  if (is_of_parent()) return;
   std::unique_lock lock(mutex_);
   news_.wait(lock, [this] { return !busy_; });
 }

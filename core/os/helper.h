@@ -2,16 +2,20 @@
 // their order stays that of one thread.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <thread>
 
+#include "base/waiters.h"
+#include "os/env.h"
+
 namespace st::os {
 
+// A child of a fork has no such thread: there all work is done at once. What was under way is not done there. So who
+// may fork, as a caller's callback, does it while nothing is.
 class Helper {
  public:
-  Helper() = default;
+  explicit Helper(Env &env) : env_(env), process_(env.fork_generation()), thread_() {}
   ~Helper();
   Helper(const Helper &) = delete;
   Helper &operator=(const Helper &) = delete;
@@ -28,11 +32,17 @@ class Helper {
   };
 
  private:
+  bool is_of_parent() const { return env_.fork_generation() != process_; }
+  bool has_thread();
   void serve();
 
-  std::thread thread_;
+  Env &env_;
+  const uint64_t process_;  // see Env::fork_generation
+  union {
+    std::thread thread_;  // ends by hand: a child leaves its parent's
+  };
   std::mutex mutex_;  // of what follows
-  std::condition_variable news_;
+  Waiters news_;
   Work work_;
   bool busy_ = false, over_ = false;
   bool alone_ = false;  // no thread could be had

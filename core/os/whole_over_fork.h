@@ -4,24 +4,32 @@
 
 #include <mutex>
 
+#include "base/forever.h"
 #include "os/process.h"
 
 namespace st::os {
+
+template <class State>
+class WholeOverFork {
+ public:
+  WholeOverFork() { at_fork(before, in_parent, in_child); }
+  State state;
+
+ private:
+  static State &all() { return forever<WholeOverFork>().state; }
+  static void before() { all().mutex.lock(); }
+  static void in_parent() { all().mutex.unlock(); }
+  static void in_child() {
+    if constexpr (requires { all().in_child(); }) all().in_child();
+    all().mutex.unlock();
+  }
+};
 
 // `State` has a `mutex`. It is there for ever, as handles may be closed while the process ends. Any thread.
 // `State::in_child`, where there is one, is called in a child, under the mutex.
 template <class State>
 State &whole_over_fork() {
-  static State *const all = [] {
-    static State *const made = new State;
-    const auto in_child = [] {
-      if constexpr (requires { made->in_child(); }) made->in_child();
-      made->mutex.unlock();
-    };
-    at_fork([] { made->mutex.lock(); }, [] { made->mutex.unlock(); }, in_child);
-    return made;
-  }();
-  return *all;
+  return forever<WholeOverFork<State>>().state;
 }
 
 }  // namespace st::os

@@ -23,7 +23,7 @@ class Status(IntEnum):
     BUFFER_SIZE = 9  # fix: the destination buffer is too small
     READ_ONLY = 10  # fix: the handle was opened for reading only
     BUSY = 11  # retry: another worker holds the lock
-    FORKED = 12  # end: this transaction is the parent process's
+    FORKED = 12  # end: this transaction, or this call, is the parent process's
 
     # The storage.
     IO = 20  # retry: the system failed a call; st_last_error_info has errno

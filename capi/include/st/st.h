@@ -161,8 +161,8 @@ typedef int32_t st_status;
 #define ST_E_READ_ONLY 10       /* fix: the handle was opened for reading
                                    only */
 #define ST_E_BUSY 11            /* retry: another worker holds the lock */
-#define ST_E_FORKED 12          /* end: this transaction is the parent
-                                   process's */
+#define ST_E_FORKED 12          /* end: this transaction, or this call, is the
+                                   parent process's */
 
 /* The storage. */
 #define ST_E_IO 20               /* retry: the system failed a call;
@@ -308,6 +308,9 @@ st_status st_last_error_info(st_error_info *out);
  * own. A read of at most 64 KiB in one piece is no long work. Return non-zero
  * to cancel: the call answers ST_E_CANCELLED and has changed nothing.
  * st_compact may have rewritten shards before; these stay.
+ * If this function forks, the call goes on in the parent alone. Where it
+ * returns in the child, the call ends there and answers ST_E_FORKED, unless all
+ * was done.
  * While a call waits for the server of a URL, libst calls this function ten
  * times a second. The numbers may repeat. Such calls are an open, a read, and a
  * call that reads whole models. Called on the thread that called libst; must
