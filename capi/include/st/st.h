@@ -815,7 +815,8 @@ st_status st_txn_set_metadata(st_txn *txn, const char *key, size_t key_len,
 #define ST_PLAN_PUBLISH 2u /* a new file */
 
 /* What a commit does, and what it costs: journals, new files and the index of
- * shards together. */
+ * shards together. Staged bytes that the kernel takes from a journal into a new
+ * file count nowhere. */
 typedef struct st_plan {
   uint32_t struct_size;
   uint32_t kind;          /* ST_PLAN_... */
