@@ -14,8 +14,8 @@ st_plan capi::translate(const store::CommitPlan &planned) {
   plan.file_size = planned.file_size;
   plan.data_offset = planned.data_offset;
   plan.bytes_written = planned.cost.written;
-  plan.bytes_shared = planned.cost.shared;
-  plan.bytes_copied = planned.cost.copied;
+  plan.bytes_shared = planned.cost.shared - planned.cost.staged_shared;
+  plan.bytes_copied = planned.cost.copied - planned.cost.staged_copied;
   plan.space_needed = planned.space_needed;
   plan.space_free = planned.space_free;
   copy_text(plan.how, planned.how);

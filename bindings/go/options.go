@@ -116,7 +116,7 @@ type ApplyDeltaOptions struct {
 	Publish     bool          // as in TxOptions
 	BreakLinks  bool          // as in TxOptions
 	JournalOnly bool          // as in TxOptions; of File.ApplyDelta alone
-	Reverse     string        // path: write the delta that undoes this one there, durably, before the base is changed; one of its own for each apply
+	Reverse     string        // path: write the delta that undoes this one there, durably, before the change is decided; one of its own for each apply
 	LockTimeout time.Duration // 0: ten seconds, or of File.ApplyDelta the file's
 	Progress    Progress
 	Context     context.Context

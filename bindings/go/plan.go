@@ -19,7 +19,8 @@ const (
 
 func (k PlanKind) String() string { return nameOf(k, "nothing", "patch", "publish") }
 
-// Plan is what Tx.Commit does, of one file or of shards. Numbers are bytes.
+// Plan is what Tx.Commit does, of one file or of shards. Numbers are bytes. Staged bytes that the kernel takes from a
+// journal into a new file count nowhere.
 type Plan struct {
 	Kind         PlanKind
 	FileSize     uint64 // after it

@@ -35,8 +35,12 @@ class Patching {
   Result<void> stage(AnyTransaction &transaction, bool in_place);
   Result<void> stage_all_steps(AnyTransaction &transaction);
   const Place &place_of(size_t i) const { return whole_.at(*whole_.find(delta_.index().at(i).name)); }
-  using SharedBlocks = std::map<const Snapshot *, uint64_t>;
-  Result<SharedBlocks> blocks_of_new_files(std::span<const size_t> staged) const;
+  struct NewFile {
+    bool is_planned;     // for other work
+    uint64_t block = 0;  // of those that it shares with the old one; 0: it shares none
+  };
+  using NewFiles = std::map<const Snapshot *, NewFile>;
+  Result<NewFiles> new_files(AnyTransaction &transaction, std::span<const size_t> staged) const;
   Result<void> check_room(AnyTransaction &transaction, std::span<const size_t> staged);
   Result<void> stage_steps(AnyTransaction &transaction, size_t i);
   Result<void> remake_later(AnyTransaction &transaction, size_t i);
@@ -134,40 +138,47 @@ Result<void> Patching::stage_all_steps(AnyTransaction &transaction) {
   return {};
 }
 
-// The new files with these tensors: how large are the blocks that one shares with the old one? 0: it shares none.
-Result<Patching::SharedBlocks> Patching::blocks_of_new_files(std::span<const size_t> staged) const {
-  SharedBlocks blocks;
+// The new files with these tensors, by the old ones.
+Result<Patching::NewFiles> Patching::new_files(AnyTransaction &transaction, std::span<const size_t> staged) const {
+  NewFiles files;
   for (const size_t i : staged) {
     const Place &place = place_of(i);
-    const auto [found, is_new] = blocks.try_emplace(place.snapshot, 0);
-    if (!is_new) continue;
+    if (files.contains(place.snapshot)) continue;
+    ST_TRY(const auto is_planned, transaction.publishes(delta_.index().at(i).name));
     ST_TRY(auto file, open_regular(place.member->location(), O_RDWR, nullptr, {options_.lock_timeout_ms, &control_}));
-    if (write::may_share(file, file)) found->second = write::room_of(file).block;
+    const uint64_t block = write::may_share(file, file) ? write::room_of(file).block : 0;
+    files.emplace(place.snapshot, NewFile{is_planned, block});
   }
-  return blocks;
+  return files;
 }
 
 // The journal would take these pages before the commit looks for room. Where the new file shares its other blocks, the
 // pages take new ones there, too, and each range may begin amid one. To count them, their steps are read once more:
-// only where the whole tensors would be too long.
+// only where the whole tensors would be too long. A plan knows of no file that these pages alone make anew.
 Result<void> Patching::check_room(AnyTransaction &transaction, std::span<const size_t> staged) {
   ST_TRY(const auto plan, transaction.plan());
-  ST_TRY(const auto blocks, blocks_of_new_files(staged));
-  uint64_t files = plan.space_needed;
-  if (plan.kind == CommitPlan::nothing)  // as steps alone make it publish
-    for (const auto &[snapshot, block] : blocks) files += block == 0 ? snapshot->file_size() : 0;
-  struct Taken {
-    uint64_t by_journal = 0, by_files = 0;
+  ST_TRY(const auto files, new_files(transaction, staged));
+  struct Pages {
+    uint64_t in_journal = 0, in_file = 0;
   };
+  using Taken = std::map<const Snapshot *, Pages>;
   const auto add = [&](Taken *sum, size_t i, const PagesToChange &pages) {
-    const uint64_t block = blocks.at(place_of(i).snapshot);
-    sum->by_journal += pages.bytes;
-    if (block > 0) sum->by_files += pages.bytes + (pages.ranges + 1) * block;
+    const Snapshot *const of = place_of(i).snapshot;
+    (*sum)[of].in_journal += pages.bytes;
+    (*sum)[of].in_file += pages.bytes + (pages.ranges + 1) * files.at(of).block;
   };
   const auto needed_for = [&](const Taken &taken) {
-    write::JournalPlan journal;
-    journal.append(taken.by_journal);
-    const uint64_t sum = files + journal.cost().room + taken.by_files;
+    uint64_t sum = plan.space_needed;
+    for (const auto &[snapshot, pages] : taken) {
+      write::JournalPlan journal;
+      journal.append(pages.in_journal);
+      sum += journal.cost().room;
+      const NewFile &file = files.at(snapshot);
+      if (file.block > 0)
+        sum += std::min(pages.in_file, snapshot->file_size());
+      else if (!file.is_planned)
+        sum += snapshot->file_size();
+    }
     const std::string &type = place_of(staged.front()).snapshot->filesystem.type;
     return plan.kind == CommitPlan::nothing ? write::room_with_metadata(type, sum) : sum;
   };

@@ -105,6 +105,8 @@ class AnyTransaction {
   // once.
   virtual Result<void> update_ranges(std::string_view name, std::span<const ByteRange> ranges,
                                      std::span<const std::byte> bytes) = 0;
+  // Will the file with this tensor be made anew, as far as is staged?
+  virtual Result<bool> publishes(std::string_view name) = 0;
   // Will this tensor be changed in place, as far as is staged?
   virtual Result<bool> may_remake(std::string_view name) = 0;
   // Then: its new bytes are made at commit, when it is locked. The journal takes about so many bytes for it. What makes

@@ -69,6 +69,8 @@ Result<Blueprint> draw(const Staged &staged, const os::File &old, uint64_t block
   }
   const uint64_t disk_block = write::room_of(old).block;
   drawn.cost = write::expect_build(drawn.plan.header, drawn.segments, block, disk_block);
+  drawn.cost.staged_shared = drawn.cost.shared - drawn.plan.shared;
+  drawn.cost.staged_copied = drawn.cost.copied - drawn.plan.copied;
   reckon_slices(staged, &drawn.cost, disk_block);
   return drawn;
 }

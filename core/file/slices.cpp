@@ -338,15 +338,16 @@ void show_slices(Staged &staged) {
 
 // Slices are written over what lies in the new file by then. What is shared with the old file needs new blocks.
 void reckon_slices(const Staged &staged, write::Cost *cost, uint64_t block) {
-  const bool shares = cost->shared > 0;
+  uint64_t fresh = 0;
   for (const PendingTensor *t : staged.draft->tensors())
     for (const size_t number : t->slices) {
       const SliceMap &map = staged.slice_maps[number];
       cost->written += map.bytes_gathered();
-      if (!shares) continue;
+      if (cost->shared == 0) continue;
       for (const Covered &c : by_pages(map))
-        cost->room += round_up(c.end - c.begin, block) + block;  // wherever the tensor will begin
+        fresh += round_up(c.end - c.begin, block) + block;  // wherever the tensor will begin
     }
+  cost->room += std::min(fresh, cost->shared);
 }
 
 Result<void> write_slices(const Staged &staged, const os::File &file, const Snapshot &made, write::Built *built) {

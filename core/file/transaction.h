@@ -17,6 +17,7 @@ class Transaction final : public AnyTransaction {
   Result<void> update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) override;
   Result<void> update_ranges(std::string_view name, std::span<const ByteRange> ranges,
                              std::span<const std::byte> bytes) override;
+  Result<bool> publishes(std::string_view) override { return publishes(); }
   Result<bool> may_remake(std::string_view) override { return !publishes() && !staged_.options.publish; }
   Result<void> remake(std::string_view name, const Remake &make, uint64_t in_journal) override;
   Result<void> put(std::string_view name, const NewBytes &value) override;

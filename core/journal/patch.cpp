@@ -85,7 +85,8 @@ Applied carry_out(Record record, Flushes flushes, FileSync sync, const os::File 
   const bool undo = record == Record::undo;
   if (auto may = may_write(data, pieces); !may) return Failed({std::move(may.error()), false, false});
   os::BytesUnderChange changing(data);
-  if (auto kept = keep_in_views(changing, pieces); !kept) return Failed({std::move(kept.error()), false, false});
+  if (auto kept = keep_in_views(changing, pieces, control); !kept)
+    return Failed({std::move(kept.error()), false, false});
   uint64_t flags = undo ? undo_record : flushes == Flushes::two ? one_flush_record : 0;
   if (any_sparse(pieces)) flags |= sparse_record;
   if (auto sealed = journal.seal(identity, ranges, flags); !sealed)
@@ -152,7 +153,7 @@ Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &j
                            const Identity &identity, const Control &control, const Super &super,
                            os::BytesUnderChange &changing) {
   ST_TRY(may_write(data, pieces));
-  ST_TRY(keep_in_views(changing, pieces));
+  ST_TRY(keep_in_views(changing, pieces, control));
   ST_TRY(auto ranges, note_old(data, journal, pieces, control));
   const uint64_t flags = any_sparse(pieces) ? sparse_record : 0;
   ST_TRY(journal.seal_part(identity, ranges, super.transaction, super.index, flags));

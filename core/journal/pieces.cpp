@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/round.h"
 #include "journal/changes.h"
 #include "newfile/units.h"
 #include "os/given_memory.h"
@@ -11,6 +12,7 @@ namespace st::write {
 namespace {
 
 constexpr uint64_t page_bytes = 4096;
+constexpr uint64_t kept_at_once = uint64_t{16} << 20;    // whole pages, whatever their size
 constexpr uint64_t worth_a_start = uint64_t{256} << 10;  // of writing to the disk: sparse ranges are short
 
 Failure no_longer_staged(const os::File &journal) {
@@ -148,14 +150,27 @@ Result<void> write_pieces(const os::File &data, const Journal &journal, std::spa
   return {};
 }
 
-Result<void> keep_in_views(os::BytesUnderChange &changing, std::span<const Piece> pieces) {
+Result<void> keep_in_views(os::BytesUnderChange &changing, std::span<const Piece> pieces, const Control &control) {
+  uint64_t kept = 0;  // since it was asked whether to go on
+  const auto keep = [&](uint64_t begin, uint64_t end) -> Result<void> {
+    while (begin < end) {
+      const uint64_t until = std::min(end, round_down(begin, kept_at_once) + kept_at_once);
+      ST_TRY(changing.keep(begin, until - begin));
+      kept += until - begin;
+      begin = until;
+      if (begin == end && kept < kept_at_once) continue;
+      kept = 0;
+      ST_TRY(control.check(0, 0));  // which counts nothing
+    }
+    return {};
+  };
   // What shares a page is kept together.
   for (size_t i = 0; i < pieces.size();) {
     const uint64_t begin = pieces[i].offset;
     uint64_t end = begin;
     do end = pieces[i].offset + pieces[i].payload.length;
     while (++i < pieces.size() && pieces[i].offset - end < page_bytes);
-    ST_TRY(changing.keep(begin, end - begin));
+    ST_TRY(keep(begin, end));
   }
   return {};
 }

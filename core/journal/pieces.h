@@ -45,8 +45,9 @@ Result<void> write_pieces(const os::File &data, const Journal &journal, std::spa
                           const ChunkBuffer &buffer);
 
 // What these bytes of the file are now stays in the copy-on-write views that this process has of it. To be called
-// before anything is decided, as it takes memory; `changing` ends when they are written, or are not to be.
-Result<void> keep_in_views(os::BytesUnderChange &changing, std::span<const Piece> pieces);
+// before anything is decided, as it takes memory; `changing` ends when they are written, or are not to be. Part by
+// part: between two, whoever forks goes on, and the call may be stopped.
+Result<void> keep_in_views(os::BytesUnderChange &changing, std::span<const Piece> pieces, const Control &control);
 
 // Lays what changes of a sparse range over its bytes in the file. `packed` and `bytes` have room for both. Status
 // journal, with nothing changed, if what changes is no longer what was staged.

@@ -10,6 +10,8 @@ struct Cost {
   uint64_t shared = 0;   // bytes, in blocks that another file has as well
   uint64_t copied = 0;   // bytes of other files, by the kernel
   uint64_t room = 0;     // bytes of free blocks that are taken at once
+  // Of the shared and the copied: what was staged, and comes from a journal.
+  uint64_t staged_shared = 0, staged_copied = 0;
 
   uint64_t moved() const { return written + shared + copied; }
   Cost &operator+=(const Cost &more) {
@@ -17,6 +19,8 @@ struct Cost {
     shared += more.shared;
     copied += more.copied;
     room += more.room;
+    staged_shared += more.staged_shared;
+    staged_copied += more.staged_copied;
     return *this;
   }
 };

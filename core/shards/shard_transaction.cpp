@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "newfile/room.h"
 #include "os/waited.h"
 
 namespace st::store {
@@ -106,6 +107,12 @@ Result<void> ShardTransaction::update_ranges(std::string_view name, std::span<co
   ST_TRY(auto shard, existing(name));
   ST_TRY(auto in, part(shard));
   return of_shard(shard, in->update_ranges(name, ranges, bytes));
+}
+
+Result<bool> ShardTransaction::publishes(std::string_view name) {
+  ST_TRY(auto shard, existing(name));
+  ST_TRY(auto in, part(shard));
+  return in->publishes();
 }
 
 // With shards that get new names all of them may.
@@ -306,15 +313,19 @@ bool ShardTransaction::renames_shards() const {
   return options_.new_names && (changes_index() || std::any_of(parts_.begin(), parts_.end(), publishes));
 }
 
+Result<CommitPlan> ShardTransaction::plan_nothing() const {
+  ST_TRY(auto index, open_regular(shards_.location(), O_RDWR, nullptr, {options_.lock_timeout_ms}));
+  CommitPlan nothing;
+  nothing.space_free = write::room_of(index).free;
+  nothing.how = "nothing is staged";
+  return nothing;
+}
+
 Result<CommitPlan> ShardTransaction::plan() {
   ST_TRY(may_go_on());
   const auto parts = parts_with_work();
-  if (parts.empty() && !changes_index()) {
-    CommitPlan nothing;
-    nothing.how = "nothing is staged";
-    return nothing;
-  }
   return shards_.with_room([&]() -> Result<CommitPlan> {
+    if (parts.empty() && !changes_index()) return plan_nothing();
     if (parts.size() > 1 || changes_index() || renames_shards())
       return ShardCommit(shards_, shown_, work_of(parts)).plan();
     auto plan = parts.front().second->plan();

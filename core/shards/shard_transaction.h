@@ -21,6 +21,7 @@ class ShardTransaction final : public AnyTransaction {
   Result<void> update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) override;
   Result<void> update_ranges(std::string_view name, std::span<const ByteRange> ranges,
                              std::span<const std::byte> bytes) override;
+  Result<bool> publishes(std::string_view name) override;
   Result<bool> may_remake(std::string_view name) override;
   Result<void> remake(std::string_view name, const Remake &make, uint64_t in_journal) override;
   Result<void> put(std::string_view name, const NewBytes &value) override;
@@ -57,6 +58,7 @@ class ShardTransaction final : public AnyTransaction {
   std::optional<uint32_t> first_shard() const;
   Result<Transaction *> part(uint32_t shard);
   Parts parts_with_work() const;
+  Result<CommitPlan> plan_nothing() const;
   bool changes_index() const;
   // Will a shard get a new name? Then each part gets one.
   bool renames_shards() const;

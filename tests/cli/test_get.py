@@ -364,7 +364,7 @@ def test_a_safetensors_file_is_not_for_a_terminal(stctl, made, command):
     os.close(terminal)
 
 
-# It is durable before the base is changed.
+# It is durable before the change is decided.
 @pytest.mark.parametrize("to", ["-", "/dev/stdout", "/dev/null", "pipe"])
 def test_a_reverse_delta_is_in_no_stream(stctl, model, made, tmp_path, to):
     os.mkfifo(tmp_path / "pipe")

@@ -115,6 +115,22 @@ def test_plan_says_what_the_commit_does(model):
         assert model.stat().st_size == plan.file_size
 
 
+# What was staged comes from a journal, which is no old file.
+@pytest.mark.parametrize("sharded", [False, True])
+def test_plan_counts_as_copied_what_the_old_files_have_alone(tmp_path, sharded):
+    path, kept = tmp_path / "model.safetensors", 700_001
+    path.write_bytes(raw_file([(name, "U8", [kept], bytes(kept)) for name in ("ab" if sharded else "a")]))
+    if sharded:
+        libst.reshard(path, tmp_path / "sharded", max_shard_size=kept)
+        path = tmp_path / "sharded"
+    with libst.open(path, "r+") as f, f.transaction(copy=True) as t:
+        t.put("staged", np.zeros(200_000, np.uint8))  # into the last shard alone
+        plan = t.plan()
+        assert plan.kind == "publish" and plan.bytes_shared + plan.bytes_copied == kept
+        if plan.bytes_shared == 0 and not sharded:
+            assert f" {kept} bytes are copied" in plan.how
+
+
 def test_update_alone_may_be_published(model):
     inode = model.stat().st_ino
     with libst.open(model, "r+") as f:

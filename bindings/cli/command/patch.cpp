@@ -25,10 +25,10 @@ const char *kind_name(uint32_t kind) {
 
 int run(Session &session, const Patch &options) {
   if (!options.reverse.empty() && is_stream(options.reverse)) {
-    throw UsageFailure(
-        fmt::format("the reverse delta is on the disk before the base is changed, and '{}' is a stream: give --reverse "
-                    "the name of a file",
-                    escape(options.reverse)));
+    throw UsageFailure(fmt::format(
+        "the reverse delta is on the disk before the change is decided, and '{}' is a stream: give --reverse "
+        "the name of a file",
+        escape(options.reverse)));
   }
   const std::string reverse = options.reverse.empty() ? "" : target_of(options.reverse);
   const st_delta_info info = delta_info(options.delta);
@@ -75,7 +75,7 @@ void add_patch(CommandLine &line, Session &session) {
                    "As one transaction, whole or not at all: in place if only the bytes of tensors change,\n"
                    "else by a new file that takes the old one's place. A base that the delta was not made\n"
                    "for, or that has it already, is refused. With --reverse the delta that undoes this one\n"
-                   "is on the disk before the base is changed; a FILE that is there is replaced. Give\n"
+                   "is on the disk before the change is decided; a FILE that is there is replaced. Give\n"
                    "each apply a reverse name of its own: an earlier one may be the only way back.",
                    "  stctl patch model.safetensors tuned.delta --reverse back.delta\n"
                    "  stctl patch model.safetensors back.delta\n");

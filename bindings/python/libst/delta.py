@@ -84,8 +84,9 @@ def patch(
 
     In place if only bytes of tensors change, else by a new file. Its tensors get the order of the result that the delta
     was made of, and are not aligned. With `reverse` the delta that undoes this one is durable at that path before the
-    base is changed; a file there is replaced. Give each apply a reverse name of its own: an earlier one may be the only
-    way back. A base of shards is changed in all of them or in none.
+    change is decided; a file there is replaced. Readers may see new bytes earlier, where the storage shares blocks
+    between files. Give each apply a reverse name of its own: an earlier one may be the only way back. A base
+    of shards is changed in all of them or in none.
 
     Raises DeltaError if it is no delta, or damaged; if it was made for another base, or has been applied already, with
     `Status.DELTA_BASE`; and what `libst.open` and `Transaction.commit` raise.

@@ -94,6 +94,8 @@ class IoInfo:
 class Plan:
     """What a transaction's commit does, on one file or on shards.
 
+    Staged bytes that the kernel takes from a journal into a new file count nowhere.
+
     kind: "nothing", "patch" (in place, through the journal) or "publish" (a new file).
     file_size: bytes, afterwards.
     data_offset: where tensors begin afterwards, in bytes.

@@ -818,7 +818,8 @@ st_status st_txn_set_metadata(st_txn *txn, const char *key, size_t key_len,
 #define ST_PLAN_PUBLISH 2u /* a new file */
 
 /* What a commit does, and what it costs: journals, new files and the index of
- * shards together. */
+ * shards together. Staged bytes that the kernel takes from a journal into a new
+ * file count nowhere. */
 typedef struct st_plan {
   uint32_t struct_size;
   uint32_t kind;          /* ST_PLAN_... */
@@ -1396,11 +1397,12 @@ typedef struct st_delta_apply_options {
  * locked. The delta is locked, as by st_reshard, from before its check until
  * the answer. So a callback must not change it: it would wait in vain. The lock
  * of the delta comes before those of the base. The reverse delta is durable
- * before the base is changed, and has a mode as st_reshard makes it of the
- * base. Applied to the result it brings back tensors,
- * their order and the metadata. It does not bring back the order of the keys,
- * nor the padding of the header. It gets its name last, when all that the
- * change takes is made. A call that fails before that, as for want of room,
+ * before the change is decided. Readers of the base may see new bytes earlier,
+ * where the storage shares blocks between files. The reverse delta has a mode
+ * as st_reshard makes it of the base. Applied to the result it brings back
+ * tensors, their order and the metadata. It does not bring back the order of
+ * the keys, nor the padding of the header. It gets its name last, when all that
+ * the change takes is made. A call that fails before that, as for want of room,
  * leaves what has the name. If the call fails after that, the reverse delta
  * stays, and fits nothing but the result. So give each apply a reverse name of
  * its own: what had the name before is gone then. Each shard is patched or made

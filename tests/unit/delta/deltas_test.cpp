@@ -827,16 +827,18 @@ TEST_F(DeltasOfElements, ArePublishedBesideOtherChanges) {
   EXPECT_EQ(held(base), a);
 }
 
+class CountedDisk : public SmallDisk {
+ public:
+  using SmallDisk::SmallDisk;
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+    written += n;
+    return SmallDisk::pwrite(fd, buffer, n, offset);
+  }
+  uint64_t written = 0;
+};
+
 // Else the journal would be filled before the commit looks for room.
 TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
-  struct Counted : SmallDisk {
-    using SmallDisk::SmallDisk;
-    ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
-      written += n;
-      return SmallDisk::pwrite(fd, buffer, n, offset);
-    }
-    uint64_t written = 0;
-  };
   std::string &w = b.tensors.back().bytes;
   const uint64_t size = w.size();
   const std::string dense = w;
@@ -853,7 +855,7 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
     put_bytes(other, b.file());
     std::remove(delta.c_str());
     ASSERT_TRUE(is_ok(diff()));
-    Counted disk(shares ? sharing : env, dir.path());
+    CountedDisk disk(shares ? sharing : env, dir.path());
     for (;; disk.free_bytes += size / 8) {
       disk.written = 0;
       DeltaPatchOptions options;
@@ -866,6 +868,70 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
     EXPECT_EQ(held(base), b);
     EXPECT_TRUE(in_every_page || disk.free_bytes < 2 * size);  // what stays needs no room in the journal
   }
+}
+
+// By steps alone, which a plan does not know of, each shard is made anew. In one of them there may be other work.
+TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForItInShards) {
+  constexpr uint64_t size = 1200000;
+  const std::string folder = dir / "shards";
+  for (const bool other_work : {false, true})
+    for (const bool shares : {false, true}) {
+      SCOPED_TRACE(text(other_work, shares));
+      SharingEnv sharing(env);
+      const Holdings first{{u8_tensor("a", 4000, 1), u8_tensor("w1", other_work ? 4000 : size, 2)}, {}};
+      const Holdings second{{u8_tensor("w2", size, 3)}, {}};
+      std::filesystem::create_directory(folder);
+      put_bytes(folder + "/s1.safetensors", first.file());
+      put_bytes(folder + "/s2.safetensors", second.file());
+      ShardIndex index = ShardIndex::of({"s1.safetensors", "s2.safetensors"});
+      for (const TestTensor &t : first.tensors) index.assign(t.name, "s1.safetensors");
+      index.assign("w2", "s2.safetensors");
+      put_bytes(index_in(folder), index.spell());
+      Holdings to{{first.tensors[0], first.tensors[1], second.tensors[0]}, {}};
+      if (other_work) to.tensors[0] = u8_tensor("a", 4000, 11);
+      for (size_t i = other_work ? 2 : 1; i < to.tensors.size(); ++i)
+        for (size_t at = 0; at < size; at += 1000) to.tensors[i].bytes[at] ^= 1;
+      put_bytes(other, to.file());
+      std::remove(delta.c_str());
+      ASSERT_TRUE(is_ok(store::diff(env, folder, other, delta, {})));
+      CountedDisk disk(shares ? sharing : env, dir.path());
+      for (;; disk.free_bytes += size / 4) {
+        disk.written = 0;
+        DeltaPatchOptions options;
+        options.publish = true;
+        auto done = store::patch(disk, folder, delta, options);
+        if (done) break;
+        ASSERT_TRUE(fails_with(Status::no_space, done));
+        ASSERT_LT(disk.written, size / 8) << disk.free_bytes;
+      }
+      EXPECT_LT(disk.free_bytes, (other_work ? 3 : 5) * size);
+      EXPECT_EQ(by_name(holdings_of(bytes_of(folder + "/s2.safetensors"))), (Holdings{{to.tensors[2]}, {}}));
+    }
+}
+
+// Blocks of 64 KiB, of which each has pages that change: no more of them than the file has become new.
+TEST_F(DeltasOfElements, NeedNoMoreRoomThanTheNewFileTakes) {
+  struct LargeBlocks : SharingEnv {
+    using SharingEnv::SharingEnv;
+    int fstatfs(int fd, struct statfs *out) override {
+      const int r = SharingEnv::fstatfs(fd, out);
+      out->f_bsize = out->f_frsize = 65536;
+      return r;
+    }
+  };
+  constexpr size_t third_page = 3 * 4096;
+  std::string &w = b.tensors.back().bytes;
+  w = a.tensors.back().bytes;
+  for (size_t i = 0; i < w.size(); i += third_page) w[i] ^= 1;
+  put_bytes(other, b.file());
+  ASSERT_TRUE(is_ok(diff()));
+  LargeBlocks sharing(env);
+  SmallDisk disk(sharing, dir.path());
+  disk.free_bytes = 3 * w.size();
+  DeltaPatchOptions options;
+  options.publish = true;
+  EXPECT_TRUE(is_ok(store::patch(disk, base, delta, options)));
+  EXPECT_EQ(held(base), b);
 }
 
 TEST_F(DeltasOfElements, CanBeStoppedAtEachBlockWhileTheirPagesAreCounted) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 
 #include "mapped_meanwhile.h"
 #include "store_scene.h"
@@ -27,10 +28,19 @@ class Refusing : public testing::FaultEnv {
   }
   int madvise(void *address, size_t n, int advice) override {
     if (advice == populate_read) brought_in += n;
+    if (advice == populate_write) note_owned(n);
     return advice == populate_write && populates != 0 ? -populates : os::Env::posix().madvise(address, n, advice);
   }
   int maps = 1, populates = 0;
   std::atomic<size_t> brought_in = 0;
+  std::vector<size_t> owned;  // at once; not while other threads own some
+
+ private:
+  void note_owned(size_t n) {
+    const std::lock_guard lock(mutex_);
+    owned.push_back(n);
+  }
+  std::mutex mutex_;
 };
 
 class CopyOnWrite : public testing::StoreScene {
@@ -161,6 +171,44 @@ TEST_F(CopyOnWrite, AViewThatIsMappedWhileAPatchGoesOnShowsNoMoreOfIt) {
     ASSERT_TRUE(is_ok(after));
     EXPECT_EQ(after->private_dirty(), 0u);
   }
+}
+
+// The old bytes of a large tensor are kept part by part. Whoever forks waits for one of them.
+TEST_F(CopyOnWrite, APatchCanBeStoppedWhileOldBytesAreKept) {
+  constexpr size_t part = size_t{16} << 20, size = 2 * part + 5000;
+  const std::string first = pattern(size, 1), fresh = pattern(size, 2);
+  testing::put_bytes(path, testing::file_of({{"t", Dtype::U8, {size}, first}}));
+  const std::string before = bytes_of(path);
+  auto reader = open();
+  std::byte *mine = view(*reader, 0);
+  MappedMeanwhile meanwhile(refusing, path);
+  auto c = StoreScene::open(env);
+  for (const int stops_at : {1, 2, 0}) {
+    const size_t views = 1 + meanwhile.count();
+    refusing.owned.clear();
+    int asked = 0;
+    TransactionOptions options;
+    options.progress = [&](uint64_t, uint64_t) {
+      if (refusing.owned.empty()) return true;
+      if (asked++ == 0) {
+        EXPECT_EQ(refusing.owned.size(), views);  // a part in each
+        meanwhile.map_at(Call::fsync);
+      }
+      return asked != stops_at;
+    };
+    const auto done = update(*c, "t", fresh, options);
+    EXPECT_LE(*std::ranges::max_element(refusing.owned), part);
+    if (stops_at == 0) {
+      ASSERT_TRUE(is_ok(done));
+      continue;
+    }
+    EXPECT_TRUE(fails_with(Status::cancelled, done));
+    EXPECT_TRUE(same_bytes(bytes_of(path), before));
+  }
+  EXPECT_EQ(meanwhile.count(), 3u);
+  EXPECT_EQ(meanwhile.changed(), 0);
+  EXPECT_TRUE(same_bytes(shown(mine, size), first));
+  EXPECT_NE(bytes_of(path), before);
 }
 
 TEST_F(CopyOnWrite, AViewThatIsMappedWhileAPatchFailsShowsNoMoreOfItEither) {

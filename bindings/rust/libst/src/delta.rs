@@ -131,8 +131,9 @@ impl<'a> Patch<'a> {
         Patch { c: sys::st_delta_apply_options::default(), reverse: None, progress: None }
     }
 
-    /// Where to write the delta that undoes this one; it is durable before the base is changed. A file there is
-    /// replaced. So give each apply a reverse name of its own: an earlier one may be the only way back.
+    /// Where to write the delta that undoes this one; it is durable before the change is decided. Readers may see new
+    /// bytes earlier, where the storage shares blocks between files. A file there is replaced. So give each apply a
+    /// reverse name of its own: an earlier one may be the only way back.
     pub fn reverse(mut self, path: impl Into<PathBuf>) -> Patch<'a> {
         self.reverse = Some(path.into());
         self

@@ -340,7 +340,8 @@ numbered! {
     }
 }
 
-/// What a commit would do, as far as can be told beforehand; see [`Transaction::plan`].
+/// What a commit would do, as far as can be told beforehand; see [`Transaction::plan`]. Staged bytes that the kernel
+/// takes from a journal into a new file count nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
