@@ -7,6 +7,7 @@ import io
 import json
 import os
 import resource
+import signal
 import subprocess
 
 import ml_dtypes
@@ -247,6 +248,13 @@ def test_fill_is_not_in_memory_as_a_whole(stctl, tmp_path):
     now = np.memmap(path, np.uint8, "r", 8 + len(header), tuple(shape))
     assert (now[0] == 3).all() and (now[1:] == 5).all()
     stctl("update", path, "w", "--fill", "256", code=2)
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_it_does_not_go_through_the_pages_of_the_file(stctl, model, pageless, how):
+    environment = {**os.environ, "LD_PRELOAD": str(pageless)}
+    assert stctl.raw("stats", model, env=environment).returncode == -signal.SIGABRT
+    stctl("update", *how, model, "layer.0.weight", "--fill", "7", env=environment)
 
 
 # ------------------------------------------------------------------ --from
