@@ -433,7 +433,7 @@ class File(Mapping[str, Array]):
     @property
     def metadata(self) -> Metadata:
         """The pairs of `__metadata__`, a read-only dict, in the order of the header."""
-        return Metadata(_metadata(self._pin().handle))
+        return Metadata(metadata_of(self._pin().handle))
 
     def info(self, name: str) -> TensorInfo:
         """A tensor's dtype, shape, size and place. Reads no data. Raises NotFoundError."""
@@ -754,7 +754,7 @@ def _text(pointer: ctypes.c_void_p, length: ctypes.c_size_t) -> str:
     return ctypes.string_at(pointer.value or 0, length.value).decode("utf-8", "replace")
 
 
-def _metadata(pin: Handle) -> dict[str, str]:
+def metadata_of(pin: Handle) -> dict[str, str]:
     pairs: dict[str, str] = {}
     try:
         count = _abi.st_metadata_count(pin)
