@@ -477,6 +477,7 @@ class File(Mapping[str, Array]):
 
             f.read_many(["a", "b"])                        # {"a": ..., "b": ...}
             f.read_many([("a", 7), ("a", slice(0, 2))])    # [f["a"][7], f["a"][0:2]], copied
+            f.read_many([("a", [7, 3, 5])])                # [f["a"][[7, 3, 5]]]
 
         Args:
             names: which; or a mapping of names to arrays to read into, each as `out` of `read`; or pairs of a name and
@@ -502,7 +503,8 @@ class File(Mapping[str, Array]):
         bulk.prefetch(self._pin(), names, progress)
 
     def slice(self, name: str) -> TensorSlice:
-        """A tensor to read parts of: `f.slice("w")[1:3, ::2, ..., 0]`. Raises NotFoundError."""
+        """A tensor to read parts of: `f.slice("w")[1:3, ::2, ..., 0]`, `f.slice("w")[[7, 3, 5]]`. Raises
+        NotFoundError."""
         return TensorSlice._of(self._pin(), name)
 
     # ---------------------------------------------------------------- changing
