@@ -1,5 +1,5 @@
-"""Indices of slices, for C as ranges, and the shape of what they cut out: what numpy's basic indexing takes, and for the
-first dimension an array of indices."""
+"""Indices of slices, for C as ranges, and the shape of what they cut out: numpy's basic indexing, and for the first
+dimension an array of indices."""
 
 import operator
 import struct
