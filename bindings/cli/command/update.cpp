@@ -171,7 +171,7 @@ int run(Session &session, const Update &options) {
   for (const Option &option : {options.has_raw, options.has_npy, options.has_fill, options.has_from}) {
     sources += option.given() ? 1 : 0;
   }
-  if (sources != 1) throw UsageFailure("one of --from-raw, --npy, --fill and --from is needed");
+  check_one_source(sources, "--from-raw, --npy, --fill and --from");
   if (!options.has_from.given() && options.names.size() != 1) {
     throw UsageFailure(
         fmt::format("--from-raw, --npy and --fill change one tensor, but {} were named", options.names.size()));
