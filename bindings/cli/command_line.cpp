@@ -97,7 +97,13 @@ std::string wrong_arguments(const CLI::App &command, const CLI::ParseError &erro
       }
     }
   }
-  return error.what();
+  // All values that are converted are whole numbers.
+  std::string what = error.what();
+  constexpr std::string_view not_converted = "Could not convert: ", is = " = ";
+  const size_t value = what.find(is);
+  if (!what.starts_with(not_converted) || value == what.npos) return what;
+  return fmt::format("{} takes a whole number in range, not '{}'",
+                     what.substr(not_converted.size(), value - not_converted.size()), what.substr(value + is.size()));
 }
 
 CommandText text_of(const CLI::App &app) {

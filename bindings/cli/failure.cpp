@@ -1,5 +1,6 @@
 #include "failure.h"
 
+#include <cerrno>
 #include <cstring>
 #include <string_view>
 
@@ -20,6 +21,7 @@ Failure Failure::of_libst(st_status status) {
     if (info.offset != UINT64_MAX) failure.offset_ = info.offset;
     if (info.tensor) failure.tensor_ = std::string(info.tensor, info.tensor_len);
   }
+  if (status == ST_E_HARD_LINKS) failure.message_ += " with --break-links";
   const bool stopped = status == ST_E_INTERRUPTED || status == ST_E_CANCELLED;
   if (stopped && interrupted()) {
     failure.exit_code_ = exit_signal + interrupted();
@@ -35,6 +37,14 @@ Failure Failure::of_errno(int err, const char *what, const std::string &path, st
   failure.os_errno_ = err;
   failure.status_ = status;
   return failure;
+}
+
+Failure Failure::with_disk_advice() const {
+  Failure copy = *this;
+  const bool is_full = status_ == ST_E_NO_SPACE || os_errno_ == ENOSPC;
+  if (is_full && message_.find("nothing was changed") == message_.npos)
+    copy.message_ += "; nothing was changed; free some room";
+  return copy;
 }
 
 Failure Failure::with_exit_code(int code) const {
@@ -66,6 +76,16 @@ void Failure::write(Json &json) const {
 
 void check(st_status status) {
   if (status != ST_OK) throw Failure::of_libst(status);
+}
+
+void check_change(st_status status) {
+  if (status == ST_E_NO_SPACE) throw Failure::of_libst(status).with_disk_advice();
+  check(status);
+}
+
+void check_one_source(size_t given, const char *options) {
+  if (given == 0) throw UsageFailure(fmt::format("one of {} is needed", options));
+  if (given > 1) throw UsageFailure(fmt::format("only one of {} is taken, but {} were given", options, given));
 }
 
 }  // namespace stctl

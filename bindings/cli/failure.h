@@ -3,6 +3,7 @@
 // about the error, and the exit code.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -29,6 +30,8 @@ class Failure : public std::exception {
   int exit_code() const { return exit_code_; }
   st_status status() const { return status_; }  // ST_OK: it is not libst's
   Failure with_exit_code(int code) const;
+  // Of what leaves everything as it was if the disk is full: it tells that, and what to do.
+  Failure with_disk_advice() const;
 
   // "sentence (ST_E_NAME)"
   std::string sentence() const;
@@ -48,10 +51,15 @@ class Failure : public std::exception {
 
 // Throws Failure unless `status` is ST_OK.
 void check(st_status status);
+// The same, of a call of a transaction's.
+void check_change(st_status status);
 
 // A command line that CLI11 accepts and stctl does not.
 struct UsageFailure : Failure {
   explicit UsageFailure(std::string message) : Failure(exit_usage, std::move(message)) {}
 };
+
+// Throws UsageFailure unless just one of these options was given.
+void check_one_source(size_t given, const char *options);
 
 }  // namespace stctl

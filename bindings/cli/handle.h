@@ -100,9 +100,10 @@ class Transaction {
   Transaction(const Transaction &) = delete;
   Transaction &operator=(const Transaction &) = delete;
 
-  void update(const st_tensor &value) { check(st_txn_update(txn_, value.name, value.name_len, &value)); }
+  void update(const st_tensor &value) { check_change(st_txn_update(txn_, value.name, value.name_len, &value)); }
   void update_slice(const std::vector<st_range> &ranges, const st_tensor &value) {
-    check(st_txn_update_slice(txn_, value.name, value.name_len, ranges.data(), ranges.size(), nullptr, 0, &value));
+    check_change(
+        st_txn_update_slice(txn_, value.name, value.name_len, ranges.data(), ranges.size(), nullptr, 0, &value));
   }
 
   st_txn *get() const { return txn_; }
@@ -112,7 +113,7 @@ class Transaction {
     return plan;
   }
 
-  void commit() { check(st_txn_commit(txn_)); }
+  void commit() { check_change(st_txn_commit(txn_)); }
 
  private:
   st_txn *txn_ = nullptr;

@@ -244,7 +244,7 @@ void Steps::stage(st_txn *txn, const Put &put) {
     t.data = bytes.data();
     t.nbytes = bytes.size();
   }
-  check(st_txn_put(txn, put.name.data(), put.name.size(), &t));
+  check_change(st_txn_put(txn, put.name.data(), put.name.size(), &t));
 }
 
 void Steps::stage(Transaction &transaction) const {

@@ -94,7 +94,8 @@ Result<std::unique_ptr<Model>> open_remote(os::Env &env, const std::string &url,
                 " is a URL, and what that names can only be read; save a copy to a file, and change that");
   if (!options.deltas.empty()) return Overlay::open(env, url, std::move(options), open_layers);
   const std::string after = url.substr(path.size()), query = after.substr(0, after.find('#'));
-  if (path.ends_with('/')) return open_remote_folder(path, query, std::move(options));
+  const bool is_folder = path.ends_with('/') && !path.ends_with("://");  // else it names nothing
+  if (is_folder) return open_remote_folder(path, query, std::move(options));
   ST_TRY(const auto source, source_of(url));
   if (is_index_name(path)) return open_remote_shards(path, query, source, std::move(options));
   return open_source(source, std::move(options));

@@ -122,6 +122,11 @@ void Participant::show() noexcept {
   end_withholding();
 }
 
+// Of two new files the warnings are the same.
+void Participant::warn() const noexcept {
+  if (NewFile *last = last_file()) last->warnings.tell(of_.file.options().log);
+}
+
 void Participant::finish() noexcept {
   of_.journal.journal->settle(true);
   count_and_show(of_);
@@ -130,6 +135,7 @@ void Participant::finish() noexcept {
   for (const auto *made : {&first_, &second_})
     if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
   if (last_file()) os::hand_over(lock_.file(), lock_.held->lock);
+  warn();
   // The new files are locked until here, and the next writer waits for that.
   first_.reset();
   second_.reset();
@@ -164,6 +170,7 @@ void Participant::finish_new_name() {
   Counters &counters = of_.file.counters();
   ++counters.commits;
   if (first_) counters.bytes_written += first_->built.written + first_->built.copied;
+  warn();
   first_.reset();
   unlock();
   // This file changes no more.

@@ -88,7 +88,8 @@ class Participant {
   void finish_new_name();
 
  private:
-  const NewFile *last_file() const { return second_ ? second_.get() : first_.get(); }
+  NewFile *last_file() const { return second_ ? second_.get() : first_.get(); }
+  void warn() const noexcept;
   Result<void> take_name(const NewFile *made);
   Result<std::unique_ptr<NewFile>> make(write::Form *form, std::string *name, bool keeping_removed);
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "base/later_log.h"
 #include "base/open_outcome.h"
 #include "format/shard_index.h"
 #include "journal/journal_folder.h"
@@ -140,6 +141,7 @@ class Replacement {
   const Log &log_;
   std::optional<Fence> fence_;
   ReplacedFile old_;
+  LaterLog warnings_;  // for when the new file has its place
   bool moved_ = false;
 };
 
@@ -157,12 +159,12 @@ Result<void> Replacement::prepare() {
     ST_TRY(fence_->raise(s));
     ST_TRY(old_, lock_replaced(target_, wait_, log_));
     made_.note_as_new(false);
-    return copy_attributes(*old_.get(), made_.file(), log_);
+    return copy_attributes(*old_.get(), made_.file(), warnings_.log());
   }
   ST_TRY(auto fresh, made_.file().stat());
   ST_TRY(move_all_aside(target_, fresh, wait_, log_));
   if (made_.is_as_new()) return {};
-  ST_TRY(give_rights_of_new(target_, mode_, made_.file(), log_));
+  ST_TRY(give_rights_of_new(target_, mode_, made_.file(), warnings_.log()));
   made_.note_as_new(true);
   return {};
 }
@@ -185,14 +187,15 @@ Result<bool> Replacement::attempt() {
   old_ = {};
   fence_.emplace(target_);
   moved_ = false;
+  warnings_.forget();
   ST_TRY(prepare());
   auto placed = made_.rename_into_place(control_, [&] { return may_take_name(); });
   if (placed && old_.locked) os::hand_over(old_.locked->file, old_.locked->lock);
-  if (placed) return true;
   if (moved_) return false;
-  Error e = std::move(placed.error().error);
-  if (!placed.error().replaced) return Failure(std::move(e));
-  return open_outcome(std::move(e), [&](const std::string &why) {
+  if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
+  warnings_.tell(log_);
+  if (placed) return true;
+  return open_outcome(std::move(placed.error().error), [&](const std::string &why) {
     return text("the new ", in_quotes(target_.path()), " is in place, but a power cut may undo that (", why,
                 "); save it again");
   });

@@ -206,7 +206,7 @@ Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile
   made->built = built;
   // Before the rights of the old file are on it: as the owner of the new one we may have fewer.
   ST_TRY(auto again, staged.with_room([&] { return made->replacement->open_again(); }));
-  ST_TRY(write::copy_attributes(lock.file(), file, staged.file.options().log));
+  ST_TRY(write::copy_attributes(lock.file(), file, made->warnings.log()));
 
   auto taken = staged.file.take(std::move(again), nullptr, true);
   if (!taken) return Failure(read_otherwise(staged, std::move(taken.error())));
@@ -247,6 +247,7 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock, const AnyTransacti
   staged.file.adopt(made.snapshot);
   staged.file.places(0);
   if (placed) os::hand_over(lock.file(), lock.held->lock);
+  made.warnings.tell(staged.file.options().log);
   return finish(staged, made.built, std::move(placed));
 }
 

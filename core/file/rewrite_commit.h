@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/later_log.h"
 #include "file/commit_lock.h"
 #include "journal/super_journal.h"
 #include "newfile/build.h"
@@ -30,6 +31,7 @@ struct NewFile {
   HeldSnapshot snapshot;  // placed: see DataFile::place
   write::Built built;
   HeldSnapshot replaced;  // what was shown before: it ends with this
+  LaterLog warnings;      // for when it has its place
 };
 // `keeping_removed`: with the tensors that the draft has no more, at the end.
 Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile *made, const os::Location &at,

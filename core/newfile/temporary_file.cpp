@@ -100,6 +100,9 @@ Result<void> TemporaryFile::make() {
     temporary_ = prefix + (i < first ? std::string(first_digits[i]) : os::random_name(env()));
     auto file = os::File::open(env(), target_.dir(), temporary_, O_RDWR | O_CREAT | O_EXCL, mode_, target_.path());
     if (!file) {
+      if (file.error().os_errno == EACCES)
+        return Failure(os_error(EACCES, text("create a new ", in_quotes(target_.name()), " in the folder"),
+                                target_.folder()->path()));
       if (file.error().os_errno != EEXIST) return Failure(std::move(file.error()));
       last = std::move(file.error());
       continue;

@@ -13,6 +13,12 @@ namespace {
 
 constexpr size_t most_at_once = size_t{1} << 30;  // the kernel moves at most 2 GiB a call
 
+// A file may be there to be read, and not to be written.
+std::string_view what_was_refused(int err, int flags) {
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  return writes && (err == EACCES || err == EPERM) ? "open for writing" : "open";
+}
+
 }  // namespace
 
 Result<File> File::open(Env &env, int dir, const std::string &path, int flags, mode_t mode, std::string shown) {
@@ -21,7 +27,7 @@ Result<File> File::open(Env &env, int dir, const std::string &path, int flags, m
   file.path_ = std::move(shown);
   const int fd = repeat_interrupted([&] { return env.openat(dir, path.c_str(), flags, mode); });
   if (fd < 0) {
-    Error e = file.error(-fd, flags & O_CREAT ? "create" : "open");
+    Error e = file.error(-fd, flags & O_CREAT ? "create" : what_was_refused(-fd, flags));
     if (std::string why = fd == -EROFS ? env.why_read_only() : std::string(); !why.empty()) {
       e.status = Status::unsupported;
       e.message = std::move(why);
@@ -35,7 +41,7 @@ Result<File> File::open(Env &env, int dir, const std::string &path, int flags, m
 Result<File> File::open_without_links(Env &env, const std::string &path, int flags, std::string shown) {
   File file = closed(env, std::move(shown));
   const int fd = repeat_interrupted([&] { return env.openat_without_links(AT_FDCWD, path.c_str(), flags); });
-  if (fd < 0) return Failure(file.error(-fd, "open"));
+  if (fd < 0) return Failure(file.error(-fd, what_was_refused(-fd, flags)));
   file.fd_ = fd;
   return file;
 }

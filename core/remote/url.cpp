@@ -118,9 +118,11 @@ Result<Url> parse_store_url(Url out, std::string_view text) {
                 " has a user's name in it; libst sends none to a store, give the URL without it");
   out.host = std::string(rest.substr(0, slash));
   out.path = std::string(rest.substr(std::min(slash + 1, rest.size())));
-  if (out.host.empty() || out.path.empty())
-    return fail(Status::invalid_argument, in_quotes(out.shown), " names no ", out.scheme == "hf" ? "file" : "object",
-                "; a URL is ", form);
+  if (out.host.empty() || out.path.empty()) {
+    const std::string_view place = out.scheme == "az" ? "container" : "bucket";
+    const std::string_view lacks = out.scheme == "hf" ? "file" : out.host.empty() ? place : "object";
+    return fail(Status::invalid_argument, in_quotes(out.shown), " names no ", lacks, "; a URL is ", form);
+  }
   // It becomes a part of a host's name, or of a path that is signed.
   std::string_view bucket = out.host;
   if (out.scheme == "az") bucket = bucket.substr(0, bucket.find('@'));

@@ -105,7 +105,7 @@ Result<void> ShardCommit::prepare_new_names(const Asked &at_last) {
   if (!parts_.empty()) {
     ST_TRY(auto old, with_room([this] { return will_be_old(); }));
     ST_TRY(auto list, old_->spell(old));
-    ST_TRY(with_room([&] { return old_->write_list(list, index_.file(), shards_.options().log); }));
+    ST_TRY(with_room([&] { return old_->write_list(list, index_.file(), warnings_.log()); }));
     ST_TRY(sync_folder());  // a shard that no index comes to name must lie beside a list
   }
   for (const auto &part : parts_)
@@ -146,6 +146,7 @@ Result<void> ShardCommit::commit_new_names(const Asked &at_last) {
     }
   }
   for (const auto &part : parts_) part->finish_new_name();
+  warnings_.tell(shards_.options().log);
   if (done) return done;
   shards_.poison();
   return st::open_outcome(std::move(done.error()), [this](const std::string &why) {

@@ -79,6 +79,7 @@ Result<void> ShardCommit::run(const Asked &approve, const Asked &at_last) {
   if (index_.fresh) os::hand_over(index_.file(), index_.held->lock);
   for (const auto &part : parts_) part->finish();
   decision_.remove();
+  warnings_.tell(shards_.options().log);
   return {};
 }
 
@@ -303,7 +304,7 @@ Result<void> ShardCommit::make_index(const std::string &text) {
   ST_TRY(index_.fresh, with_room(made));
   const os::File &file = index_.fresh->file();
   ST_TRY(file.write_new(text));
-  ST_TRY(write::copy_attributes(index_.file(), file, shards_.options().log));
+  ST_TRY(write::copy_attributes(index_.file(), file, warnings_.log()));
   return file.sync();
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/joined_progress.h"
+#include "base/later_log.h"
 #include "file/participant.h"
 #include "file/transaction.h"
 #include "shards/old_shards.h"
@@ -111,6 +112,7 @@ class ShardCommit {
   std::vector<uint64_t> moves_;                            // bytes that each of them moves, as was reckoned
   JoinedProgress joined_;
   LockedIndex index_;
+  LaterLog warnings_;  // of the index and the list beside it, for when they have their places
   Decision decision_;
   os::File folder_;                               // to be synced
   std::optional<OldShards> old_;                  // of a commit under new names

@@ -117,6 +117,11 @@ def syncless(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def pageless(tmp_path_factory):
+    return preload(tmp_path_factory, "pageless")
+
+
+@pytest.fixture(scope="session")
 def newer(tmp_path_factory):
     return preload(tmp_path_factory, "newer")
 

@@ -2,11 +2,13 @@
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import io
 import json
 import os
 import resource
+import signal
 import subprocess
 
 import ml_dtypes
@@ -247,6 +249,47 @@ def test_fill_is_not_in_memory_as_a_whole(stctl, tmp_path):
     now = np.memmap(path, np.uint8, "r", 8 + len(header), tuple(shape))
     assert (now[0] == 3).all() and (now[1:] == 5).all()
     stctl("update", path, "w", "--fill", "256", code=2)
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_it_does_not_go_through_the_pages_of_the_file(stctl, model, pageless, how):
+    environment = {**os.environ, "LD_PRELOAD": str(pageless)}
+    assert stctl.raw("stats", model, env=environment).returncode == -signal.SIGABRT
+    stctl("update", *how, model, "layer.0.weight", "--fill", "7", env=environment)
+
+
+@pytest.fixture
+def small_disk(tmp_path, may_mount):
+    if not may_mount:
+        pytest.skip("needs root, who may mount")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", disk], check=True)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("command", [["update", "--fill", "7"], ["get", "-o", "w.npy"]], ids=lambda c: c[0])
+def test_on_a_full_disk_it_tells_that_nothing_was_changed(stctl, small_disk, command):
+    arrays = {"w": np.arange(600_000, dtype=np.uint32).astype(np.uint8)}
+    path = small_disk / "m.safetensors"
+    save_file(arrays, path)
+    error = stctl.json(command[0], path, "w", *command[1:], code=1, cwd=small_disk)["error"]
+    assert error["message"].endswith(f"{os.strerror(errno.ENOSPC)}; nothing was changed; free some room")
+    assert error["errno"] == errno.ENOSPC
+    assert os.listdir(small_disk) == [path.name]
+    assert_changed_only(path, arrays, {})
+
+
+@pytest.mark.parametrize("command, option", [("update", "--fill"), ("put", "--from-raw")])
+@pytest.mark.usefixtures("unchanged")
+def test_one_source_is_wanted(stctl, model, command, option):
+    _, err = stctl(command, model, "scalar", code=2)
+    assert "one of --" in err and err.endswith(" is needed\n")
+    _, err = stctl(command, model, "scalar", option, "1", "--npy", "x", code=2)
+    assert "only one of --" in err and err.endswith(" is taken, but 2 were given\n")
 
 
 # ------------------------------------------------------------------ --from

@@ -72,6 +72,12 @@ def test_dtypes_offsets_and_sizes_are_those_of_the_file(stctl, transformer):
     assert result["tensors"] == len(listed)
 
 
+@pytest.mark.parametrize("depth", ["x", "-1", "1.5", "99999999999", "[1"])
+def test_a_depth_that_is_no_number(stctl, transformer, depth):
+    _, err = stctl("view", transformer, f"--depth={depth}", code=2)
+    assert err == f"stctl: --depth takes a whole number in range, not '{depth}'; see stctl view --help\n"
+
+
 def test_depth_limits_the_levels(stctl, transformer):
     assert all("modules" not in m for m in modules(stctl, transformer, "--depth", "1").values())
     assert set(rows(stctl("view", transformer, "--depth", "1")[0])) == {"embed.weight", "layers", "head.weight"}

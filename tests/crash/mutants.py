@@ -540,7 +540,7 @@ MUTANTS = [
     Mutant("new names: an old shard may come back when it is no longer listed", OLD_SHARDS,
            "  // Nor a shard, when it is no longer listed.\n  return folder.sync();", "  return {};"),
     Mutant("new names: what the new index names goes with its writer", NEW_NAMES, "part->leave_new_name(true);", "part->leave_new_name(false);"),
-    Mutant("new names: the old shards are not listed", NEW_NAMES, "    ST_TRY(with_room([&] { return old_->write_list(list, index_.file(), shards_.options().log); }));\n", ""),
+    Mutant("new names: the old shards are not listed", NEW_NAMES, "    ST_TRY(with_room([&] { return old_->write_list(list, index_.file(), warnings_.log()); }));\n", ""),
     Mutant("new names: what no index came to name stays", OLD_SHARDS, "      old.unnamed_.push_back(name);", "      {}"),
     Mutant("new names: whatever has a number and no index is rubbish", OLD_SHARDS, "number > reached", "number > 0"),
     Mutant("new names: what lies beside no list is rubbish", OLD_SHARDS, "old.has_list_ && old.verdict_.is_good();", "true;"),

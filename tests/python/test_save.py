@@ -223,6 +223,18 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert os.listdir(tmp_path) == ["m"]
 
 
+@pytest.mark.parametrize(
+    "given, expected", [((), {"format": "pt", "ключ": "v"}), (({},), {}), (({"a": "b"},), {"a": "b"})], ids=str
+)
+def test_an_open_file_hands_on_its_metadata_unless_others_are_given(tmp_path, given, expected):
+    libst.save(tmp_path / "first", TENSORS, {"format": "pt", "ключ": "v"})
+    with libst.open(tmp_path / "first") as f:
+        libst.save(tmp_path / "second", f, *given)
+    with libst.open(tmp_path / "second") as f:
+        assert f.metadata == expected
+    same(tmp_path / "second", TENSORS)
+
+
 def test_waiting_journal_is_finished_before_its_file_is_replaced(tmp_path):
     libst.save(tmp_path / "m", TENSORS)
     crash.after_commit(tmp_path / "m", "b", TENSORS["b"] + 1)

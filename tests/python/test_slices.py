@@ -159,12 +159,80 @@ def test_outside_is_an_index_error(w, index):
         w[index]
 
 
-@pytest.mark.parametrize(
-    "index", [None, True, [0, 1], np.array([0, 1]), np.True_, "w", 1.0, (0, [1])], ids=lambda i: type(i).__name__
-)
+ROWS = [
+    [1, 0, 1, -2],
+    np.array([1]),
+    np.array([0, -1], np.int8),
+    np.array([1, 0], np.uint64)[::-1],
+    [],
+    np.empty(0, np.int32),
+    ([1, 0, 0],),
+    ([1, 0, 0], ...),
+    ([0, 1], slice(1, None)),
+    ([0, 1], 1, slice(None, None, -2)),
+    ([0, 1], ..., -1),
+    ([0, 1], slice(None), 3),
+    ([1, 1], 0, 0),
+    ([], 1),
+]
+
+
+@pytest.mark.parametrize("index", ROWS, ids=repr)
+def test_an_array_of_indices_picks_rows(w, model, index):
+    as_numpy = np.array(index, int) if isinstance(index, list) else index
+    if isinstance(index, tuple) and index[0] == []:
+        as_numpy = (np.array([], int), *index[1:])
+    assert same(w[index], W[as_numpy])
+    with libst.open(model) as f:
+        first, rows, last = f.read_many([("scalar", ()), ("w", index), ("w", 1)])
+        assert same(first, TENSORS["scalar"]) and same(rows, W[as_numpy]) and same(last, W[1])
+        assert rows.flags.writeable and rows.flags.c_contiguous
+
+
+@pytest.mark.parametrize("index", [[2], [0, -3], np.array([0, 2**63], np.uint64), ([0], 3), ([], 3)], ids=repr)
+def test_rows_outside_are_an_index_error(w, index):
+    with pytest.raises(IndexError):
+        w[index]
+
+
+def test_rows_side_by_side_are_one_request(tmp_path):
+    big = np.arange(1 << 20, dtype=np.int32).reshape(1024, 1024)
+    libst.save(tmp_path / "m", {"big": big})
+    with libst.open(tmp_path / "m", io_threads=1) as f:
+        before = f.stats()
+        assert same(f.slice("big")[[*range(900, 100, -1), 1000]], big[[*range(900, 100, -1), 1000]])
+        after = f.stats()
+        assert after.read_requests - before.read_requests < 20
+        assert after.bytes_read - before.bytes_read < 1000 * 4096
+
+
+def test_rows_of_packed_types_are_whole_bytes(raw):
+    data = bytes(range(16))
+    with libst.open(raw([("t", "F4", [4, 8], data), ("u", "F4", [4, 1], b"ab")])) as f:
+        assert f.slice("t")[[2, 0]].tobytes() == data[8:12] + data[:4]
+        assert f.slice("t")[[2, 0], 2:4].tobytes() == data[9:10] + data[1:2]
+        assert f.slice("t")[[]].shape == (0,)
+        with refused("SUBBYTE"):
+            f.slice("u")[[0, 1]]
+
+
+@pytest.mark.parametrize("index", [None, True, np.True_, "w", 1.0, (0, None)], ids=lambda i: type(i).__name__)
 def test_fancy_indexing_is_a_type_error(w, index):
     with pytest.raises(TypeError, match="slice takes"):
         w[index]
+
+
+@pytest.mark.parametrize(
+    "index", [[True, False], [0.5], [[0, 1]], np.array([[0, 1]]), (0, [1]), ([0], [1]), (..., [1])], ids=repr
+)
+def test_other_arrays_are_a_type_error(w, index):
+    with pytest.raises(TypeError, match="an array of indices"):
+        w[index]
+
+
+def test_a_scalar_has_no_rows(model):
+    with libst.open(model) as f, pytest.raises(IndexError):
+        f.slice("scalar")[[0]]
 
 
 def test_a_step_of_zero_is_refused(w):

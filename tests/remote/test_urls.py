@@ -253,6 +253,15 @@ def test_what_a_url_says_of_a_user_is_in_no_message(url, monkeypatch):
         assert "hidden" not in told.stderr + told.stdout
 
 
+@pytest.mark.parametrize(
+    "url, lacks",
+    [("s3://", "bucket"), ("gs:///a", "bucket"), ("az://", "container"), ("s3://bucket", "object"), ("hf://", "file")],
+)
+def test_a_url_that_is_cut_short_says_what_it_lacks(url, lacks):
+    with fails(Status.INVALID_ARGUMENT, match=re.escape(f"'{url}' names no {lacks}; a URL is {url[:5]}")):
+        libst.open(url)
+
+
 def _table_of_shown_urls():
     text = (ROOT / "tests" / "unit" / "base" / "shown_urls.inc").read_text()
     return re.findall(r'^\{"([^"]+)", "([^"]+)"\},$', text, re.MULTILINE)

@@ -16,8 +16,8 @@ struct Put {
 };
 
 int run(Session &session, const Put &options) {
-  const int sources = options.has_raw.given() + options.has_npy.given() + options.has_from.given();
-  if (sources != 1) throw UsageFailure("one of --npy, --from-raw and --from is needed");
+  const size_t sources = size_t{options.has_raw.given()} + options.has_npy.given() + options.has_from.given();
+  check_one_source(sources, "--npy, --from-raw and --from");
   if (!options.has_from.given() && options.names.size() != 1) {
     throw UsageFailure(fmt::format("--npy and --from-raw put one tensor, but {} were named", options.names.size()));
   }

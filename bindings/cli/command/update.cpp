@@ -171,7 +171,7 @@ int run(Session &session, const Update &options) {
   for (const Option &option : {options.has_raw, options.has_npy, options.has_fill, options.has_from}) {
     sources += option.given() ? 1 : 0;
   }
-  if (sources != 1) throw UsageFailure("one of --from-raw, --npy, --fill and --from is needed");
+  check_one_source(sources, "--from-raw, --npy, --fill and --from");
   if (!options.has_from.given() && options.names.size() != 1) {
     throw UsageFailure(
         fmt::format("--from-raw, --npy and --fill change one tensor, but {} were named", options.names.size()));
@@ -180,7 +180,9 @@ int run(Session &session, const Update &options) {
     throw UsageFailure("--slice goes with --from-raw, --npy and --fill, not with --from");
   }
   refuse_empty_slice(options.has_slice, options.slice);
-  const File file(session, options.file, {.write = true, .lock_timeout_ms = options.lock_timeout_ms});
+  // Nothing is read from it. Of a mapping `stats` would count the pages in memory, which takes long in a large file.
+  const File file(session, options.file,
+                  {.write = true, .map = ST_MAP_NONE, .lock_timeout_ms = options.lock_timeout_ms});
   const Interruptible guard(file.get());
   Payload payload;
   if (options.has_from.given()) {

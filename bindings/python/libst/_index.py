@@ -1,4 +1,5 @@
-"""Indices of slices: what numpy's basic indexing takes, for C as ranges, and the shape of what they cut out."""
+"""Indices of slices, for C as ranges, and the shape of what they cut out: numpy's basic indexing, and for the first
+dimension an array of indices."""
 
 import operator
 import struct
@@ -31,8 +32,29 @@ def cut(index: Any, shape: tuple[int, ...]) -> Cut:
     return _packed(ranges), len(ranges), kept, len(ranges) == 1 and ranges[0][2] == 1
 
 
+#: What most indices are made of; no array is of these types.
+_BASIC = {slice, int, type(...)}
+
+
+def picks_rows(index: Any) -> bool:
+    """Whether it has an array of indices: it is then for `cut_rows`, else for `cut`."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return not _BASIC.issuperset(map(type, parts)) and any(_is_array(part) for part in parts)
+
+
+def cut_rows(index: Any, shape: tuple[int, ...]) -> tuple[list[bytes], int, tuple[int, ...]]:
+    """The ranges of each row that the array picks, packed; how many each has; the shape of all rows together."""
+    part = part_of(index, shape)
+    rows: list[int] = [] if part.rows is None else part.rows.tolist()
+    for row in rows:
+        if not -shape[0] <= row < shape[0]:
+            raise IndexError(f"index {row} is out of bounds for axis 0 with size {shape[0]}")
+    firsts = [pack_range(row, min(row + 1, _MOST) or _MOST, 1) for row in rows]  # -1 is the last
+    return [first + part.ranges for first in firsts], 1 + part.range_count, part.shape
+
+
 class Part(NamedTuple):
-    """A part of a tensor that is to be changed: as C is told, and the shape of what goes there."""
+    """A part of a tensor that is to be changed or read: as C is told, and the shape of what goes there."""
 
     ranges: bytes
     range_count: int
@@ -61,13 +83,16 @@ def part_of(index: Any, shape: tuple[int, ...]) -> Part:
     return Part(_packed(ranges), len(ranges), rows, first + kept, (*first, *full, *extents[len(parts) :]))
 
 
+def _is_array(part: Any) -> bool:
+    """Not those without a dimension, which are integers."""
+    return isinstance(part, list) or (hasattr(part, "__array__") and np.ndim(part) > 0)
+
+
 def _rows_of(part: Any) -> "Optional[np.ndarray[Any, np.dtype[np.int64]]]":
     """An array of indices, or None if it is something else."""
-    if not isinstance(part, list) and not hasattr(part, "__array__"):
+    if not _is_array(part):
         return None
     array = np.asarray(part)
-    if array.ndim == 0:
-        return None
     if array.ndim > 1 or (array.size and array.dtype.kind not in "iu"):
         raise TypeError(f"an array of indices has one dimension and holds integers, not {array.ndim} of {array.dtype}")
     if array.size and int(array.max()) > _MOST:

@@ -17,7 +17,7 @@ from ._abi import SIZES
 from ._arguments import function
 from ._callbacks import Progress, is_of_callback
 from ._few import Tensor, requests
-from ._index import cut
+from ._index import cut, cut_rows, picks_rows
 from ._names import encoded, index_of, several
 from ._pin import BRIEF, Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, shapes
@@ -330,7 +330,7 @@ def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) ->
 
 
 def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progress]) -> list[Array]:
-    """Each a name and an index, as a slice takes it."""
+    """Each a name and an index, as a slice takes it: one request, or one for each row that an array picks."""
     try:
         if not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
             raise TypeError("give pairs of a name and an index alone, such as ('w', slice(None)), or names alone")
@@ -338,13 +338,19 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         rows = _describe(pin, names)
         forms = zip(names, range(len(names)), rows["dtype"].tolist(), shapes(rows))
         known: dict[str, Any] = {name: (i, shape, dtype, {}) for name, i, dtype, shape in forms}
-        of, ranges, counts, sizes, found = [], [], [], [], []
+        of, ranges, counts, sizes, found, asked = [], [], [], [], [], []
         for name, index in parts:
             i, shape, dtype, seen = known[name]  # most parts of a tensor have the same shape
-            packed, count, shape, _ = cut(index, shape)
+            if picks_rows(index):
+                each_row, count, shape = cut_rows(index, shape)
+                ranges += each_row
+                asked.append(len(each_row))
+            else:
+                packed, count, shape, _ = cut(index, shape)
+                ranges.append(packed)
+                asked.append(1)
             nbytes, form = seen.get(shape) or seen.setdefault(shape, _part(shape, dtype))
             of.append(i)
-            ranges.append(packed)
             counts.append(count)
             sizes.append(nbytes)
             found.append(form)
@@ -352,9 +358,12 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         padded = lengths + -lengths % _ALIGNMENT
         places = np.cumsum(padded) - padded
         block, start = _block(int(padded.sum()))
-        requests, where = _requests(rows[np.array(of, np.intp)], places + (address(block) + start), lengths)
+        of_part, row = _each_request(np.array(asked, np.intp))
+        one = (lengths // np.maximum(asked, 1))[of_part]
+        there = places[of_part] + row * one + (address(block) + start)
+        requests, where = _requests(rows[np.array(of, np.intp)[of_part]], there, one)
         together = np.frombuffer(b"".join(ranges), BYTES)
-        requests["range_count"] = each = np.array(counts, np.int64)
+        requests["range_count"] = each = np.array(counts, np.int64)[of_part]
         requests["ranges"] = address(together) + (np.cumsum(each) - each) * ctypes.sizeof(_abi.Range)
         pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
         return _laid_out(found, block, places + start)
@@ -387,6 +396,12 @@ def _open_files_of(pin: Pin, raw: list[bytes]) -> None:
             raise error(status)
     finally:
         del pin
+
+
+def _each_request(asked: Any) -> tuple[Any, Any]:
+    """Which part each request is of, and which of its rows, where the parts have so many requests."""
+    of_part = np.repeat(np.arange(len(asked)), asked)
+    return of_part, np.arange(len(of_part)) - (np.cumsum(asked) - asked)[of_part]
 
 
 def _part(shape: tuple[int, ...], dtype: int) -> tuple[int, tuple[tuple[int, ...], Any]]:

@@ -433,7 +433,7 @@ class File(Mapping[str, Array]):
     @property
     def metadata(self) -> Metadata:
         """The pairs of `__metadata__`, a read-only dict, in the order of the header."""
-        return Metadata(_metadata(self._pin().handle))
+        return Metadata(metadata_of(self._pin().handle))
 
     def info(self, name: str) -> TensorInfo:
         """A tensor's dtype, shape, size and place. Reads no data. Raises NotFoundError."""
@@ -477,6 +477,7 @@ class File(Mapping[str, Array]):
 
             f.read_many(["a", "b"])                        # {"a": ..., "b": ...}
             f.read_many([("a", 7), ("a", slice(0, 2))])    # [f["a"][7], f["a"][0:2]], copied
+            f.read_many([("a", [7, 3, 5])])                # [f["a"][[7, 3, 5]]]
 
         Args:
             names: which; or a mapping of names to arrays to read into, each as `out` of `read`; or pairs of a name and
@@ -502,7 +503,8 @@ class File(Mapping[str, Array]):
         bulk.prefetch(self._pin(), names, progress)
 
     def slice(self, name: str) -> TensorSlice:
-        """A tensor to read parts of: `f.slice("w")[1:3, ::2, ..., 0]`. Raises NotFoundError."""
+        """A tensor to read parts of: `f.slice("w")[1:3, ::2, ..., 0]`, `f.slice("w")[[7, 3, 5]]`. Raises
+        NotFoundError."""
         return TensorSlice._of(self._pin(), name)
 
     # ---------------------------------------------------------------- changing
@@ -754,7 +756,7 @@ def _text(pointer: ctypes.c_void_p, length: ctypes.c_size_t) -> str:
     return ctypes.string_at(pointer.value or 0, length.value).decode("utf-8", "replace")
 
 
-def _metadata(pin: Handle) -> dict[str, str]:
+def metadata_of(pin: Handle) -> dict[str, str]:
     pairs: dict[str, str] = {}
     try:
         count = _abi.st_metadata_count(pin)

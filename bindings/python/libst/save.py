@@ -19,7 +19,7 @@ from ._rows import Columns, address
 from ._waiting import timeout_ms
 from .dtypes import NAMES, PACKED
 from .errors import ClosedError, check
-from .file import File, Path, fs_path
+from .file import File, Path, fs_path, metadata_of
 from .status import Status
 
 #: After these a writer may be finished again.
@@ -43,8 +43,8 @@ def save(
         tensors: names to arrays of numpy or tensors of torch, on any device, or to `Packed` for types that these have
             not. What does not lie in memory as the file has it is copied, one tensor at a time.
             A mapping that makes its arrays when they are looked at has all of them in memory at once; see `writer`.
-            A `libst.File` keeps its F4 and F6; its metadata is given as any other.
-        metadata: strings to strings.
+            A `libst.File` keeps its F4 and F6.
+        metadata: strings to strings. None: that of the `libst.File` that is saved, or of a dict none; {}: none.
         layout: "keep", in the order of the dict, or, if a tensor would lie unaligned then, wide elements before narrow
             ones; "canonical", descending dtype then name; "stock", canonical and byte for byte what safetensors 0.8
             writes.
@@ -60,7 +60,11 @@ def save(
     """
     if not hasattr(tensors, "items"):
         raise TypeError(f"tensors maps names to arrays; it is a {type(tensors).__name__}")
-    tensors = _as_they_are(tensors._pin()) if isinstance(tensors, File) else as_it_is_now(tensors)
+    if isinstance(tensors, File):
+        tensors, its_metadata = _as_they_are(tensors._pin())
+        metadata = its_metadata if metadata is None else metadata
+    else:
+        tensors = as_it_is_now(tensors)
     columns, kept = columns_of(tensors)
     sizes = None if kept is not None else columns.sizes
     given = _Given(tensors, columns, metadata)
@@ -89,14 +93,15 @@ def save_stock(path: str, names: Iterable[str], columns: Columns, metadata: Opti
     check(callbacks.call(_abi.st_save, raw, *given.arguments, options))
 
 
-def _as_they_are(pin: Pin) -> dict[str, Any]:
-    """All tensors of a file, with the element types that numpy has not."""
+def _as_they_are(pin: Pin) -> tuple[dict[str, Any], dict[str, str]]:
+    """All tensors of a file, with the element types that numpy has not; and its metadata."""
     try:
         forms, _, _ = all_forms(pin)
-        return {
+        tensors = {
             name: Packed(NAMES[dtype], shape, array) if dtype in PACKED else array
             for (name, array), (dtype, shape) in zip(pin.items(), forms)
         }
+        return tensors, metadata_of(pin.handle)
     finally:
         del pin
 

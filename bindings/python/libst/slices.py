@@ -8,9 +8,10 @@ from . import _abi
 from ._abi import SIZES
 from ._forms import Form
 from ._handle import Handle
-from ._index import cut
+from ._index import cut, picks_rows
 from ._pin import BRIEF, Array, Pin
 from ._rows import new_array
+from .bulk import read_parts
 from .dtypes import BYTES, NAMES, WHOLE
 from .errors import error
 
@@ -70,18 +71,21 @@ class TensorSlice:
         return _sliced, (self._pin.options, self._name)
 
     def __getitem__(self, index: Any) -> Array:
-        """Read what numpy's basic indexing of the whole tensor would give, as an owned array.
+        """Read what numpy's indexing of the whole tensor would give, as an owned array.
 
         Takes integers (which drop their dimension), slices with any step, and an Ellipsis,
-        for as many dimensions as are given. The result is always an array, of
+        for as many dimensions as are given; and for the first dimension an array of indices:
+        `f.slice("w")[[7, 3, 5]]`, whose rows are read as `File.read_many` does. The result is always an array, of
         rank 0 where numpy would give a scalar. Of a sub-byte dtype (F4, F6) it is flat
         packed bytes, and the part must begin and end at whole bytes.
 
         Raises IndexError for an integer outside or too many indices, TypeError for
-        masks, index arrays and newaxis, FormatError (SUBBYTE) for a cut inside a byte,
+        masks, other arrays of indices and newaxis, FormatError (SUBBYTE) for a cut inside a byte,
         and what `File.read` raises.
         """
         try:
+            if type(index) is not slice and picks_rows(index):
+                return read_parts(self._pin, [(self._name, index)], None)[0]
             number, shape = self._form
             ranges, count, shape, is_one_run = cut(index, shape)
             raw = self._raw

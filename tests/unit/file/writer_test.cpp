@@ -602,19 +602,40 @@ TEST_F(Inherits, AnAclThatForbidsToWriteKeepsNoOtherAttributeOut) {
   EXPECT_EQ(first.set, (std::vector<std::string>{"user.mine", "system.posix_acl_access"}));
 }
 
+// A file of others, as its stat says; and nobody may give files away.
+class Others : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int fstat(int fd, struct stat *out) override {
+    const int r = FaultEnv::fstat(fd, out);
+    if (out->st_size == 3) out->st_uid += 1, out->st_gid += 1;
+    return r;
+  }
+  int fchown(int, uid_t, gid_t) override { return may_give ? 0 : -EPERM; }
+  bool may_give = false;
+};
+
+TEST_F(Inherits, OfAFileThatNeverCameToBeNothingIsTold) {
+  Others others(faulty);
+  others.before = [](Call call) { return call == Call::renameat ? -EPERM : 0; };
+  std::vector<std::string> told;
+  EXPECT_TRUE(
+      fails_with(Status::permission, replace(others, [&](LogLevel, const std::string &m) { told.push_back(m); })));
+  EXPECT_TRUE(told.empty());
+  EXPECT_TRUE(same_bytes(bytes_of(path), "old"));
+}
+
+TEST_F(Inherits, WhatIsDoneDoesNotFailForWantOfMemoryForAWarning) {
+  Others others(faulty);
+  size_t told = 0;
+  EXPECT_TRUE(is_ok(replace(others, [&](LogLevel, const std::string &) {
+    if (++told == 1) throw std::bad_alloc();
+  })));
+  EXPECT_EQ(told, 1u);
+}
+
 TEST_F(Inherits, WhereOwnerOrGroupCannotBeGivenRightsAreTakenAndItIsTold) {
-  // A file of others, as its stat says; and nobody may give files away.
-  class Others : public FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    int fstat(int fd, struct stat *out) override {
-      const int r = FaultEnv::fstat(fd, out);
-      if (out->st_size == 3) out->st_uid += 1, out->st_gid += 1;
-      return r;
-    }
-    int fchown(int, uid_t, gid_t) override { return may_give ? 0 : -EPERM; }
-    bool may_give = false;
-  } others(faulty);
+  Others others(faulty);
   ASSERT_EQ(::chmod(path.c_str(), 06674), 0);
   std::vector<std::string> told;
   ASSERT_TRUE(is_ok(replace(others, [&](LogLevel, const std::string &m) { told.push_back(m); })));
