@@ -273,6 +273,7 @@ class CurlTransport final : public Transport {
   }
 
   std::optional<Answer> next(uint64_t wait_ms) override {
+    if (is_of_parent()) return left_to_parent();
     const WithoutPipeSignal quiet;
     for (const uint64_t until = now_ms() + wait_ms;;) {
       int running = 0, told = 0;
@@ -304,6 +305,15 @@ class CurlTransport final : public Transport {
   // In a child of a fork the connections are the parent's. To end a request, or one of them, would say a farewell for
   // it.
   bool is_of_parent() const { return this_process() != process_; }
+  // No call of libcurl: it might end the connection.
+  std::optional<Answer> left_to_parent() {
+    if (flights_.empty()) return std::nullopt;
+    Answer answer = std::move(flights_.begin()->second->answer);
+    flights_.erase(flights_.begin());
+    answer.cut = Cut::hopeless;
+    answer.why = "the parent process asked for it, before a fork; open it anew";
+    return answer;
+  }
   const Flight &flight_of(uint64_t id) const {
     return *std::find_if(flights_.begin(), flights_.end(), [&](const auto &f) {
               return f.second->answer.id == id;
