@@ -37,7 +37,7 @@ Result<store::OpenOptions> open_options_of(const st_open_options *given) {
   ST_TRY(options.deltas, paths_of("st_open_options.deltas", o.deltas, o.delta_count));
   if (o.log)
     options.log = [fn = o.log, user = o.log_user](LogLevel level, const std::string &message) {
-      fn(user, static_cast<uint32_t>(level), message.c_str());
+      fn(user, static_cast<uint32_t>(std::min(level, LogLevel::warning)), message.c_str());
     };
   return options;
 }

@@ -10,7 +10,7 @@
 namespace st {
 
 using Progress = std::function<bool(uint64_t done, uint64_t total)>;  // false: cancel
-enum class LogLevel : uint32_t { info = 1, warning = 2 };
+enum class LogLevel : uint32_t { info = 1, warning = 2, error = 3 };  // the last in reports alone
 using Log = std::function<void(LogLevel, const std::string &)>;
 
 // How long a call waits for locks that others hold, unless it is told.

@@ -117,7 +117,9 @@ Result<void> Verifier::run() {
 Result<void> Verifier::check_journals(const os::Location &at, const os::File &file) {
   auto s = file.stat();
   if (!s) return tell(Severity::error, std::move(s.error()));
-  auto folder = write::Folder::open(at, *s, {});
+  std::string passed_over;
+  auto folder = write::Folder::open(at, *s, [&](LogLevel, const std::string &message) { passed_over = message; });
+  if (!passed_over.empty() && !write::all_rest(at)) return tell(Severity::warning, error(Status::journal, passed_over));
   if (!folder && folder.error().status == Status::journal && write::all_rest(at)) return {};
   if (!folder) return tell(Severity::error, std::move(folder.error()));
   if (!*folder) return {};

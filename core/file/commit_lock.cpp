@@ -71,7 +71,8 @@ Result<bool> settle_hot_journals(const Staged &staged) {
     if (!stands) folder = nullptr;
   }
   if (!folder) {
-    ST_TRY(looked, write::Folder::open(staged.file.location(), staged.snapshot->identity, staged.file.options().log));
+    ST_TRY(looked, write::open_to_copy(staged.file.location(), staged.snapshot->identity, write::Held::waits,
+                                       staged.file.options().log));
     if (!looked) return true;
     folder = &*looked;
   }

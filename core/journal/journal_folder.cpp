@@ -66,9 +66,25 @@ std::string who_finishes(uid_t user) {
 
 namespace {
 
+bool is_aside(std::string_view name) {
+  return name.ends_with(aside_suffix);
+}
+
+// What is left of a folder whose writer has finished: then no close and no open of that writer's helps.
+std::optional<std::string> only_aside(const os::File &dir) {
+  std::vector<std::string> names;
+  if (dir.env().list(dir.fd(), &names) < 0 || names.empty()) return std::nullopt;
+  return std::all_of(names.begin(), names.end(), is_aside) ? std::optional(dir.path() + "/" + names.front())
+                                                           : std::nullopt;
+}
+
 // With a folder that trust() refuses. A writer's must never be removed: it may hold a change that was promised.
-std::string what_to_do(const struct stat &s) {
+std::string what_to_do(const os::File &dir, const struct stat &s) {
   if ((s.st_mode & S_IWOTH) != 0) return "have the file's owner look at it";
+  if (const auto aside = only_aside(dir))
+    return text("nothing waits in it, but ", in_quotes(*aside),
+                ", which a recovery moved aside, keeps it there; look at ", "that journal and remove it, as user ",
+                s.st_uid, " or as root");
   return who_finishes(s.st_uid);
 }
 
@@ -113,12 +129,15 @@ bool keeps_out(const Error &e, const os::Location &file, const struct stat &data
 
 }  // namespace
 
+bool Folder::may_be_planted(const Error &refused, const os::Location &file, const struct stat &data) {
+  struct stat parent;
+  return (refused.status == Status::journal || keeps_out(refused, file, data)) &&
+         file.env().fstat(file.dir(), &parent) == 0 && (parent.st_mode & S_IWOTH) != 0;
+}
+
 Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
   auto opened = open_trusted(file, data);
-  struct stat parent;
-  if (opened || (opened.error().status != Status::journal && !keeps_out(opened.error(), file, data)) ||
-      file.env().fstat(file.dir(), &parent) != 0 || (parent.st_mode & S_IWOTH) == 0)
-    return opened;
+  if (opened || !may_be_planted(opened.error(), file, data)) return opened;
   if (log) log(LogLevel::warning, opened.error().message + "; it was passed over");
   return std::nullopt;
 }
@@ -142,7 +161,7 @@ Result<std::optional<Folder>> Folder::open_trusted(const os::Location &file, con
     ST_TRY(auto s, dir->stat());
     dir->read_past_cache(how);
     verdict = trust(s, data, env.geteuid());
-    if (!verdict.is_good()) advice = what_to_do(s);
+    if (!verdict.is_good()) advice = what_to_do(*dir, s);
   }
   if (verdict.is_good()) {
     Folder folder;
@@ -183,7 +202,7 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
   ST_TRY(auto s, dir->stat());
   if (const Verdict verdict = trust(s, data, env.geteuid()); !verdict.is_good())
     return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
-                "; ", what_to_do(s), "; or move the file to a folder of your own");
+                "; ", what_to_do(*dir, s));
 
   dir->read_past_cache(file.how_to_read(data));
   constexpr mode_t of_others = 0077;
@@ -216,7 +235,7 @@ Result<std::vector<std::string>> Folder::journals() const {
   std::vector<std::string> names;
   if (const int r = dir_.env().list(dir_.fd(), &names); r < 0) return Failure(dir_.error(-r, "list"));
   // One of NFS may be a journal that is open still.
-  std::erase_if(names, [](const std::string &name) { return name.ends_with(aside_suffix) || name == kept_by_server; });
+  std::erase_if(names, [](const std::string &name) { return is_aside(name) || name == kept_by_server; });
   return names;
 }
 

@@ -37,6 +37,8 @@ class Folder {
   // only if `awaits_strangers`.
   static Result<std::optional<Folder>> open_trusted(const os::Location &file, const struct stat &data,
                                                     bool awaits_strangers = true);
+  // Does open() pass over what open_trusted() so `refused`?
+  static bool may_be_planted(const Error &refused, const os::Location &file, const struct stat &data);
   // Another user's, which may be planted: to be looked at, and not believed.
   static Result<Folder> open_untrusted(const os::Location &file);
   // Made if there is none, and its entry in the parent durable.

@@ -74,7 +74,7 @@ Result<void> check_none_waits(const Folder &folder, const struct stat &data, con
 namespace {
 
 // No more is read of it than its state, and nothing is believed but that.
-Result<bool> rests(const Folder &folder, const std::string &name) {
+Result<bool> rests(const Folder &folder, const std::string &name, Held if_held) {
   const os::File &dir = folder.dir();
   struct stat s;
   const int r = dir.env().fstatat(dir.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW);
@@ -89,23 +89,50 @@ Result<bool> rests(const Folder &folder, const std::string &name) {
   ST_TRY(read_state(found));
   if (!found.waits()) return true;
   ST_TRY(const auto held, who_holds(found));
-  return held != Holder::nobody || !found.waits();
+  return (held != Holder::nobody && if_held == Held::lives) || !found.waits();
+}
+
+bool each_rests(const Folder &folder, Held if_held) {
+  constexpr size_t most_looked_at = 1000;
+  const auto names = folder.journals();
+  if (!names) return false;
+  return names->size() <= most_looked_at && std::all_of(names->begin(), names->end(), [&](const std::string &name) {
+           const auto resting = rests(folder, name, if_held);
+           return resting ? *resting : is_gone(resting.error());
+         });
+}
+
+// Of what may be planted. Where no folder is, no journal waits.
+bool has_none_that_waits(const os::Location &file, Held if_held) {
+  const auto folder = Folder::open_untrusted(file);
+  if (folder) return each_rests(*folder, if_held);
+  return folder.error().os_errno == ENOTDIR || folder.error().os_errno == ELOOP;
 }
 
 }  // namespace
 
 bool all_rest(const os::Location &file) {
-  constexpr size_t most_looked_at = 1000;
   const auto folder = Folder::open_untrusted(file);
   if (!folder) return false;
   const auto s = folder->dir().stat();
-  if (!s || (s->st_mode & S_IWOTH) != 0) return false;
-  const auto names = folder->journals();
-  if (!names) return false;
-  return names->size() <= most_looked_at && std::all_of(names->begin(), names->end(), [&](const std::string &name) {
-           const auto resting = rests(*folder, name);
-           return resting ? *resting : is_gone(resting.error());
-         });
+  return s && (s->st_mode & S_IWOTH) == 0 && each_rests(*folder, Held::lives);
+}
+
+Result<std::optional<Folder>> open_to_copy(const os::Location &file, const struct stat &data, Held if_held,
+                                           const Log &log) {
+  auto opened = Folder::open_trusted(file, data);
+  const bool is_passed_over =
+      !opened && Folder::may_be_planted(opened.error(), file, data) && has_none_that_waits(file, if_held);
+  return is_passed_over ? Folder::open(file, data, log) : std::move(opened);
+}
+
+Log tell_passed_over(const os::Location &file, const Log &tell) {
+  return [&file, tell](LogLevel level, const std::string &message) {
+    if (all_rest(file))
+      tell(level, text("nothing waits to be recovered, but ", message));
+    else
+      tell(LogLevel::error, message);
+  };
 }
 
 namespace {
@@ -230,7 +257,7 @@ Result<Attempt> Recovery::run() {
   if (const int r = file_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", file_.path()));
   remove_new_files(temporary_infix);
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
-  auto trusted = Folder::open(file_, by_path, told);
+  auto trusted = Folder::open(file_, by_path, tell_passed_over(file_, told));
   if (!trusted && trusted.error().status == Status::journal && all_rest(file_)) {
     told(LogLevel::warning, text("nothing waits to be recovered, but ", trusted.error().message));
     return Attempt::done;

@@ -53,6 +53,16 @@ Result<void> check_none_waits(const Folder &folder, const struct stat &data, con
 // For a reader of the file, of another user's journals: is each empty, or its writer alive? Then they say no more than
 // that others may write to the file. False of a folder that anybody may write to, which somebody should look at.
 bool all_rest(const os::Location &file);
+// What a journal with a holder says to the asker: its writer is at work. Or, once the asker has locked all bytes of the
+// file, that the writer is dying, or syncs later.
+enum class Held { lives, waits };
+// Folder::open(), for a change that copies bytes of the file, or for a durable copy. Of a folder that may be planted
+// nothing is recovered. So it is passed over only if nothing waits in it: else what was promised could be lost, or half
+// a change be copied.
+Result<std::optional<Folder>> open_to_copy(const os::Location &file, const struct stat &data, Held if_held,
+                                           const Log &log);
+// For Folder::open() in a recovery: what is passed over is an error if something may wait there.
+Log tell_passed_over(const os::Location &file, const Log &tell);
 // For an opener that locks nothing: removes empty journals of dead writers, those that it may write. What cannot be
 // removed stays. Where locks do not tell that a writer is gone, all do. Answers how many went.
 uint32_t drop_idle(const Folder &folder, const struct stat &data, const Log &log);

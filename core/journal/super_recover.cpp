@@ -91,7 +91,7 @@ Result<void> SuperRecovery::run() {
   struct stat by_path;
   if (const int r = index_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index_.path()));
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
-  ST_TRY(auto there, Folder::open(index_, by_path, told));
+  ST_TRY(auto there, Folder::open(index_, by_path, tell_passed_over(index_, told)));
   auto exclusive = lock_whole_file(index_, wait_);
   if (!exclusive) {
     if (!means_read_only(exclusive.error())) return Failure(std::move(exclusive.error()));

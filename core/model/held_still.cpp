@@ -13,7 +13,7 @@ namespace {
 
 // The folder of its journals. Nothing, if there is none, or all in it rest.
 Result<std::optional<write::Folder>> journals_of(const os::Location &at, const struct stat &now) {
-  auto folder = write::Folder::open(at, now, {});
+  auto folder = write::open_to_copy(at, now, write::Held::lives, {});
   if (!folder && folder.error().status == Status::journal && write::all_rest(at)) return std::nullopt;
   return folder;
 }

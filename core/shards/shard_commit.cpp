@@ -220,7 +220,8 @@ Result<void> ShardCommit::lock_all() {
 Result<write::Look> ShardCommit::look(const os::LockedFile &index, bool exclusive, Participant **hot) {
   *hot = nullptr;
   ST_TRY(auto s, index.file.stat());
-  ST_TRY(auto folder, write::Folder::open(shards_.location(), s, shards_.options().log));
+  const auto if_held = exclusive ? write::Held::waits : write::Held::lives;
+  ST_TRY(auto folder, write::open_to_copy(shards_.location(), s, if_held, shards_.options().log));
   if (folder) {
     std::vector<write::Piece> all;
     if (exclusive) all = {{0, {0, static_cast<uint64_t>(s.st_size), 0}, nullptr}};

@@ -1,9 +1,16 @@
 """stctl recover, and what a writer that died leaves."""
 
+import json
 import os
+import pathlib
+import shutil
+import signal
+import tempfile
 
 import numpy as np
+import pytest
 from cli_files import stock
+from safetensors.numpy import save_file
 
 
 def journals(model):
@@ -96,6 +103,72 @@ def test_a_journal_on_a_read_only_medium_is_exit_code_4(stctl, crashed, arrays, 
     stctl("recover", crashed)
     assert_recovered(crashed, arrays)
     assert stctl("ls", there)[0]
+
+
+OTHER, THIRD = 65534, 1234
+
+
+@pytest.fixture
+def theirs(stctl, arrays, killer):
+    """A file of root's that anybody may write, in a folder where anybody may make files. Another user's change of it is
+    committed, and not yet in the file: the writer was killed."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be another user")
+    with tempfile.TemporaryDirectory(prefix="libst-public-") as made:  # that of pytest lets nobody else in
+        folder = pathlib.Path(made)
+        folder.chmod(0o1777)
+        shutil.copy(killer, folder / "killer.so")
+        model = folder / "model.safetensors"
+        save_file(arrays, model)
+        model.chmod(0o666)
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": str(folder / "killer.so"),
+            "KILL_WRITE_TO": str(model),
+            "KILL_AT": "1",
+        }
+        environment["KILL_WRITE_TO"] = str(model)
+        result = stctl.raw("update", model, "layer.0.weight", "--fill", "7", env=environment, **as_user(OTHER))
+        assert result.returncode == -signal.SIGKILL, result
+        yield model
+
+
+def as_user(uid):
+    return {"user": uid, "group": uid, "extra_groups": []}
+
+
+def test_nothing_is_published_over_what_another_user_committed(stctl, theirs, arrays):
+    before = theirs.read_bytes()
+    changes = [["rm", theirs, "scalar"], ["meta", theirs, "q=1"], ["mv", theirs, "scalar", "s"], ["compact", theirs]]
+    for uid in (0, THIRD):
+        for change in [*changes, ["update", theirs, "scalar", "--fill", "1"]]:
+            result = stctl.raw(*change, **as_user(uid))
+            assert result.returncode == 1 and b"ST_E_JOURNAL" in result.stderr, result
+            assert b"user 65534 finishes it" in result.stderr
+        result = stctl.raw("recover", theirs, **as_user(uid))
+        assert result.returncode == 1 and b"not recovered: " in result.stderr and b"recovered (" not in result.stdout
+        told = json.loads(stctl.raw("recover", "--json", theirs, **as_user(uid)).stdout)
+        (file,) = told["files"]
+        assert not told["ok"] and not file["ok"] and file["error"]["status"] == "ST_E_JOURNAL"
+        assert [finding["level"] for finding in file["findings"]] == ["error"]
+    assert theirs.read_bytes() == before
+    assert stctl.raw("recover", theirs, **as_user(OTHER)).returncode == 0
+    assert_recovered(theirs, arrays)
+    stctl("rm", theirs, "scalar")
+
+
+def test_what_was_moved_aside_is_named_to_those_whom_it_keeps_out(stctl, theirs):
+    (journal,) = journals(theirs)
+    folder = theirs.with_name(theirs.name + ".st-journal")
+    (folder / journal).rename(folder / (journal + ".bad"))
+    out, err = stctl("update", theirs, "scalar", "--fill", "1", code=1)
+    assert "ST_E_JOURNAL" in err and f"{journal}.bad" in err and "finishes" not in err
+    out, err = stctl("recover", theirs)
+    assert "nothing waits to be recovered" in out and out.endswith("nothing was recovered (1 finding)\n")
+    stctl("meta", theirs, "q=1")
+    (folder / (journal + ".bad")).unlink()
+    folder.rmdir()
+    stctl("update", theirs, "scalar", "--fill", "1")
 
 
 def test_a_missing_shard_is_told_as_by_all_commands(stctl, model, tmp_path):

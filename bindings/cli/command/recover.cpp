@@ -1,4 +1,5 @@
 // stctl recover: finish, or drop, what crashed writers left beside a file.
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -29,6 +30,20 @@ std::optional<Failure> failure_of_opening(const std::string &path, int32_t lock_
   return std::nullopt;
 }
 
+// What stands there waits for another, and the rest was recovered.
+std::optional<Failure> failure_of(const Findings &findings) {
+  const auto is_error = [](const Finding &finding) { return finding.level == ST_LOG_ERROR; };
+  const auto first = std::find_if(findings.begin(), findings.end(), is_error);
+  if (first == findings.end()) return std::nullopt;
+  return Failure(exit_code_of(first->status), "not recovered: " + first->message, first->status);
+}
+
+std::string summary_of(const Findings &findings) {
+  const auto is_done = [](const Finding &finding) { return finding.level == ST_LOG_INFO; };
+  const bool did_some = std::any_of(findings.begin(), findings.end(), is_done);
+  return fmt::format("{} ({})", did_some ? "recovered" : "nothing was recovered", counted(findings.size(), "finding"));
+}
+
 Outcome recover(const std::string &path, int32_t lock_timeout_ms, bool is_last) {
   Outcome outcome;
   auto opts = sized<st_recover_options>();
@@ -45,7 +60,8 @@ Outcome recover(const std::string &path, int32_t lock_timeout_ms, bool is_last) 
     if (!interrupted()) outcome.failure = failure_of_opening(path, lock_timeout_ms);
     if (interrupted()) outcome.failure.reset();
   } else {
-    outcome.summary = fmt::format("recovered ({})", counted(outcome.findings.size(), "finding"));
+    outcome.failure = failure_of(outcome.findings);
+    outcome.summary = summary_of(outcome.findings);
   }
   // There is nothing left to stop: what has been done is told.
   if (status == ST_OK && is_last) forget_interrupt();
@@ -64,7 +80,7 @@ void add_recover(CommandLine &line, Session &session) {
                    "file is as before; one that does not fit is moved aside. Prints what was found and\n"
                    "done. Opening a file does the same, so this is for looking, and for files that are\n"
                    "only read elsewhere. Safe at any time, again, and from many processes. A file that is\n"
-                   "no model is a failure.\n\n"
+                   "no model is a failure. So is a change that another user must finish.\n\n"
                    "Of shards it also removes the old ones that changes with --new-names left, before\n"
                    "their time too: readers of an older index no longer find them.",
                    "  stctl recover model.safetensors\n"

@@ -27,7 +27,8 @@ from .status import Status
 class Finding:
     """One thing that `verify` or `recover` has to say.
 
-    level: "error": a rule of the format is broken, or a journal does not fit; "warning": sound, but worth a look;
+    level: "error": a rule of the format is broken, or a change may wait that `recover` may not finish;
+        "warning": sound, but worth a look;
         "info": what was found or done.
     status: what is wrong, a `Status`; OK if nothing is.
     offset: in the file, in bytes; None if it is about no place.

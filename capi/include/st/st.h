@@ -1535,9 +1535,11 @@ typedef struct st_recover_options {
  * message names that user); ST_E_PERMISSION (another user's cannot be read; the
  * message names the user); ST_E_JOURNAL (a journal does not fit the file; it
  * was moved aside, as <file>.st-journal/<id>.bad, and nothing was applied from
- * it; or one waits that is not to be trusted, and the message names its user);
- * ST_E_BUSY; ST_E_SHARD_MISSING; ST_E_NO_FILE; ST_E_IO; ST_E_CANCELLED
- * (progress, or report; what was reported is done). Any thread. */
+ * it; or one waits that is not to be trusted, and the message names its user;
+ * where anybody may make files it is passed over with ST_OK, and the report
+ * has ST_LOG_ERROR); ST_E_BUSY; ST_E_SHARD_MISSING; ST_E_NO_FILE; ST_E_IO;
+ * ST_E_CANCELLED (progress, or report; what was reported is done). Any
+ * thread. */
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no

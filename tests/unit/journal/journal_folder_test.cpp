@@ -144,6 +144,31 @@ TEST_F(FolderTest, OneOfAStrangerIsRefused) {
   }
 }
 
+// Its user has closed the file, or opened it again. That would help nobody now.
+TEST_F(FolderTest, OfOneWithNothingButWhatWasMovedAsideThatIsNamed) {
+  fs::create_directory(folder());
+  if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root can give a folder away";
+  testing::put_bytes(folder() + "/aa.bad", "evidence");
+  testing::FaultEnv faulty(env);
+  const auto refused = [&] {
+    const auto opened = Folder::open(testing::located(faulty, path), data(), {});
+    const auto made = Folder::create(testing::located(faulty, path), data());
+    EXPECT_TRUE(fails_with(Status::journal, opened));
+    EXPECT_TRUE(fails_with(Status::journal, made));
+    EXPECT_EQ(opened.error().message, made.error().message);
+    return opened.error().message;
+  };
+  EXPECT_THAT(refused(), ::testing::HasSubstr("/aa.bad'"));
+  EXPECT_THAT(refused(), ::testing::HasSubstr("as user 4242 or as root"));
+  EXPECT_THAT(refused(), ::testing::Not(::testing::HasSubstr("finishes it")));
+  testing::put_bytes(folder() + "/bb", "");
+  EXPECT_THAT(refused(), ::testing::Not(::testing::HasSubstr("remove")));
+  fs::remove(folder() + "/bb");
+  faulty.before = [](testing::Call call) { return call == testing::Call::list ? -EIO : 0; };
+  EXPECT_THAT(refused(), ::testing::HasSubstr("user 4242 finishes it"));
+}
+
 // In /tmp anybody can put such a folder beside anybody's file: that must not
 // keep the owner from reading it.
 TEST_F(FolderTest, APlantedOneInAPublicPlaceIsPassedOverWithAWarning) {

@@ -359,9 +359,25 @@ TEST_F(RecoverDistrusts, AFolderInAPublicPlaceAndTells) {
   ASSERT_EQ(::chmod(folder().c_str(), 0702), 0);
   ASSERT_TRUE(is_ok(recover()));
   ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].level, LogLevel::error);
   EXPECT_NE(found[0].message.find("passed over"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(journal));
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+TEST_F(RecoverDistrusts, AFolderOfAStrangersInAPublicPlaceIsNoErrorWhereNothingWaits) {
+  const std::string journal = leave(changes, true);
+  ASSERT_EQ(::chmod(dir.path().c_str(), 01777), 0);
+  if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root can give a folder away";
+  ASSERT_TRUE(is_ok(recover()));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].level, LogLevel::error);
+  poke(journal, 0, std::string(512, '\0'));
+  ASSERT_TRUE(is_ok(recover()));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].level, LogLevel::warning);
+  EXPECT_TRUE(found[0].message.starts_with("nothing waits to be recovered, but ")) << found[0].message;
 }
 
 }  // namespace

@@ -1128,9 +1128,11 @@ TEST_F(SuperRecovery, PassesOverAFolderThatAStrangerMayHaveMade) {
   ASSERT_EQ(::chmod(dir.path().c_str(), 01777), 0);
   ASSERT_EQ(::chmod((index + std::string(folder_suffix)).c_str(), 0702), 0);
   std::string told;
-  const Findings tell = [&](const Finding &f) { return told += f.message, true; };
+  LogLevel level = LogLevel::info;
+  const Findings tell = [&](const Finding &f) { return told += f.message, level = f.level, true; };
   ASSERT_TRUE(is_ok(recover_super(testing::located(os::Env::posix(), index), {}, tell)));
   EXPECT_THAT(told, HasSubstr("passed over"));
+  EXPECT_EQ(level, LogLevel::error);
   told.clear();
   ASSERT_TRUE(is_ok(recover_super_if_needed(testing::located(os::Env::posix(), index), {}, true, tell)));
   EXPECT_THAT(told, HasSubstr("passed over"));

@@ -127,6 +127,21 @@ TEST_F(NewNames, RecoveryRemovesOldShardsBeforeTheirTimeAndTellsOfEach) {
   EXPECT_THAT(names(), ElementsAre("m-1.g1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
 }
 
+// The new index needs no journal of its own. What waits beside the old one would be lost.
+TEST_F(NewNames, ARecordThatMayWaitInAPublicPlaceKeepsThemOut) {
+  const std::string folder = index + ".st-journal";
+  ASSERT_EQ(::chmod(ckpt.c_str(), 01777), 0);
+  fs::create_directory(folder);
+  ASSERT_EQ(::chmod(folder.c_str(), 0702), 0);  // nobody trusts it
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  put_bytes(folder + "/0123456789abcdef", "a record, or not");
+  const std::string before = bytes_of(index);
+  EXPECT_TRUE(fails_with(Status::journal, rename(*open(), "x", "a")));
+  EXPECT_EQ(bytes_of(index), before);
+  fs::remove_all(folder);
+  EXPECT_TRUE(is_ok(rename(*open(), "x", "a")));
+}
+
 TEST_F(NewNames, WhatOnlyChangesBytesStaysInPlace) {
   auto c = open();
   const std::string new_a = pattern(4000, 9), new_c = pattern(5000, 9);
