@@ -53,10 +53,7 @@ struct Row {
 #define ST_WIDE __attribute__((target("avx512f,vpclmulqdq")))
 constexpr size_t rows = 4, wide = rows * sizeof(Row);
 
-bool has_wide_products() {
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
-  return has;
-}
+const bool has_wide_products = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
 
 ST_WIDE inline __m512i four_times(FoldBy by) {
   const auto later = static_cast<int64_t>(by.later), earlier = static_cast<int64_t>(by.earlier);
@@ -86,15 +83,17 @@ ST_WIDE Row fold_wide(std::span<const std::byte> bytes, uint64_t crc, const Fold
 }
 #endif
 
+#ifdef __x86_64__
+const bool has_products = __builtin_cpu_supports("pclmul");
+#else
+const bool has_products = (getauxval(AT_HWCAP) & HWCAP_PMULL) != 0;
+#endif
+
 }  // namespace
 
+// It is known since the library was loaded: a fork amid a first look would leave a child that waits for it for ever.
 bool can_fold() {
-#ifdef __x86_64__
-  static const bool can = __builtin_cpu_supports("pclmul");
-#else
-  static const bool can = (getauxval(AT_HWCAP) & HWCAP_PMULL) != 0;
-#endif
-  return can;
+  return has_products;
 }
 
 ST_TARGET void fold(std::span<const std::byte> bytes, uint64_t crc, const Folds &folds, std::byte *block) {
@@ -102,7 +101,7 @@ ST_TARGET void fold(std::span<const std::byte> bytes, uint64_t crc, const Folds 
   Row sum;
   size_t i = sizeof sum;
 #ifdef ST_WIDE
-  if (bytes.size() >= wide && has_wide_products()) {
+  if (bytes.size() >= wide && has_wide_products) {
     i = bytes.size() / wide * wide;
     sum = fold_wide(bytes.first(i), crc, folds);
   } else

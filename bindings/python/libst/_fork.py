@@ -1,13 +1,14 @@
-"""Which process this is. A child of a fork is another one, also where it has the process id of its parent: as the first
-of a container that makes a container has."""
+"""Which process this is. A child of a fork by Python is another one, also where it has the process id of its parent: as
+the first of a container that makes a container has."""
 
 import os
 
-_count = 0  # of forks that led here
+_count = 0  # of forks by Python that led here
 
 
 def process() -> tuple[int, int]:
-    """Equal only in the same process."""
+    """Equal in the same process. A fork by C runs none of Python's hooks: so in its child this is equal as well, where
+    the child has its parent's process id."""
     return os.getpid(), _count
 
 
