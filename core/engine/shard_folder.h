@@ -26,6 +26,7 @@ class ShardFolder {
   static Result<ShardFolder> make(os::Env &env, const std::string &path);
   ShardFolder(ShardFolder &&other) noexcept
       : at_(std::move(other.at_)),
+        process_(other.process_),
         path_(std::move(other.path_)),
         inside_(std::move(other.inside_)),
         made_(std::exchange(other.made_, false)),
@@ -55,7 +56,8 @@ class ShardFolder {
   Result<void> check_empty() const;
 
   os::Location at_;
-  std::string path_;  // as it was given
+  uint64_t process_ = 0;  // see os::Env::fork_generation
+  std::string path_;      // as it was given
   std::shared_ptr<const os::Directory> inside_;
   bool made_ = false;
   std::unique_ptr<write::TemporaryFile> list_;

@@ -52,7 +52,7 @@ Result<void> MultiFile::share_out(const std::vector<Part> &parts, const Progress
   uint64_t total = 0;
   for (const Part &p : parts) total += p.bytes;
 
-  read::ThreadPool pool;
+  read::ThreadPool pool(env_);
   std::atomic<size_t> next = 0;
   std::atomic<uint64_t> done = 0;
   auto body = [&](size_t, bool calling) -> Result<void> {

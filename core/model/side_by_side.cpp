@@ -16,8 +16,8 @@ class Opening {
  public:
   using OpenOne = std::function<Result<void>(uint32_t)>;
 
-  Opening(const std::set<uint32_t> &members, const Control &control, const OpenOne &open)
-      : members_(members.begin(), members.end()), control_(control), open_(open), end_(members_.size()) {}
+  Opening(os::Env &env, const std::set<uint32_t> &members, const Control &control, const OpenOne &open)
+      : members_(members.begin(), members.end()), control_(control), open_(open), pool_(env), end_(members_.size()) {}
 
   Result<void> run(unsigned most) {
     const size_t threads = std::min<size_t>(members_.size(), most);
@@ -65,10 +65,10 @@ class Opening {
 
 }  // namespace
 
-Result<void> open_side_by_side(const std::set<uint32_t> &members, unsigned most, const Control &control,
+Result<void> open_side_by_side(os::Env &env, const std::set<uint32_t> &members, unsigned most, const Control &control,
                                const std::function<Result<void>(uint32_t)> &open) {
   if (members.empty()) return {};
-  return Opening(members, control, open).run(most);
+  return Opening(env, members, control, open).run(most);
 }
 
 }  // namespace st::store

@@ -168,7 +168,7 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
     plan = plan_requests(std::move(plan.pieces), block, strategy.memory_gap, most_parts);
   const uint64_t worth = plan.wanted / strategy.thread_work + 1;
   const size_t threads = std::min<uint64_t>({strategy.threads, plan.requests.size(), worth});
-  ThreadPool pool;
+  ThreadPool pool(file.env());
   Shared shared{file,
                 plan,
                 strategy,

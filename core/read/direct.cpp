@@ -138,7 +138,7 @@ Result<BulkDone> read_by(const os::File &file, const os::File &direct, const Pla
                          const Control &control) {
   std::atomic<size_t> next = 0;
   std::atomic<uint64_t> wanted_done = 0;
-  ThreadPool pool;
+  ThreadPool pool(file.env());
   FreshMemory fresh(file.env());
   auto look = [&] { return control.check(wanted_done, plan.wanted); };
   auto work = [&](size_t, bool calling) -> Result<void> {

@@ -9,24 +9,46 @@
 #include "os/process.h"
 
 namespace st::read {
+namespace {
+
+// They end by hand: a child leaves its parent's alone.
+union Threads {
+  std::vector<std::thread> all;
+  Threads() : all() {}
+  ~Threads() {}
+};
+
+}  // namespace
+
+// Where one of the parent's threads held the mutex amid a fork, nobody gives it back.
+template <class Note>
+void ThreadPool::note(Note note) noexcept {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (!is_of_parent()) lock.lock();
+  note();
+}
+
 // Notes what ended the call, if it did not end well.
 template <class Call>
 void ThreadPool::attempt(Call call) noexcept {
   try {
     auto done = call();
     if (done) return;
-    std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = std::move(done.error());
+    note([&] {
+      if (!failure_) failure_ = std::move(done.error());
+    });
   } catch (...) {
-    std::lock_guard lock(mutex_);
-    if (!thrown_) thrown_ = std::current_exception();
+    note([&] {
+      if (!thrown_) thrown_ = std::current_exception();
+    });
   }
   stop_ = true;
 }
 
 Result<void> ThreadPool::run(size_t n, const Body &body, const std::function<Result<void>()> &look) {
   ST_ASSERT(n > 0);
-  std::vector<std::thread> others;
+  Threads threads;
+  std::vector<std::thread> &others = threads.all;
   others.reserve(n - 1);
   working_ = n - 1;
   if (n > 1) try {
@@ -44,20 +66,28 @@ Result<void> ThreadPool::run(size_t n, const Body &body, const std::function<Res
   attempt([&] { return body(0, true); });
   for (size_t number = others.size() + 1; number < n; ++number) attempt([&] { return body(number, true); });
 
+  if (!is_of_parent()) wait_for_others(n - 1 - others.size(), look);
+  if (!is_of_parent()) {
+    for (std::thread &other : others) other.join();
+    others.~vector();
+  }
+  if (thrown_) std::rethrow_exception(thrown_);
+  if (failure_) return Failure(std::move(*failure_));
+  return {};
+}
+
+// But for `lacking` of them, which could not be had.
+void ThreadPool::wait_for_others(size_t lacking, const std::function<Result<void>()> &look) {
   std::unique_lock lock(mutex_);
-  working_ -= n - 1 - others.size();
+  working_ -= lacking;
   for (uint64_t seen = told_; working_ > 0; seen = told_) {
     news_.wait(lock, [&] { return working_ == 0 || told_ != seen; });
     if (working_ == 0 || stopped()) continue;
     lock.unlock();
     attempt([&] { return look(); });  // not a copy of it, which may take memory
+    if (is_of_parent()) return;
     lock.lock();
   }
-  lock.unlock();
-  for (std::thread &other : others) other.join();
-  if (thrown_) std::rethrow_exception(thrown_);
-  if (failure_) return Failure(std::move(*failure_));
-  return {};
 }
 
 void ThreadPool::tell() {

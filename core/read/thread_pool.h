@@ -2,6 +2,9 @@
 // failure stops all; an exception ends a thread's work and goes on in the
 // caller, never over a thread's border. Where there are no threads the
 // caller does all of it.
+//
+// In the child of a fork, as of a caller's progress function, the threads are
+// not there: run() then waits for none of them.
 #pragma once
 
 #include <atomic>
@@ -13,11 +16,14 @@
 #include <optional>
 
 #include "base/error.h"
+#include "os/env.h"
 
 namespace st::read {
 
 class ThreadPool {
  public:
+  explicit ThreadPool(os::Env &env) : env_(env), process_(env.fork_generation()) {}
+
   // `number` of the share of work; is this the thread that called run()?
   using Body = std::function<Result<void>(size_t number, bool calling)>;
 
@@ -34,7 +40,13 @@ class ThreadPool {
  private:
   template <class Call>
   void attempt(Call call) noexcept;
+  template <class Note>
+  void note(Note note) noexcept;
+  void wait_for_others(size_t lacking, const std::function<Result<void>()> &look);
+  bool is_of_parent() const { return env_.fork_generation() != process_; }
 
+  os::Env &env_;
+  const uint64_t process_;  // see Env::fork_generation
   std::atomic<bool> stop_ = false;
   std::mutex mutex_;  // of what follows
   std::condition_variable news_;

@@ -41,7 +41,7 @@ Result<BulkDone> populate(const os::File &file, const Content &content, Pages pa
                           const Control &control) {
   std::atomic<size_t> next = 0;
   std::atomic<uint64_t> bytes = 0, requests = 0, wanted = 0;
-  ThreadPool pool;
+  ThreadPool pool(file.env());
   const auto look = [&] { return control.check(wanted, plan.wanted); };
   const auto work = [&](size_t, bool calling) -> Result<void> {
     for (size_t i; !pool.stopped() && (i = next++) < plan.requests.size();) {

@@ -235,6 +235,19 @@ def test_an_open_file_hands_on_its_metadata_unless_others_are_given(tmp_path, gi
     same(tmp_path / "second", TENSORS)
 
 
+def test_open_shards_hand_on_no_totals(tmp_path):
+    libst.save(tmp_path / "whole", TENSORS)
+    libst.reshard(tmp_path / "whole", tmp_path / "shards", 100)
+    with libst.open(tmp_path / "shards" / "model.safetensors.index.json", "r+") as f:
+        with f.transaction() as t:
+            t.metadata("by", "you")
+        assert "total_size" in f.metadata
+        libst.save(tmp_path / "second", f)
+    with libst.open(tmp_path / "second") as f:
+        assert f.metadata == {"by": "you"}
+    same(tmp_path / "second", TENSORS)
+
+
 def test_waiting_journal_is_finished_before_its_file_is_replaced(tmp_path):
     libst.save(tmp_path / "m", TENSORS)
     crash.after_commit(tmp_path / "m", "b", TENSORS["b"] + 1)

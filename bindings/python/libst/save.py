@@ -22,6 +22,8 @@ from .errors import ClosedError, check
 from .file import File, Path, fs_path, metadata_of
 from .status import Status
 
+#: Metadata of an index, of no file.
+_TOTALS = ("total_size", "total_parameters")
 #: After these a writer may be finished again.
 _GOES_ON = (Status.BUSY, Status.INCOMPLETE)
 
@@ -44,7 +46,8 @@ def save(
             not. What does not lie in memory as the file has it is copied, one tensor at a time.
             A mapping that makes its arrays when they are looked at has all of them in memory at once; see `writer`.
             A `libst.File` keeps its F4 and F6.
-        metadata: strings to strings. None: that of the `libst.File` that is saved, or of a dict none; {}: none.
+        metadata: strings to strings. None: that of the `libst.File` that is saved, or of a dict none; {}: none. Of
+            shards it is that of their index, without the totals; `libst.join` also hands on their own.
         layout: "keep", in the order of the dict, or, if a tensor would lie unaligned then, wide elements before narrow
             ones; "canonical", descending dtype then name; "stock", canonical and byte for byte what safetensors 0.8
             writes.
@@ -101,7 +104,10 @@ def _as_they_are(pin: Pin) -> tuple[dict[str, Any], dict[str, str]]:
             name: Packed(NAMES[dtype], shape, array) if dtype in PACKED else array
             for (name, array), (dtype, shape) in zip(pin.items(), forms)
         }
-        return tensors, metadata_of(pin.handle)
+        metadata = metadata_of(pin.handle)
+        if _abi.st_shard_count(pin.handle) > 1:
+            metadata = {key: text for key, text in metadata.items() if key not in _TOTALS}
+        return tensors, metadata
     finally:
         del pin
 

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <functional>
 #include <string_view>
 
@@ -72,6 +73,14 @@ class CapiForkedCallbacks : public CapiScene {
     }
   }
 
+  // In two shards.
+  std::string sharded() {
+    put_bytes(path, file_of(std::vector{u8_tensor("long", length, 1), u8_tensor("wide", length, 2)}));
+    const std::string folder = dir / "shards";
+    EXPECT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), length, nullptr));
+    return folder + "/model.safetensors.index.json";
+  }
+
   static constexpr size_t length = 6 << 20;
   const std::string other = dir / "other.safetensors", delta = dir / "delta.safetensors", back = dir / "back";
   std::string base;
@@ -90,6 +99,85 @@ TEST_F(CapiForkedCallbacks, APatchGoesOnInTheParentAlone) {
       if (forks.child != 0) {
         EXPECT_TRUE(same_bytes(bytes_of(path), bytes_of(other))) << forks.nth;
       }
+      return answered;
+    });
+}
+
+TEST_F(CapiForkedCallbacks, ACommitOfShardsGoesOnInTheParentAlone) {
+  const std::string index = sharded();
+  int round = 0;
+  for (const uint32_t flags : {0u, ST_TXN_PUBLISH})
+    fork_at_each([&](ForksOnce &forks) {
+      ++round;
+      const std::string bytes = pattern(length, 100 + round);
+      const uint64_t shape = length;
+      st_tensor value = {};
+      value.dtype = ST_DTYPE_U8;
+      value.rank = 1;
+      value.shape = &shape;
+      value.data = bytes.data();
+      value.nbytes = length;
+      auto opening = sized<st_open_options>();
+      opening.flags = ST_OPEN_READ_WRITE;
+      st_file *file = nullptr;
+      EXPECT_ST(ST_OK, st_open(index.c_str(), &opening, &file));
+      auto options = sized<st_txn_options>();
+      options.flags = flags;
+      options.progress = ForksOnce::tell;
+      options.progress_user = &forks;
+      st_txn *txn = nullptr;
+      EXPECT_ST(ST_OK, st_txn_begin(file, &options, &txn));
+      st_status answered = st_txn_update(txn, "long", ST_NTS, &value);
+      if (answered == ST_OK) answered = st_txn_update(txn, "wide", ST_NTS, &value);
+      if (answered == ST_OK) answered = st_txn_commit(txn);
+      const std::string told = st_last_error();
+      st_txn_free(txn);
+      if (forks.child != 0) {
+        EXPECT_EQ(answered, ST_OK) << told << forks.nth;
+        EXPECT_EQ(seen(file, "long"), bytes) << forks.nth;
+        EXPECT_EQ(seen(file, "wide"), bytes) << forks.nth;
+      }
+      st_close(file);
+      return answered;
+    });
+}
+
+TEST_F(CapiForkedCallbacks, AReshardGoesOnInTheParentAlone) {
+  sharded();
+  const std::string folder = dir / "others";
+  fork_at_each([&](ForksOnce &forks) {
+    std::filesystem::remove_all(folder);
+    auto options = sized<st_save_options>();
+    options.progress = ForksOnce::tell;
+    options.progress_user = &forks;
+    const st_status answered = st_reshard(path.c_str(), folder.c_str(), length, &options);
+    if (forks.child != 0) {
+      EXPECT_ST(ST_OK, st_verify((folder + "/model.safetensors.index.json").c_str(), nullptr));
+    }
+    return answered;
+  });
+}
+
+TEST_F(CapiForkedCallbacks, AReadByThreadsGoesOnInTheParentAlone) {
+  const std::string index = sharded();
+  for (const std::string &from : {path, index})
+    fork_at_each([&](ForksOnce &forks) {
+      auto opening = sized<st_open_options>();
+      opening.io_threads = 4;
+      opening.block_size = 1 << 20;
+      st_file *file = nullptr;
+      EXPECT_ST(ST_OK, st_open(from.c_str(), &opening, &file));
+      std::string a(length, 0), b(length, 0);
+      const st_read_request both[] = {{"long", ST_NTS, 0, a.data(), length, nullptr, 0, 0},
+                                      {"wide", ST_NTS, 0, b.data(), length, nullptr, 0, 0}};
+      auto options = sized<st_bulk_options>();
+      options.progress = ForksOnce::tell;
+      options.progress_user = &forks;
+      const st_status answered = st_read_many(file, both, 2, &options);
+      if (forks.child != 0) {
+        EXPECT_TRUE(a == u8_tensor("long", length, 1).bytes && b == u8_tensor("wide", length, 2).bytes) << forks.nth;
+      }
+      st_close(file);
       return answered;
     });
 }

@@ -4,7 +4,9 @@
 #include <new>
 #include <signal.h>
 #include <stdexcept>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include "test_files.h"
 
@@ -20,7 +22,7 @@ using namespace testing;
 TEST(ThreadPoolTest, EachShareIsDoneOnceAndTheFirstByTheCaller) {
   for (size_t n : {1, 2, 7}) {
     std::vector<std::atomic<int>> done(n);
-    ThreadPool pool;
+    ThreadPool pool(os::Env::posix());
     ASSERT_TRUE(is_ok(pool.run(
         n,
         [&](size_t number, bool calling) -> Result<void> {
@@ -38,7 +40,7 @@ TEST(ThreadPoolTest, EachShareIsDoneOnceAndTheFirstByTheCaller) {
 
 TEST(ThreadPoolTest, OnlyTheCallersThreadIsToldThatItIs) {
   const auto caller = std::this_thread::get_id();
-  ThreadPool pool;
+  ThreadPool pool(os::Env::posix());
   ASSERT_TRUE(is_ok(pool.run(
       8,
       [&](size_t, bool calling) -> Result<void> {
@@ -50,7 +52,7 @@ TEST(ThreadPoolTest, OnlyTheCallersThreadIsToldThatItIs) {
 
 TEST(ThreadPoolTest, AFailureAnywhereStopsTheOthers) {
   for (size_t culprit : {0, 1, 3}) {
-    ThreadPool pool;
+    ThreadPool pool(os::Env::posix());
     auto done = pool.run(
         4,
         [&](size_t number, bool) -> Result<void> {
@@ -65,7 +67,7 @@ TEST(ThreadPoolTest, AFailureAnywhereStopsTheOthers) {
 
 TEST(ThreadPoolTest, AnExceptionAnywhereGoesOnInTheCaller) {
   for (size_t culprit : {0, 1, 3}) {
-    ThreadPool pool;
+    ThreadPool pool(os::Env::posix());
     auto run = [&] {
       static_cast<void>(pool.run(
           4,
@@ -85,7 +87,7 @@ TEST(ThreadPoolTest, TheCallerLooksWhenOthersTell) {
   for (bool good : {true, false}) {
     const auto caller = std::this_thread::get_id();
     std::atomic<int> looks = 0;
-    ThreadPool pool;
+    ThreadPool pool(os::Env::posix());
     auto work = [&](size_t, bool calling) -> Result<void> {
       while (!calling && looks < 3 && !pool.stopped()) {
         pool.tell();
@@ -109,8 +111,35 @@ TEST(ThreadPoolTest, TheCallerLooksWhenOthersTell) {
   }
 }
 
+TEST(ThreadPoolTest, AChildOfAForkWaitsForNone) {
+  std::atomic<bool> goes_on = false;
+  pid_t child = -1;
+  int status = -1;
+  ThreadPool pool(os::Env::posix());
+  auto done = pool.run(
+      3,
+      [&](size_t number, bool) -> Result<void> {
+        if (number > 0) {
+          while (!goes_on) std::this_thread::yield();
+          return {};
+        }
+        child = ::fork();
+        if (child == 0) {
+          ::alarm(20);  // ends it where it hangs
+          return fail(Status::cancelled, "in the child");
+        }
+        ::waitpid(child, &status, 0);
+        goes_on = true;
+        return {};
+      },
+      fine);
+  if (child == 0) ::_exit(!done && done.error().status == Status::cancelled ? 0 : 1);
+  EXPECT_TRUE(is_ok(done));
+  EXPECT_EQ(status, 0);
+}
+
 TEST(ThreadPoolTest, ItsThreadsTakeNoSignalsOfTheProgram) {
-  ThreadPool pool;
+  ThreadPool pool(os::Env::posix());
   ASSERT_TRUE(is_ok(pool.run(
       3,
       [&](size_t, bool calling) -> Result<void> {
