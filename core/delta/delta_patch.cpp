@@ -37,7 +37,8 @@ class Patching {
   const Place &place_of(size_t i) const { return whole_.at(*whole_.find(delta_.index().at(i).name)); }
   struct NewFile {
     bool is_planned;     // for other work
-    uint64_t block = 0;  // of those that it shares with the old one; 0: it shares none
+    uint64_t block = 0;  // of those that it may share with the old one; 0: it shares none
+    uint64_t free = 0;   // on its storage
   };
   using NewFiles = std::map<const Snapshot *, NewFile>;
   Result<NewFiles> new_files(AnyTransaction &transaction, std::span<const size_t> staged) const;
@@ -146,8 +147,8 @@ Result<Patching::NewFiles> Patching::new_files(AnyTransaction &transaction, std:
     if (files.contains(place.snapshot)) continue;
     ST_TRY(const auto is_planned, transaction.publishes(delta_.index().at(i).name));
     ST_TRY(auto file, open_regular(place.member->location(), O_RDWR, nullptr, {options_.lock_timeout_ms, &control_}));
-    const uint64_t block = write::may_share(file, file) ? write::room_of(file).block : 0;
-    files.emplace(place.snapshot, NewFile{is_planned, block});
+    const write::Room room = write::room_of(file);
+    files.emplace(place.snapshot, NewFile{is_planned, write::may_share(file, file) ? room.block : 0, room.free});
   }
   return files;
 }
@@ -174,6 +175,7 @@ Result<void> Patching::check_room(AnyTransaction &transaction, std::span<const s
       journal.append(pages.in_journal);
       sum += journal.cost().room;
       const NewFile &file = files.at(snapshot);
+      if (file.is_planned && plan.cost.shared == plan.cost.staged_shared) continue;  // the plan has all of it
       if (file.block > 0)
         sum += std::min(pages.in_file, snapshot->file_size());
       else if (!file.is_planned)
@@ -187,15 +189,21 @@ Result<void> Patching::check_room(AnyTransaction &transaction, std::span<const s
     const uint64_t n = place_of(i).tensor().nbytes;
     add(&most, i, {n, n / page_to_change + 1});
   }
-  if (plan.space_free >= needed_for(most)) return {};
+  // Shards may lie on other storage than their index, and each on its own: the commit looks there.
+  uint64_t free = plan.space_free;
+  if (plan.kind == CommitPlan::nothing) {
+    free = 0;
+    for (const auto &[snapshot, file] : files) free = std::max(free, file.free);
+  }
+  if (free >= needed_for(most)) return {};
   for (const size_t i : staged) {
     const TensorView t = place_of(i).tensor();
     ST_TRY(const auto changed,
            pages_to_change({&delta_, i}, t, place_of(i).snapshot->file_offset(t), room_, [this] { return tell(0); }));
     add(&pages, i, changed);
   }
-  if (plan.space_free >= needed_for(pages)) return {};
-  return Failure(write::too_little_room(std::string(whole_.path()), needed_for(pages), plan.space_free));
+  if (free >= needed_for(pages)) return {};
+  return Failure(write::too_little_room(std::string(whole_.path()), needed_for(pages), free));
 }
 
 // When the base is locked, its old bytes are read once: they are hashed, and what the steps make of them, and what

@@ -314,7 +314,7 @@ bool ShardTransaction::renames_shards() const {
 }
 
 Result<CommitPlan> ShardTransaction::plan_nothing() const {
-  ST_TRY(auto index, open_regular(shards_.location(), O_RDWR, nullptr, {options_.lock_timeout_ms}));
+  ST_TRY(auto index, open_regular(shards_.location(), O_RDONLY, nullptr, {options_.lock_timeout_ms}));
   CommitPlan nothing;
   nothing.space_free = write::room_of(index).free;
   nothing.how = "nothing is staged";

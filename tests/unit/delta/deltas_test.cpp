@@ -909,6 +909,37 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForItInShards) {
     }
 }
 
+// Links to shards lie beside it, and there is room where these are.
+TEST_F(DeltasOfElements, AskForNoRoomOnTheStorageOfTheIndexAlone) {
+  struct FullBesideTheIndex : SharingEnv {
+    FullBesideTheIndex(os::Env &base, ino_t full) : SharingEnv(base), index(full) {}
+    int fstatfs(int fd, struct statfs *out) override {
+      struct stat s;
+      const int r = SharingEnv::fstatfs(fd, out);
+      if (::fstat(fd, &s) == 0 && s.st_ino == index) out->f_bavail = out->f_bfree = 0;
+      return r;
+    }
+    const ino_t index;
+  };
+  const std::string folder = dir / "shards";
+  std::filesystem::create_directory(folder);
+  put_bytes(folder + "/s.safetensors", a.file());
+  ShardIndex index = ShardIndex::of({"s.safetensors"});
+  for (const TestTensor &t : a.tensors) index.assign(t.name, "s.safetensors");
+  put_bytes(index_in(folder), index.spell());
+  b = a;
+  for (size_t i = 0; i < b.tensors.back().bytes.size(); i += 1000) b.tensors.back().bytes[i] ^= 1;
+  put_bytes(other, b.file());
+  ASSERT_TRUE(is_ok(store::diff(env, folder, other, delta, {})));
+  struct stat s;
+  ASSERT_EQ(::stat(index_in(folder).c_str(), &s), 0);
+  FullBesideTheIndex full(env, s.st_ino);
+  DeltaPatchOptions options;
+  options.publish = true;
+  EXPECT_TRUE(is_ok(store::patch(full, folder, delta, options)));
+  EXPECT_EQ(by_name(holdings_of(bytes_of(folder + "/s.safetensors"))), by_name(b));
+}
+
 // Blocks of 64 KiB, of which each has pages that change: no more of them than the file has become new.
 TEST_F(DeltasOfElements, NeedNoMoreRoomThanTheNewFileTakes) {
   struct LargeBlocks : SharingEnv {
