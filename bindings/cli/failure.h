@@ -30,7 +30,7 @@ class Failure : public std::exception {
   int exit_code() const { return exit_code_; }
   st_status status() const { return status_; }  // ST_OK: it is not libst's
   Failure with_exit_code(int code) const;
-  // Of what leaves everything as it was if the disk is full: it tells that, and what to do.
+  // For a call that leaves everything as it was if the disk is full. It tells that, and what to do.
   Failure with_disk_advice() const;
 
   // "sentence (ST_E_NAME)"

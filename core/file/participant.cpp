@@ -122,7 +122,7 @@ void Participant::show() noexcept {
   end_withholding();
 }
 
-// Of two new files the warnings are the same.
+// Where two files were made, their warnings are the same.
 void Participant::warn() const noexcept {
   if (NewFile *last = last_file()) last->warnings.tell(of_.file.options().log);
 }

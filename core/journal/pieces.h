@@ -46,7 +46,7 @@ Result<void> write_pieces(const os::File &data, const Journal &journal, std::spa
 
 // What these bytes of the file are now stays in the copy-on-write views that this process has of it. To be called
 // before anything is decided, as it takes memory; `changing` ends when they are written, or are not to be. Part by
-// part: between two, whoever forks goes on, and the call may be stopped.
+// part: between two of them other threads may fork, and the call may be stopped.
 Result<void> keep_in_views(os::BytesUnderChange &changing, std::span<const Piece> pieces, const Control &control);
 
 // Lays what changes of a sparse range over its bytes in the file. `packed` and `bytes` have room for both. Status

@@ -102,7 +102,7 @@ bool each_rests(const Folder &folder, Held if_held) {
          });
 }
 
-// Of what may be planted. Where no folder is, no journal waits.
+// In a folder that may be planted. Where there is none, no journal waits.
 bool has_none_that_waits(const os::Location &file, Held if_held) {
   const auto folder = Folder::open_untrusted(file);
   if (folder) return each_rests(*folder, if_held);

@@ -56,9 +56,9 @@ bool all_rest(const os::Location &file);
 // What a journal with a holder says to the asker: its writer is at work. Or, once the asker has locked all bytes of the
 // file, that the writer is dying, or syncs later.
 enum class Held { lives, waits };
-// Folder::open(), for a change that copies bytes of the file, or for a durable copy. Of a folder that may be planted
-// nothing is recovered. So it is passed over only if nothing waits in it: else what was promised could be lost, or half
-// a change be copied.
+// Folder::open(), for a change that copies bytes of the file, or for a durable copy. Nothing is recovered from a folder
+// that may be planted. So it is passed over only if nothing waits in it: else a change that was promised could be lost,
+// or half of it be copied.
 Result<std::optional<Folder>> open_to_copy(const os::Location &file, const struct stat &data, Held if_held,
                                            const Log &log);
 // For Folder::open() in a recovery: what is passed over is an error if something may wait there.

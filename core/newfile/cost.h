@@ -10,7 +10,7 @@ struct Cost {
   uint64_t shared = 0;   // bytes, in blocks that another file has as well
   uint64_t copied = 0;   // bytes of other files, by the kernel
   uint64_t room = 0;     // bytes of free blocks that are taken at once
-  // Of the shared and the copied: what was staged, and comes from a journal.
+  // Parts of the shared and the copied: what was staged, and comes from a journal.
   uint64_t staged_shared = 0, staged_copied = 0;
 
   uint64_t moved() const { return written + shared + copied; }

@@ -11,8 +11,8 @@
 
 namespace st::os {
 
-// A child of a fork has no such thread: there all work is done at once. What was under way is not done there. So who
-// may fork, as a caller's callback, does it while nothing is.
+// A child of a fork has no such thread: there all work is done at once, and what was under way is never done. So call a
+// function that may fork, such as a caller's callback, while nothing is under way.
 class Helper {
  public:
   explicit Helper(Env &env) : env_(env), process_(env.fork_generation()), thread_() {}

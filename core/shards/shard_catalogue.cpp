@@ -54,10 +54,11 @@ std::optional<uint32_t> ShardCatalogue::awaited_for(std::string_view name) const
 Result<void> ShardCatalogue::open(const std::set<uint32_t> &awaited) const {
   std::set<uint32_t> missing;
   std::ranges::copy_if(awaited, std::inserter(missing, missing.end()), [this](uint32_t i) { return !pinned(i); });
-  return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of({}), [this](uint32_t i) -> Result<void> {
-    ST_TRY(open_and_pin(i));
-    return {};
-  });
+  return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of({}),
+                           [this](uint32_t i) -> Result<void> {
+                             ST_TRY(open_and_pin(i));
+                             return {};
+                           });
 }
 
 Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {

@@ -74,8 +74,8 @@ Place place_of(const st_io_info &io) {
   return {io.header_size, io.data_offset, io.file_size};
 }
 
-// Of each file. Shards of a URL are open by now, and each has tensors, which tell: the first begins where the data
-// does, and the last ends where the file does. To open a shard once more is a request. Below deltas some are not shown.
+// Shards of a URL are open by now, and to open one once more is a request. But each has tensors, which tell: the first
+// begins where the data does, and the last ends where the file does. Below deltas some tensors are not shown.
 std::vector<Place> places_of(Session &session, const File &file, bool has_deltas, const st_io_info &io) {
   if (file.is_one_file()) return {place_of(io)};
   std::vector<Place> places;

@@ -180,7 +180,8 @@ int run(Session &session, const Update &options) {
     throw UsageFailure("--slice goes with --from-raw, --npy and --fill, not with --from");
   }
   refuse_empty_slice(options.has_slice, options.slice);
-  // Nothing is read from it. Of a mapping `stats` would count the pages in memory, which takes long in a large file.
+  // Nothing is read from it. `stats` would count the pages of a mapping that are in memory: in a large file that takes
+  // long.
   const File file(session, options.file,
                   {.write = true, .map = ST_MAP_NONE, .lock_timeout_ms = options.lock_timeout_ms});
   const Interruptible guard(file.get());

@@ -173,7 +173,7 @@ TEST_F(CopyOnWrite, AViewThatIsMappedWhileAPatchGoesOnShowsNoMoreOfIt) {
   }
 }
 
-// The old bytes of a large tensor are kept part by part. Whoever forks waits for one of them.
+// The old bytes of a large tensor are kept part by part. A fork waits for one of them.
 TEST_F(CopyOnWrite, APatchCanBeStoppedWhileOldBytesAreKept) {
   constexpr size_t part = size_t{16} << 20, size = 2 * part + 5000;
   const std::string first = pattern(size, 1), fresh = pattern(size, 2);

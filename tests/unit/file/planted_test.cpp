@@ -1,4 +1,4 @@
-// A folder of journals that may be planted, where anybody may make files. Whoever reads goes on, with a warning. But no
+// A folder of journals that may be planted, where anybody may make files. Readers go on, with a warning. But no
 // publish and no durable copy takes bytes from under a change that waits there.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
