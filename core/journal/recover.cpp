@@ -102,7 +102,7 @@ bool each_rests(const Folder &folder, Held if_held) {
          });
 }
 
-// In a folder that may be planted. Where there is none, no journal waits.
+// In a folder that may be planted. Where a link or a file has its name, no journal waits.
 bool has_none_that_waits(const os::Location &file, Held if_held) {
   const auto folder = Folder::open_untrusted(file);
   if (folder) return each_rests(*folder, if_held);

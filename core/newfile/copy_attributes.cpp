@@ -89,15 +89,13 @@ Result<void> copy_attributes(const os::File &from, const os::File &to, const Log
   if (old.st_gid != made.st_gid && env.fchown(to.fd(), static_cast<uid_t>(-1), old.st_gid) < 0) {
     // The members of the group that it has instead were among the others.
     mode &= static_cast<mode_t>(~(S_IRWXG | S_ISGID) | (mode & S_IRWXO) << 3);
-    if (log)
-      log(LogLevel::warning, text("the new ", in_quotes(from.path()), " could not be given to group ", old.st_gid,
-                                  "; its own group has no more rights to it than others"));
+    log(LogLevel::warning, text("the new ", in_quotes(from.path()), " could not be given to group ", old.st_gid,
+                                "; its own group has no more rights to it than others"));
   }
   if (old.st_uid != made.st_uid && env.fchown(to.fd(), old.st_uid, static_cast<gid_t>(-1)) < 0) {
     mode &= static_cast<mode_t>(~S_ISUID);
-    if (log)
-      log(LogLevel::warning, text("the new ", in_quotes(from.path()), " will belong to user ", made.st_uid,
-                                  ", as it could not be given to user ", old.st_uid));
+    log(LogLevel::warning, text("the new ", in_quotes(from.path()), " will belong to user ", made.st_uid,
+                                ", as it could not be given to user ", old.st_uid));
   }
   ST_TRY(copy_extended_attributes(from, to, mode));
   if (const int r = env.fchmod(to.fd(), mode); r < 0) return Failure(to.error(-r, "set the mode of"));

@@ -1166,6 +1166,16 @@ TEST_F(ShardTransactionTest, ProgressIsOneCountOverAllShards) {
   expect_sound();
 }
 
+TEST_F(ShardTransactionTest, APlanOfNothingTellsWhatIsFreeBesideTheIndex) {
+  auto c = open();
+  auto t = begin(*c);
+  const auto plan = t->plan();
+  ASSERT_TRUE(is_ok(plan));
+  EXPECT_LT(plan->space_free, UINT64_MAX);
+  std::filesystem::remove(index);
+  EXPECT_TRUE(fails_with(Status::no_file, t->plan()));
+}
+
 TEST_F(ShardTransactionTest, ACancelWhenAllIsPreparedChangesNothing) {
   const std::string before = all();
   TransactionOptions options;
