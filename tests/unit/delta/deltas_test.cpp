@@ -834,6 +834,19 @@ class CountedDisk : public SmallDisk {
     written += n;
     return SmallDisk::pwrite(fd, buffer, n, offset);
   }
+  // It gets room, step by step, until the delta fits. Until then nothing much is written.
+  void grow_until_it_fits(const std::string &base, const std::string &delta, bool publish, uint64_t step,
+                          uint64_t most) {
+    for (;; free_bytes += step) {
+      written = 0;
+      DeltaPatchOptions options;
+      options.publish = publish;
+      auto done = store::patch(*this, base, delta, options);
+      if (done) return;
+      ASSERT_TRUE(fails_with(Status::no_space, done));
+      ASSERT_LT(written, most) << free_bytes;
+    }
+  }
   uint64_t written = 0;
 };
 
@@ -856,15 +869,7 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForIt) {
     std::remove(delta.c_str());
     ASSERT_TRUE(is_ok(diff()));
     CountedDisk disk(shares ? sharing : env, dir.path());
-    for (;; disk.free_bytes += size / 8) {
-      disk.written = 0;
-      DeltaPatchOptions options;
-      options.publish = by_option;
-      auto done = store::patch(disk, base, delta, options);
-      if (done) break;
-      ASSERT_TRUE(fails_with(Status::no_space, done));
-      EXPECT_LT(disk.written, size / 8) << disk.free_bytes;
-    }
+    disk.grow_until_it_fits(base, delta, by_option, size / 8, size / 8);
     EXPECT_EQ(held(base), b);
     EXPECT_TRUE(in_every_page || disk.free_bytes < 2 * size);  // what stays needs no room in the journal
   }
@@ -895,15 +900,7 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForItInShards) {
       std::remove(delta.c_str());
       ASSERT_TRUE(is_ok(store::diff(env, folder, other, delta, {})));
       CountedDisk disk(shares ? sharing : env, dir.path());
-      for (;; disk.free_bytes += size / 4) {
-        disk.written = 0;
-        DeltaPatchOptions options;
-        options.publish = true;
-        auto done = store::patch(disk, folder, delta, options);
-        if (done) break;
-        ASSERT_TRUE(fails_with(Status::no_space, done));
-        ASSERT_LT(disk.written, size / 8) << disk.free_bytes;
-      }
+      disk.grow_until_it_fits(folder, delta, true, size / 4, size / 8);
       EXPECT_LT(disk.free_bytes, (other_work ? 3 : 5) * size);
       EXPECT_EQ(by_name(holdings_of(bytes_of(folder + "/s2.safetensors"))), (Holdings{{to.tensors[2]}, {}}));
     }
