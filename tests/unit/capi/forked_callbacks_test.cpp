@@ -13,9 +13,12 @@ namespace {
 
 // Whose n-th call forks, and returns in the child.
 struct ForksOnce {
-  static int tell(void *user, uint64_t, uint64_t) { return static_cast<ForksOnce *>(user)->fork(); }
-  int fork() {
+  static int tell(void *user, uint64_t done, uint64_t total) {
+    return static_cast<ForksOnce *>(user)->fork(done == total);
+  }
+  int fork(bool all_is_done) {
     if (++calls != nth) return 0;
+    is_last = all_is_done;
     child = ::fork();
     if (child == 0)
       ::alarm(20);  // ends it where it hangs
@@ -34,7 +37,7 @@ struct ForksOnce {
     return status;
   }
   const int nth;
-  const bool is_last = false;
+  bool is_last = false;
   int calls = 0, status = 0;
   pid_t child = -1;
 };
@@ -62,13 +65,14 @@ class CapiForkedCallbacks : public CapiScene {
     options.reverse = back.c_str();
     return st_delta_apply(path.c_str(), delta.c_str(), &options, nullptr);
   }
-  // At each call of the progress function: the child's call ends, and the parent's goes on.
-  void fork_at_each(const std::function<st_status(ForksOnce &)> &call) {
+  // At each call of the progress function: the child's call ends, and the parent's goes on. Threads leave more or less
+  // to the calling one, so that the calls may be fewer.
+  void fork_at_each(const std::function<st_status(ForksOnce &)> &call, int at_least = 5) {
     ForksOnce counts{0};
     ASSERT_ST(ST_OK, call(counts));
-    ASSERT_GT(counts.calls, 4);
+    ASSERT_GE(counts.calls, at_least);
     for (int nth = 1; nth <= counts.calls; ++nth) {
-      ForksOnce forks{nth, nth == counts.calls};
+      ForksOnce forks{nth};
       EXPECT_EQ(forks.status_after(call(forks)), 0) << nth;
     }
   }
@@ -161,25 +165,28 @@ TEST_F(CapiForkedCallbacks, AReshardGoesOnInTheParentAlone) {
 TEST_F(CapiForkedCallbacks, AReadByThreadsGoesOnInTheParentAlone) {
   const std::string index = sharded();
   for (const std::string &from : {path, index})
-    fork_at_each([&](ForksOnce &forks) {
-      auto opening = sized<st_open_options>();
-      opening.io_threads = 4;
-      opening.block_size = 1 << 20;
-      st_file *file = nullptr;
-      EXPECT_ST(ST_OK, st_open(from.c_str(), &opening, &file));
-      std::string a(length, 0), b(length, 0);
-      const st_read_request both[] = {{"long", ST_NTS, 0, a.data(), length, nullptr, 0, 0},
-                                      {"wide", ST_NTS, 0, b.data(), length, nullptr, 0, 0}};
-      auto options = sized<st_bulk_options>();
-      options.progress = ForksOnce::tell;
-      options.progress_user = &forks;
-      const st_status answered = st_read_many(file, both, 2, &options);
-      if (forks.child != 0) {
-        EXPECT_TRUE(a == u8_tensor("long", length, 1).bytes && b == u8_tensor("wide", length, 2).bytes) << forks.nth;
-      }
-      st_close(file);
-      return answered;
-    });
+    fork_at_each(
+        [&](ForksOnce &forks) {
+          auto opening = sized<st_open_options>();
+          opening.io_threads = 4;
+          opening.block_size = 1 << 20;
+          st_file *file = nullptr;
+          EXPECT_ST(ST_OK, st_open(from.c_str(), &opening, &file));
+          std::string a(length, 0), b(length, 0);
+          const st_read_request both[] = {{"long", ST_NTS, 0, a.data(), length, nullptr, 0, 0},
+                                          {"wide", ST_NTS, 0, b.data(), length, nullptr, 0, 0}};
+          auto options = sized<st_bulk_options>();
+          options.progress = ForksOnce::tell;
+          options.progress_user = &forks;
+          const st_status answered = st_read_many(file, both, 2, &options);
+          if (forks.child != 0) {
+            EXPECT_TRUE(a == u8_tensor("long", length, 1).bytes && b == u8_tensor("wide", length, 2).bytes)
+                << forks.nth;
+          }
+          st_close(file);
+          return answered;
+        },
+        1);
 }
 
 }  // namespace
