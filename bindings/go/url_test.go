@@ -29,6 +29,19 @@ func hasRemote() bool {
 	return false
 }
 
+// openURL opens a model that a server has; without libst-remote.so.2 it skips the test.
+func openURL(t *testing.T, url string) *st.File {
+	t.Helper()
+	f, err := st.Open(url, nil)
+	if errors.Is(err, st.ErrUnsupported) && !hasRemote() {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func TestAModelThatAURLNames(t *testing.T) {
 	content, want := largeModel(t)
 	var mutex sync.Mutex
@@ -45,13 +58,7 @@ func TestAModelThatAURLNames(t *testing.T) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	}))
 	defer server.Close()
-	f, err := st.Open(server.URL+"/model.safetensors", nil)
-	if errors.Is(err, st.ErrUnsupported) && !hasRemote() {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := openURL(t, server.URL+"/model.safetensors")
 	for name, tensor := range want {
 		for what, get := range map[string]func(string) (st.Tensor, error){"Get": f.Get, "View": f.View} {
 			got, err := get(name)
@@ -114,13 +121,7 @@ func TestShardsOfTensorsThatAreNamedAreOpenedSideBySide(t *testing.T) {
 				http.ServeContent(w, r, "", time.Time{}, strings.NewReader(content))
 			}))
 			defer server.Close()
-			f, err := st.Open(server.URL+"/model.safetensors.index.json", nil)
-			if errors.Is(err, st.ErrUnsupported) && !hasRemote() {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := openURL(t, server.URL+"/model.safetensors.index.json")
 			defer f.Close()
 			if err := call(f, []string{"t3", "t1", "t2"}); err != nil {
 				t.Error(err)

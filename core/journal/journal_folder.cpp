@@ -83,7 +83,7 @@ std::string what_to_do(const os::File &dir, const struct stat &s) {
   if ((s.st_mode & S_IWOTH) != 0) return "have the file's owner look at it";
   if (const auto aside = only_aside(dir))
     return text("nothing waits in it, but ", in_quotes(*aside),
-                ", which a recovery moved aside, keeps it there; look at ", "that journal and remove it, as user ",
+                ", which a recovery moved aside, keeps it there; look at that journal and remove it, as user ",
                 s.st_uid, " or as root");
   return who_finishes(s.st_uid);
 }

@@ -1159,8 +1159,8 @@ typedef struct st_read_request {
  * above).
  * Shards behind a URL that the requests need are opened first, side by side.
  * Only then is the room looked at. So requests with no room (dst NULL, dst_size
- * 0) open the shards of many tensors, and answer ST_E_BUFFER_SIZE, or ST_OK if
- * the tensors have no bytes.
+ * 0) open the shards of many tensors. The answer is ST_E_BUFFER_SIZE then, or
+ * ST_OK if the tensors have no bytes.
  *   opts  NULL for the defaults; flags: ST_BULK_FRESH_MEMORY.
  * Statuses: as st_read and st_read_slice. Any thread. */
 st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n,
