@@ -62,6 +62,7 @@ class ShardTransactionTest : public testing::ShardsScene {
     EXPECT_TRUE(is_ok(begun));
     return begun ? std::move(*begun) : nullptr;
   }
+  void commit_unseen(FaultEnv &env, AnyTransaction &t, size_t after);
   std::string all() const { return bytes_of(shard(1)) + "|" + bytes_of(shard(2)) + "|" + bytes_of(index); }
   void expect_sound() const { EXPECT_TRUE(is_ok(verify(os::Env::posix(), index, {}, {}))); }
   // A commit of updates in both shards that dies when it is decided and half done.
@@ -909,6 +910,18 @@ TEST_F(ShardTransactionTest, WhatIsCommittedIsShownLaterIfTheHandleCannotShowItN
   EXPECT_THAT(logged, HasSubstr("the change is committed, but the handle cannot show it"));
 }
 
+// The commit is done, but its handle cannot show it yet: after so many renames no folder can be listed.
+void ShardTransactionTest::commit_unseen(FaultEnv &env, AnyTransaction &t, size_t after) {
+  size_t renames = 0;
+  env.before = [&](Call call) {
+    renames += call == Call::renameat;
+    return call == Call::list && renames >= after ? -EIO : 0;
+  };
+  ASSERT_TRUE(is_ok(t.commit()));
+  env.before = nullptr;
+  ASSERT_THAT(std::exchange(logged, {}), HasSubstr("the handle cannot show it yet"));
+}
+
 // A look is no call that its caller can end. The callback of the handle would be asked beside another call, and that of
 // the call that looks would end what it has not begun.
 TEST_F(ShardTransactionTest, WhatIsShownLaterAsksNobodyWhetherToGoOn) {
@@ -922,14 +935,7 @@ TEST_F(ShardTransactionTest, WhatIsShownLaterAsksNobodyWhetherToGoOn) {
   ASSERT_TRUE(is_ok(c->load(c->catalogue(), std::nullopt, false, false, {})));
   auto t = begin(*c);
   ASSERT_TRUE(is_ok(t->set_metadata("by", "you")));
-  size_t renames = 0;
-  env.before = [&](Call call) {
-    renames += call == Call::renameat;
-    return call == Call::list && renames >= 1 ? -EIO : 0;
-  };
-  ASSERT_TRUE(is_ok(t->commit()));
-  env.before = nullptr;
-  ASSERT_THAT(logged, HasSubstr("the handle cannot show it yet"));
+  ASSERT_NO_FATAL_FAILURE(commit_unseen(env, *t, 1));
   auto other = open();
   auto its = begin(*other);
   ASSERT_TRUE(is_ok(its->rename("b", "d")));
@@ -971,14 +977,7 @@ TEST_F(ShardTransactionTest, WhatCannotBeShownYetKeepsNoLookWaiting) {
     bytes(*c, "a"), bytes(*c, "c");
     auto t = begin(*c);
     ASSERT_TRUE(is_ok(t->put("x", u8(ten))));
-    size_t renames = 0;
-    env.before = [&](Call call) {
-      renames += call == Call::renameat;
-      return call == Call::list && renames >= 2 ? -EIO : 0;
-    };
-    ASSERT_TRUE(is_ok(t->commit()));
-    env.before = nullptr;
-    ASSERT_THAT(std::exchange(logged, {}), HasSubstr("the handle cannot show it yet"));
+    ASSERT_NO_FATAL_FAILURE(commit_unseen(env, *t, 2));
     {
       auto other = open(others_env);
       auto its = begin(*other);
