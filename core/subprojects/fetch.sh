@@ -29,13 +29,23 @@ list() {
   apt-get "${APT[@]}" update
 }
 
+# upstream SOURCE-PACKAGE: what upstream released, from the newest version of the package whose archive is there. A mirror of
+# security updates may lack it: Debian has it once, with the version before.
+upstream() {
+  local version
+  for version in $(apt-cache "${APT[@]}" showsrc --only-source "$1" | sed -n 's/^Version: //p' | sort -rV); do
+    ! (cd "$SCRATCH" && apt-get "${APT[@]}" source --download-only --tar-only "$1=$version") || return 0
+  done
+  return 1
+}
+
 # archive SOURCE-PACKAGE WRAP
 archive() {
   local name
   name=$(sed -n 's/^source_filename = //p' "$2.wrap")
   [[ -f packagecache/$name ]] && return
   list
-  (cd "$SCRATCH" && apt-get "${APT[@]}" source --download-only --tar-only "$1")
+  upstream "$1"
   mkdir -p packagecache
   mv "$SCRATCH/$1"_*.orig.tar.gz "packagecache/$name"
 }
@@ -59,8 +69,8 @@ repacked() {
   place=$(sed -n 's/^directory = //p' "$2.wrap")
   [[ -d $place ]] && return
   list
-  (cd "$SCRATCH" && apt-get "${APT[@]}" source --download-only --tar-only "$1" &&
-    python3 -m tarfile -e "$1"_*.orig.tar.xz "$1")
+  upstream "$1"
+  (cd "$SCRATCH" && python3 -m tarfile -e "$1"_*.orig.tar.xz "$1")
   cp -R "packagefiles/$2" "$SCRATCH/$2"
   for part in "${@:3}"; do cp -R "$SCRATCH/$1"/*/"$part" "$SCRATCH/$2"; done
   mv "$SCRATCH/$2" "$place"
