@@ -78,7 +78,8 @@ Result<bool> rests(const Folder &folder, const std::string &name, Held if_held) 
   const os::File &dir = folder.dir();
   struct stat s;
   const int r = dir.env().fstatat(dir.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW);
-  if (r == -ENOENT || (r == 0 && S_ISREG(s.st_mode) && s.st_size == 0)) return true;
+  // Where other hosts write, its size may be that of a while ago.
+  if (r == -ENOENT || (r == 0 && S_ISREG(s.st_mode) && s.st_size == 0 && !dir.reads_past_cache())) return true;
   if (r < 0 || !S_ISREG(s.st_mode)) return false;
   Found found;
   ST_TRY(found.file, os::File::open(dir.env(), dir.fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0,
@@ -102,18 +103,19 @@ bool each_rests(const Folder &folder, Held if_held) {
          });
 }
 
-// In a folder that may be planted. Where a link or a file has its name, no journal waits.
+// In a folder that may be planted. Where a link or a file has its name, or nothing by now, no journal waits.
 bool has_none_that_waits(const os::Location &file, Held if_held) {
   const auto folder = Folder::open_untrusted(file);
   if (folder) return each_rests(*folder, if_held);
-  return folder.error().os_errno == ENOTDIR || folder.error().os_errno == ELOOP;
+  const Error &e = folder.error();
+  return is_gone(e) || e.os_errno == ENOTDIR || e.os_errno == ELOOP;
 }
 
 }  // namespace
 
 bool all_rest(const os::Location &file) {
   const auto folder = Folder::open_untrusted(file);
-  if (!folder) return false;
+  if (!folder) return is_gone(folder.error());
   const auto s = folder->dir().stat();
   return s && (s->st_mode & S_IWOTH) == 0 && each_rests(*folder, Held::lives);
 }
@@ -128,7 +130,7 @@ Result<std::optional<Folder>> open_to_copy(const os::Location &file, const struc
 
 Log tell_passed_over(const os::Location &file, const Log &tell) {
   return [&file, tell](LogLevel level, const std::string &message) {
-    if (all_rest(file))
+    if (has_none_that_waits(file, Held::lives))
       tell(level, text("nothing waits to be recovered, but ", message));
     else
       tell(LogLevel::error, message);

@@ -282,8 +282,9 @@ Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wa
   const bool only_list = old.only_list();
   ST_TRY(old.remove(UINT64_MAX, wait, findings));
   ST_TRY(auto list, old.spell({}));
-  if (list.empty() && !old.unnamed().empty()) return {};  // which somebody works on: they lie beside a list
-  ST_TRY(old.write_list(list, exclusive->file, {}));
+  if (list.empty() && !old.unnamed().empty()) return {};       // which somebody works on: they lie beside a list
+  const Log to_nobody = [](LogLevel, const std::string &) {};  // a list may belong to its maker
+  ST_TRY(old.write_list(list, exclusive->file, to_nobody));
   if (only_list) tell(findings, LogLevel::info, Status::ok, "a list of old shards, of which none is left, was removed");
   return folder.sync();
 }

@@ -864,6 +864,8 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
  *                          nothing is mounted there any more);
  *   ST_E_JOURNAL           another writer's journal, or what was staged, is
  *                          damaged; or as in st_txn_update;
+ *   ST_E_PERMISSION        a publish where another user's journal folder lets
+ *                          nobody in: a change may wait there;
  *   ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED,
  *   ST_E_CANCELLED, ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED; those of
  *   st_txn_plan */

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "engine/recover_all.h"
 #include "engine/reshape.h"
 #include "engine/verify.h"
 #include "store_scene.h"
@@ -29,11 +30,12 @@ class PlantedTest : public testing::StoreScene {
     poke(path, a_at, new_a.substr(0, 2048 - a_at % 512));
     distrust();
   }
-  Result<void> publish() {
+  Result<void> publish() { return publish(env); }
+  Result<void> publish(os::Env &with) {
     told.clear();
     OpenOptions options = writable();
     options.log = [this](LogLevel, const std::string &m) { told += m; };
-    auto c = open(std::move(options));
+    auto c = open(with, std::move(options));
     auto t = begin(*c);
     ST_TRY(t->set_metadata("k", "v"));
     return t->commit();
@@ -94,6 +96,39 @@ TEST_F(PlantedTest, WhereNothingWaitsAllGoOn) {
   fs::remove(folder());
   put_bytes(folder(), "no folder");
   expect_all_go_on();
+}
+
+// Its user closes the file between two looks at it.
+TEST_F(PlantedTest, OneThatGoesMeanwhileKeepsNobodyOut) {
+  class Goes : public testing::FaultEnv {
+   public:
+    Goes(std::string folder, int at) : FaultEnv(os::Env::posix()), folder_(std::move(folder)), left(at) {}
+    int openat(int from, const char *name, int flags, mode_t mode) override {
+      if (std::string_view(name).ends_with(write::folder_suffix) && left-- == 0) fs::remove_all(folder_);
+      return FaultEnv::openat(from, name, flags, mode);
+    }
+
+   private:
+    const std::string folder_;
+
+   public:
+    int left;
+  };
+  int opened = 1;
+  for (int at = 0; at < opened; ++at) {
+    fs::create_directory(folder());
+    distrust();
+    Goes with(folder(), at);
+    EXPECT_TRUE(is_ok(join(with, path, dir / "copy.safetensors", {}))) << at;
+    EXPECT_TRUE(is_ok(publish(with))) << at;
+    EXPECT_TRUE(is_ok(recover_all(with, path, {}, [](const write::Finding &f) {
+      EXPECT_NE(f.level, LogLevel::error) << f.message;
+      return true;
+    }))) << at;
+    if (with.left >= 0) break;
+    ++opened;
+  }
+  EXPECT_GT(opened, 3);
 }
 
 // A publish has locked all bytes: the holder of a record is dying, or syncs later. A reader takes it for a living one.

@@ -374,7 +374,7 @@ TEST_F(LookingForHotJournals, TakesACommittedOneForADeadWritersWhereNobodyCanTel
 
 TEST_F(LookingForHotJournals, OfAStrangerHarmNoReaderUnlessOneWaits) {
   const auto rest = [&] { return all_rest(testing::located(env, path)); };
-  EXPECT_FALSE(rest());
+  EXPECT_TRUE(rest()) << "one that has gone by now";
   std::filesystem::create_directory(folder());
   EXPECT_TRUE(rest());
   put_bytes(folder() + "/aa", "");

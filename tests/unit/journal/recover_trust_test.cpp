@@ -365,6 +365,21 @@ TEST_F(RecoverDistrusts, AFolderInAPublicPlaceAndTells) {
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
 }
 
+TEST_F(RecoverDistrusts, NothingInAPublicPlaceInWhichNoJournalCanWait) {
+  namespace fs = std::filesystem;
+  put_bytes(path, old);
+  ASSERT_EQ(::chmod(dir.path().c_str(), 01777), 0);
+  const std::function<void()> plants[] = {[&] { put_bytes(folder(), ""); }, [&] { fs::create_symlink("x", folder()); },
+                                          [&] { fs::create_directory(folder()), ::chmod(folder().c_str(), 0777); }};
+  for (const auto &plant : plants) {
+    plant();
+    ASSERT_TRUE(is_ok(recover()));
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].level, LogLevel::warning) << found[0].message;
+    fs::remove(folder());
+  }
+}
+
 TEST_F(RecoverDistrusts, AFolderOfAStrangersInAPublicPlaceIsNoErrorWhereNothingWaits) {
   const std::string journal = leave(changes, true);
   ASSERT_EQ(::chmod(dir.path().c_str(), 01777), 0);

@@ -565,6 +565,16 @@ TEST_F(NewNames, AListIsBelievedBesideTheNameThatItWasMadeWith) {
   EXPECT_THAT(names(), ElementsAre("m-1.g2.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
 }
 
+// An old shard must stay, so the list is written anew, by a user who can give it to nobody.
+TEST_F(NewNames, RecoveryByAnotherOfTheGroupGoesOn) {
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  if (::chown(index.c_str(), 4242, 4242) != 0) GTEST_SKIP() << "only root can give a file away";
+  put_bytes(ckpt + "/other.safetensors.index.json", "{");  // it may name anything
+  env.before = [](testing::Call call) { return call == testing::Call::fchown ? -EPERM : 0; };
+  EXPECT_TRUE(is_ok(recover(env)));
+  EXPECT_TRUE(fs::exists(list_path));
+}
+
 TEST_F(NewNames, WhoMayNotWriteLeavesOldShards) {
   ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
   testing::ReadOnlyEnv read_only(os::Env::posix());
