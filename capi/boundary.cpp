@@ -43,6 +43,6 @@ Result<void> describe_with_view(const store::Place &place, st_tensor *out) {
 }  // namespace st::capi
 
 void st_txn::end() noexcept {
-  if (process != st::os::Env::posix().fork_generation()) static_cast<void>(transaction.release());
+  if (!made_in.this_process()) static_cast<void>(transaction.release());
   transaction.reset();
 }

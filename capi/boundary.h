@@ -17,6 +17,7 @@
 #include "file/data_file.h"
 #include "file/writer.h"
 #include "model/pinned.h"
+#include "os/made_in.h"
 #include "os/waited.h"
 #include "st/st.h"
 
@@ -39,7 +40,7 @@ struct st_mapping {
 struct st_txn {
   st_file *file;                                           // nullptr once it was closed
   std::unique_ptr<st::store::AnyTransaction> transaction;  // nullptr once it has ended
-  const uint64_t process;                                  // that began it: see os::Env::fork_generation
+  const st::os::MadeIn made_in;
   // In a child a thread that is not in it may have been amid a change of its parent's: that one is left as it is.
   void end() noexcept;
 };

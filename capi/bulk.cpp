@@ -13,13 +13,13 @@ static_assert(static_cast<uint32_t>(read::Prefetch::parallel) == ST_PREFETCH_PAR
               static_cast<uint32_t>(read::Direct::on) == ST_DIRECT_ON);
 
 Result<std::vector<store::Place>> places_of(const char *call, const store::Catalogue &catalogue, const size_t *indices,
-                                            size_t n) {
+                                            size_t n, const Progress &progress) {
   ST_TRY(check_count<size_t>(call, "indices", n));
   store::Wanted wanted(catalogue);
   for (const size_t i : std::span(indices, n))
     if (!wanted.add(i)) break;  // nor is more of a wrong count looked at
 
-  ST_TRY(wanted.open());
+  ST_TRY(wanted.open(progress));
   std::vector<store::Place> places;
   // A wrong count meets an index that is none, long before memory for all of them is needed.
   places.reserve(std::min(n, catalogue.size()));
@@ -50,7 +50,8 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, con
     store::Wanted wanted(catalogue);
     for (const st_read_request &r : std::span(reqs, n))
       if (!(r.name ? wanted.add(name_of(r.name, r.name_len)) : wanted.add(r.index))) break;
-    ST_TRY(wanted.open());
+    const Progress told = progress_of(o.progress, o.progress_user);
+    ST_TRY(wanted.open(told));
     const bool fresh = o.flags & ST_BULK_FRESH_MEMORY;
     std::deque<SlicePlan> slices;  // which stay where they are
     std::vector<store::PlacedRequest> requests;
@@ -72,7 +73,7 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, con
         return Failure(std::move(room.error()).about_tensor(place.tensor().name));
       requests.push_back(request);
     }
-    return file->model->read_many(requests, progress_of(o.progress, o.progress_user));
+    return file->model->read_many(requests, told);
   });
 }
 
@@ -84,7 +85,7 @@ st_status st_prefetch(st_file *file, const size_t *indices, size_t n, const st_b
     const Progress told = progress_of(o.progress, o.progress_user);
     if (!indices && n == 0) return file->model->prefetch(catalogue, std::nullopt, told);
     ST_TRY(require("st_prefetch", indices));
-    ST_TRY(auto places, places_of("st_prefetch", catalogue, indices, n));
+    ST_TRY(auto places, places_of("st_prefetch", catalogue, indices, n, told));
     return file->model->prefetch(catalogue, std::move(places), told);
   });
 }
@@ -94,12 +95,13 @@ st_status st_load(st_file *file, const size_t *indices, size_t n, const st_bulk_
     ST_TRY(require("st_load", file));
     ST_TRY(auto o, read_options("st_load", opts, ST_BULK_HUGE_PAGES | ST_BULK_DIRECT));
     const store::Catalogue catalogue = file->model->lend();
+    const Progress told = progress_of(o.progress, o.progress_user);
     std::optional<std::vector<store::Place>> wanted;
     if (indices || n > 0) {
       ST_TRY(require("st_load", indices));
-      ST_TRY(wanted, places_of("st_load", catalogue, indices, n));
+      ST_TRY(wanted, places_of("st_load", catalogue, indices, n, told));
     }
     return file->model->load(catalogue, std::move(wanted), o.flags & ST_BULK_HUGE_PAGES, o.flags & ST_BULK_DIRECT,
-                             progress_of(o.progress, o.progress_user));
+                             told);
   });
 }

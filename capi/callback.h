@@ -2,7 +2,7 @@
 // call ends: the threads, the locks and the journal of the call are the parent's.
 #pragma once
 
-#include "os/env.h"
+#include "os/made_in.h"
 
 namespace st::capi {
 
@@ -11,9 +11,9 @@ class Callback {
   // `call` answers 0 to go on.
   template <class Call>
   static bool goes_on(Call call) {
-    const uint64_t process = os::Env::posix().fork_generation();
+    const os::MadeIn made_in(os::Env::posix());
     const bool goes_on = call() == 0;
-    has_forked_ = os::Env::posix().fork_generation() != process;
+    has_forked_ = !made_in.this_process();
     return goes_on && !has_forked_;
   }
   // Is this thread in the child of the one that it called last?

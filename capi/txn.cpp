@@ -86,7 +86,7 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out) 
     ST_TRY(auto options, translate("st_txn_begin", o));
     if (!options.progress) options.progress = file->model->options().progress;
     ST_TRY(auto transaction, file->model->begin(std::move(options)));
-    auto txn = std::make_unique<st_txn>(st_txn{file, std::move(transaction), os::Env::posix().fork_generation()});
+    auto txn = std::make_unique<st_txn>(st_txn{file, std::move(transaction), os::MadeIn(os::Env::posix())});
     const auto lock = lock_transactions();
     file->transactions.push_back(txn.get());
     *out = txn.release();

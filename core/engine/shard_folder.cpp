@@ -31,14 +31,14 @@ os::Location ShardFolder::place_of(const std::string &shard) const {
 
 ShardFolder::~ShardFolder() {
   const bool has_any = made_ || !written_.empty();
-  if (!has_any || at_.env().fork_generation() != process_) return;
+  if (!has_any || !made_in_.this_process()) return;
   for (const Written &w : written_) inside_->env().unlinkat(inside_->fd(), w.now.c_str(), 0);
   list_.reset();
   if (made_) at_.env().unlinkat(at_.dir(), at_.name().c_str(), AT_REMOVEDIR);
 }
 
 Result<ShardFolder> ShardFolder::make(os::Env &env, const std::string &path) {
-  ShardFolder folder;
+  ShardFolder folder(env);
   folder.path_ = path;
   std::string plain = os::plain_path(path);  // a slash at the end is of what is there
   while (plain.size() > os::root_of(plain).size() && plain.ends_with('/')) plain.pop_back();
@@ -46,7 +46,6 @@ Result<ShardFolder> ShardFolder::make(os::Env &env, const std::string &path) {
   if (!at && at.error().os_errno == 0) return Failure(std::move(at.error()));
   if (!at) return Failure(os_error(at.error().os_errno, "create the folder", path));
   folder.at_ = std::move(*at);
-  folder.process_ = env.fork_generation();
   const int made =
       os::repeat_interrupted([&] { return env.mkdirat(folder.at_.dir(), folder.at_.name().c_str(), 0777); });
   if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the folder", path));

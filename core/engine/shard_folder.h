@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "newfile/temporary_file.h"
+#include "os/made_in.h"
 
 namespace st::store {
 
@@ -26,7 +27,7 @@ class ShardFolder {
   static Result<ShardFolder> make(os::Env &env, const std::string &path);
   ShardFolder(ShardFolder &&other) noexcept
       : at_(std::move(other.at_)),
-        process_(other.process_),
+        made_in_(other.made_in_),
         path_(std::move(other.path_)),
         inside_(std::move(other.inside_)),
         made_(std::exchange(other.made_, false)),
@@ -50,14 +51,14 @@ class ShardFolder {
   void keep();
 
  private:
-  ShardFolder() = default;
+  explicit ShardFolder(os::Env &env) : made_in_(env) {}
   Result<void> remove_left();
   Result<void> remove_listed(const os::Location &list);
   Result<void> check_empty() const;
 
   os::Location at_;
-  uint64_t process_ = 0;  // see os::Env::fork_generation
-  std::string path_;      // as it was given
+  const os::MadeIn made_in_;
+  std::string path_;  // as it was given
   std::shared_ptr<const os::Directory> inside_;
   bool made_ = false;
   std::unique_ptr<write::TemporaryFile> list_;

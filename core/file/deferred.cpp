@@ -5,13 +5,13 @@
 namespace st::store {
 
 DeferredCommits::DeferredCommits(os::Env &env, const std::string &path, write::JournalFolder &journals)
-    : env_(env), named_(os::File::closed(env, path)), journals_(journals), process_(env.fork_generation()) {
+    : named_(os::File::closed(env, path)), journals_(journals), made_in_(env) {
   settling_.reserve(most);
   waiting_.reserve(most);
 }
 
 bool DeferredCommits::take_place() {
-  if (are_parents()) return false;
+  if (!made_in_.this_process()) return false;
   for (size_t taken = places_; taken < most;)
     if (places_.compare_exchange_weak(taken, taken + 1)) return true;
   return false;
@@ -46,7 +46,7 @@ Result<std::unique_lock<std::mutex>> DeferredCommits::settle_alone(const os::Loc
 }
 
 Result<bool> DeferredCommits::settle(const os::LockWait &wait, bool *open_outcome) {
-  if (are_parents()) return false;
+  if (!made_in_.this_process()) return false;
   ST_TRY(const auto lock, settle_alone(wait));
   take_what_waits();
   const size_t before = settling_.size();
@@ -107,7 +107,7 @@ Result<void> DeferredCommits::settle_each(const os::LockWait &wait, bool *open_o
 }
 
 Result<void> DeferredCommits::leave(const os::LockWait &wait) {
-  if (are_parents()) return {};
+  if (!made_in_.this_process()) return {};
   ST_TRY(const auto lock, settle_alone(wait));
   take_what_waits();
   places_ -= settling_.size();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "journal/journal_folder.h"
+#include "os/made_in.h"
 #include "os/named_lock.h"
 
 namespace st::store {
@@ -61,13 +62,10 @@ class DeferredCommits {
   Result<std::unique_lock<std::mutex>> settle_alone(const os::LockWait &wait);
   void take_what_waits();
   Result<void> settle_each(const os::LockWait &wait, bool *open_outcome);
-  // In a forked child they are; then its copies of the mutexes may be locked for ever.
-  bool are_parents() const { return env_.fork_generation() != process_; }
 
-  os::Env &env_;
   const os::File named_;  // not open: for messages
   write::JournalFolder &journals_;
-  const uint64_t process_;          // see os::Env::fork_generation
+  const os::MadeIn made_in_;        // in a child of it the mutexes may be locked for ever
   std::atomic<size_t> places_ = 0;  // taken
   std::atomic<uint64_t> added_ = 0;
   std::mutex settles_;  // of settling_, while a lock or a disk is waited for

@@ -5,14 +5,14 @@
 namespace st::store {
 
 Staged::Staged(DataFile &of, TransactionOptions with)
-    : file(of), options(std::move(with)), process(of.env().fork_generation()), snapshot(of.hold()) {}
+    : file(of), options(std::move(with)), made_in(of.env()), snapshot(of.hold()) {}
 
 Staged::~Staged() {
-  if (journal.journal && file.env().fork_generation() == process) return_journal();
+  if (journal.journal && made_in.this_process()) return_journal();
 }
 
 Result<void> Staged::may_go_on() const {
-  if (file.env().fork_generation() != process)
+  if (!made_in.this_process())
     return fail(Status::forked,
                 "this transaction was begun by the parent process; begin one on a handle opened after the fork");
   if (file.poisoned())

@@ -16,6 +16,7 @@
 #include "file/slice_map.h"
 #include "journal/journal_folder.h"
 #include "journal/pieces.h"
+#include "os/made_in.h"
 
 namespace st::store {
 
@@ -89,8 +90,8 @@ struct Staged {
 
   DataFile &file;
   const TransactionOptions options;
-  const uint64_t process;  // see os::Env::fork_generation
-  Control control;         // of the call under way
+  const os::MadeIn made_in;
+  Control control;  // of the call under way
   HeldSnapshot snapshot;
   std::vector<StagedTensor> tensors;             // of a patch
   std::unordered_map<size_t, size_t> by_index;   // index of a tensor to its place in `tensors`

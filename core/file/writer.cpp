@@ -54,7 +54,6 @@ Result<std::unique_ptr<Writer>> Writer::plan(os::Env &env, std::vector<NewTensor
                                              SaveOptions options) {
   ST_TRY(check(options, metadata));
   std::unique_ptr<Writer> w(new Writer(env, std::move(options)));
-  w->process_ = env.fork_generation();
   w->metadata_ = std::move(metadata);
   ST_TRY(w->declare(std::move(declared)));
   return w;
@@ -75,7 +74,7 @@ Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTens
 }
 
 Result<void> Writer::may_go_on() const {
-  if (env_.fork_generation() != process_) return fail(Status::forked, "this writer was opened by the parent process");
+  if (!made_in_.this_process()) return fail(Status::forked, "this writer was opened by the parent process");
   if (failed_) return fail(Status::txn_failed, "an earlier call of this writer failed; abort it and begin another");
   return {};
 }

@@ -23,6 +23,7 @@
 #include "newfile/layout.h"
 #include "newfile/temporary_file.h"
 #include "newfile/transfer.h"
+#include "os/made_in.h"
 #include "os/range_lock.h"
 
 namespace st::write {
@@ -111,7 +112,7 @@ class Writer {
 
   os::Env &env_;
   const SaveOptions options_;
-  uint64_t process_ = 0;  // see os::Env::fork_generation
+  const os::MadeIn made_in_{env_};
   os::Location target_;
   NewMetadata metadata_;
   std::deque<Slot> slots_;  // in the order of the file; each stays where it is, as its name is a key below

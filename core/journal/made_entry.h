@@ -1,5 +1,8 @@
 // A name that was just made in a folder, and that goes again unless what it was made for is done: also where memory
 // runs out in between.
+//
+// Unlike a TemporaryFile it need not know its process. No function of the caller's is called while it lives, so no
+// child of a fork comes to its end.
 #pragma once
 
 #include "os/env.h"

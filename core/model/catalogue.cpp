@@ -8,10 +8,10 @@ Result<Place> Catalogue::at(uint64_t i) const {
   return Place{static_cast<size_t>(i), 0, file_, snapshot_, static_cast<size_t>(i)};
 }
 
-Result<std::vector<Place>> Catalogue::range(size_t first, size_t n) const {
+Result<std::vector<Place>> Catalogue::range(size_t first, size_t n, const Progress &progress) const {
   Wanted wanted(*this);
   for (size_t i = first; i < first + n && wanted.add(i);) ++i;
-  ST_TRY(wanted.open());
+  ST_TRY(wanted.open(progress));
   std::vector<Place> places;
   places.reserve(n);
   for (size_t i = first; i < first + n; ++i) {

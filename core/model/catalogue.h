@@ -51,8 +51,8 @@ class Merged {
   // Where the opens of members wait for a server: the member that has a tensor, which need not be open. Else nothing.
   virtual std::optional<uint32_t> awaited_for(size_t) const { return std::nullopt; }  // below size()
   virtual std::optional<uint32_t> awaited_for(std::string_view /*name*/) const { return std::nullopt; }
-  // Opens these side by side. The error is that of the first that fails.
-  virtual Result<void> open(const std::set<uint32_t> & /*awaited*/) const { return {}; }
+  // Opens these side by side. The error is that of the first that fails. No `progress`: the handle's own.
+  virtual Result<void> open(const std::set<uint32_t> & /*awaited*/, const Progress & /*progress*/) const { return {}; }
   virtual size_t index_bytes() const = 0;  // of memory, besides those of the members
   // Status file_changed if the index that names the members was replaced since it was read.
   virtual Result<void> check_unchanged() const { return {}; }
@@ -77,9 +77,9 @@ class Catalogue {
   size_t size() const { return several_ ? several_->size() : snapshot_->header.index.size(); }
   // Status out_of_range; of several members also those of opening one.
   Result<Place> at(uint64_t i) const;
-  // So many from the first on, in their order; all are there.
-  Result<std::vector<Place>> range(size_t first, size_t n) const;
-  Result<std::vector<Place>> all() const { return range(0, size()); }
+  // So many from the first on, in their order; all are there. `progress`: of the call that waits for their members.
+  Result<std::vector<Place>> range(size_t first, size_t n, const Progress &progress = {}) const;
+  Result<std::vector<Place>> all(const Progress &progress = {}) const { return range(0, size(), progress); }
   // Status not_found.
   Result<Place> find(std::string_view name) const;
 
@@ -130,8 +130,10 @@ class Wanted {
     return several_ && i < several_->size() && add(several_->awaited_for(static_cast<size_t>(i)));
   }
   bool add(std::string_view name) { return several_ && add(several_->awaited_for(name)); }
-  // The statuses of at().
-  Result<void> open() const { return awaited_.empty() ? Result<void>() : several_->open(awaited_); }
+  // The statuses of at(). `progress`: of the call that waits for them.
+  Result<void> open(const Progress &progress = {}) const {
+    return awaited_.empty() ? Result<void>() : several_->open(awaited_, progress);
+  }
 
  private:
   bool add(std::optional<uint32_t> member) {

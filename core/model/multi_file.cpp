@@ -95,8 +95,8 @@ Result<void> MultiFile::read_many(const std::vector<PlacedRequest> &requests, co
   });
 }
 
-Result<std::vector<Place>> MultiFile::own_part_of(const Catalogue &catalogue) const {
-  auto all = catalogue.all();
+Result<std::vector<Place>> MultiFile::own_part_of(const Catalogue &catalogue, const Progress &progress) const {
+  auto all = catalogue.all(progress);
   if (!all || options_.worker_count <= 1) return all;
   uint64_t total = 0, at = 0;
   for (const Place &p : *all) total += p.tensor().nbytes;
@@ -112,7 +112,7 @@ Result<std::vector<Place>> MultiFile::own_part_of(const Catalogue &catalogue) co
 Result<void> MultiFile::prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
                                  const Progress &progress) const {
   if (!places) {
-    ST_TRY(places, own_part_of(catalogue));
+    ST_TRY(places, own_part_of(catalogue, progress));
   }
   std::sort(places->begin(), places->end(), [](const Place &a, const Place &b) { return a.global < b.global; });
   std::vector<uint64_t> bytes;
@@ -139,7 +139,7 @@ Result<void> MultiFile::prefetch(const Catalogue &catalogue, std::optional<std::
 Result<void> MultiFile::load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,
                              bool direct, const Progress &progress) const {
   if (!places) {
-    ST_TRY(places, catalogue.all());
+    ST_TRY(places, catalogue.all(progress));
   }
   std::vector<uint64_t> bytes;
   for (const Place &p : *places) bytes.push_back(p.tensor().nbytes);

@@ -51,7 +51,7 @@ class MultiFile : public Model {
   template <class PlaceOf>
   static std::vector<Part> parts_of(const std::vector<uint64_t> &bytes, PlaceOf place);
   Result<void> share_out(const std::vector<Part> &parts, const Progress &progress, const Work &work) const;
-  Result<std::vector<Place>> own_part_of(const Catalogue &catalogue) const;
+  Result<std::vector<Place>> own_part_of(const Catalogue &catalogue, const Progress &progress) const;
 
   os::Env &env_;
   const OpenOptions options_;

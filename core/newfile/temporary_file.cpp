@@ -71,7 +71,6 @@ bool TemporaryFile::is_any(const os::Location &target, std::string_view infix, o
 Result<std::unique_ptr<TemporaryFile>> TemporaryFile::create(const os::Location &target, mode_t mode,
                                                              std::string_view infix, Stale stale) {
   std::unique_ptr<TemporaryFile> r(new TemporaryFile(target, infix, mode));
-  r->process_ = target.env().fork_generation();
   if (infix == temporary_infix) {
     // Another host may take this one for dead, and write its own file under a name that both know. This one would then
     // rename that file.
@@ -134,7 +133,7 @@ Result<void> TemporaryFile::make() {
 }
 
 TemporaryFile::~TemporaryFile() {
-  if (!named_ || file_.env().fork_generation() != process_) return;
+  if (!named_ || !made_in_.this_process()) return;
   if (!is_anothers()) env().unlinkat(target_.dir(), temporary_.c_str(), 0);
 }
 

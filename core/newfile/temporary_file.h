@@ -19,6 +19,7 @@
 
 #include "base/control.h"
 #include "newfile/names.h"
+#include "os/made_in.h"
 #include "os/neighbours.h"
 #include "os/range_lock.h"
 
@@ -99,9 +100,9 @@ class TemporaryFile {
   bool is_anothers() const noexcept;
   Result<void> rename_to(const os::Location &to);
 
-  uint64_t process_ = 0;              // see os::Env::fork_generation
   bool may_have_first_name_ = false;  // see names.h
   const os::Location target_;
+  const os::MadeIn made_in_{env()};
   const std::string infix_;
   const mode_t mode_;
   bool as_new_ = true;

@@ -8,7 +8,7 @@
 namespace st::os {
 
 Helper::~Helper() {
-  if (is_of_parent()) return;
+  if (!made_in_.this_process()) return;
   if (thread_.joinable()) {
     {
       std::lock_guard lock(mutex_);
@@ -21,7 +21,7 @@ Helper::~Helper() {
 }
 
 bool Helper::has_thread() {
-  if (is_of_parent()) return false;
+  if (!made_in_.this_process()) return false;
   if (!thread_.joinable() && !alone_) try {
       const SignalsHeldBack quiet;
       thread_ = std::thread([this] { serve(); });
@@ -42,7 +42,7 @@ void Helper::begin(Work work) {
 }
 
 void Helper::wait() {
-  if (is_of_parent()) return;
+  if (!made_in_.this_process()) return;
   std::unique_lock lock(mutex_);
   news_.wait(lock, [this] { return !busy_; });
 }

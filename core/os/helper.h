@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/waiters.h"
-#include "os/env.h"
+#include "os/made_in.h"
 
 namespace st::os {
 
@@ -15,7 +15,7 @@ namespace st::os {
 // function that may fork, such as a caller's callback, while nothing is under way.
 class Helper {
  public:
-  explicit Helper(Env &env) : env_(env), process_(env.fork_generation()), thread_() {}
+  explicit Helper(Env &env) : made_in_(env), thread_() {}
   ~Helper();
   Helper(const Helper &) = delete;
   Helper &operator=(const Helper &) = delete;
@@ -32,12 +32,10 @@ class Helper {
   };
 
  private:
-  bool is_of_parent() const { return env_.fork_generation() != process_; }
   bool has_thread();
   void serve();
 
-  Env &env_;
-  const uint64_t process_;  // see Env::fork_generation
+  const MadeIn made_in_;
   union {
     std::thread thread_;  // ends by hand: a child leaves its parent's
   };

@@ -29,7 +29,7 @@ Result<Mapping> Mapping::of_file(const File &file, uint64_t nbytes, MapKind kind
   m.kind_ = kind;
   m.data_ = static_cast<std::byte *>(address);
   m.size_ = size;
-  if (writable) ST_TRY(note_writable_mapping(file, m.data_, size));
+  if (writable) ST_TRY(note_writable_mapping(file, m.data_, size));  // its end takes it off the list
   return m;
 }
 

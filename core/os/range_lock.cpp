@@ -120,7 +120,7 @@ Result<RangeLock> RangeLock::acquire(const File &file, std::vector<LockRange> ra
 
 void RangeLock::release() {
   const File *file = std::exchange(file_, nullptr);
-  if (!file || file->env().fork_generation() != process_) return;
+  if (!file || !made_in_.this_process()) return;
   struct flock lock = flock_of({0, 0, false}, F_UNLCK);
   ask(*file, F_OFD_SETLK, &lock);
 }

@@ -12,6 +12,7 @@
 #include "base/control.h"
 #include "base/error.h"
 #include "os/file.h"
+#include "os/made_in.h"
 
 namespace st::os {
 
@@ -64,7 +65,7 @@ class RangeLock {
  public:
   RangeLock() = default;
   // Holds nothing yet; ranges are taken one by one. `file` must outlive it.
-  explicit RangeLock(const File &file) : file_(&file), process_(file.env().fork_generation()) {}
+  explicit RangeLock(const File &file) : file_(&file), made_in_(file.env()) {}
   // `file` must outlive the lock, and be open for writing where a range is
   // exclusive. Status busy if the time ran out; the error's offset is the first
   // byte of the range that was not free.
@@ -89,11 +90,11 @@ class RangeLock {
  private:
   void swap(RangeLock &other) noexcept {
     std::swap(file_, other.file_);
-    std::swap(process_, other.process_);
+    std::swap(made_in_, other.made_in_);
   }
 
   const File *file_ = nullptr;
-  uint64_t process_ = 0;  // see os::Env::fork_generation
+  MadeIn made_in_;
 };
 
 // Caches work in pages: two hosts that change neighbours in one page may each write back the other's old bytes. So

@@ -14,8 +14,7 @@ constexpr mode_t plain_file = S_IFREG | 0444;
 
 }  // namespace
 
-SourceEnv::SourceEnv(std::unique_ptr<Source> source)
-    : generation_(process_.fork_generation()), source_(std::move(source)), reads_(source_->most_reads()) {}
+SourceEnv::SourceEnv(std::unique_ptr<Source> source) : source_(std::move(source)), reads_(source_->most_reads()) {}
 
 int SourceEnv::openat(int /*dir*/, const char * /*path*/, int flags, mode_t /*mode*/) {
   if (flags & O_DIRECTORY) return -ENOTDIR;

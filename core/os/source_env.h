@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/permits.h"
-#include "os/env.h"
+#include "os/made_in.h"
 
 namespace st::os {
 
@@ -62,7 +62,7 @@ class SourceEnv final : public Env {
 
   const Source &source() const { return *source_; }
   // Another process made it, whose child this one is.
-  bool is_of_parent() const { return process_.fork_generation() != generation_; }
+  bool is_of_parent() const { return !made_in_.this_process(); }
 
   int openat(int dir, const char *path, int flags, mode_t mode) override;
   int openat_without_links(int dir, const char *path, int flags) override;
@@ -133,7 +133,7 @@ class SourceEnv final : public Env {
   int read(std::span<const Source::Range> ranges);
 
   Env &process_ = Env::posix();
-  const uint64_t generation_;  // of the process that made it
+  const MadeIn made_in_{process_};
   const std::unique_ptr<Source> source_;
   Permits reads_;  // that may still begin
 };

@@ -46,12 +46,16 @@ Result<void> make_private(const Noted &m, const File &file, const struct stat &n
 Result<void> note_writable_mapping(const File &file, std::byte *data, size_t size) {
   ST_TRY(auto now, file.stat());
   const Noted made{&file.env(), now, data, size};
-  std::lock_guard lock(list().mutex);
-  for (const BytesUnderChange *change : list().changes) {
-    if (!same_inode(change->which_, now)) continue;
-    for (const auto &range : change->ranges_) ST_TRY(make_private(made, file, now, range.offset, range.length));
+  std::vector<BytesUnderChange::Range> changing;
+  {
+    std::lock_guard lock(list().mutex);
+    list().mappings.push_back(made);
+    for (const BytesUnderChange *change : list().changes)
+      if (same_inode(change->which_, now))
+        changing.insert(changing.end(), change->ranges_.begin(), change->ranges_.end());
   }
-  list().mappings.push_back(made);
+  // It may take long, and others need the list meanwhile. Nobody unmaps it, and what changes next finds it in the list.
+  for (const auto &range : changing) ST_TRY(make_private(made, file, now, range.offset, range.length));
   return {};
 }
 

@@ -14,7 +14,7 @@
 namespace st::os {
 
 // `data` is what `size` bytes of that file are mapped at, and nobody has looked at it. Bytes that are just being
-// changed become this process's own at once. Status: nomem.
+// changed become this process's own at once. Forget it also where that fails. Status: nomem.
 Result<void> note_writable_mapping(const File &file, std::byte *data, size_t size);
 void forget_writable_mapping(const std::byte *data);
 

@@ -24,7 +24,7 @@ union Threads {
 template <class Note>
 void ThreadPool::note(Note note) noexcept {
   std::unique_lock lock(mutex_, std::defer_lock);
-  if (!is_of_parent()) lock.lock();
+  if (made_in_.this_process()) lock.lock();
   note();
 }
 
@@ -66,8 +66,8 @@ Result<void> ThreadPool::run(size_t n, const Body &body, const std::function<Res
   attempt([&] { return body(0, true); });
   for (size_t number = others.size() + 1; number < n; ++number) attempt([&] { return body(number, true); });
 
-  if (!is_of_parent()) wait_for_others(n - 1 - others.size(), look);
-  if (!is_of_parent()) {
+  if (made_in_.this_process()) wait_for_others(n - 1 - others.size(), look);
+  if (made_in_.this_process()) {
     for (std::thread &other : others) other.join();
     others.~vector();
   }
@@ -85,7 +85,7 @@ void ThreadPool::wait_for_others(size_t lacking, const std::function<Result<void
     if (working_ == 0 || stopped()) continue;
     lock.unlock();
     attempt([&] { return look(); });  // not a copy of it, which may take memory
-    if (is_of_parent()) return;
+    if (!made_in_.this_process()) return;
     lock.lock();
   }
 }

@@ -16,13 +16,13 @@
 #include <optional>
 
 #include "base/error.h"
-#include "os/env.h"
+#include "os/made_in.h"
 
 namespace st::read {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(os::Env &env) : env_(env), process_(env.fork_generation()) {}
+  explicit ThreadPool(os::Env &env) : made_in_(env) {}
 
   // `number` of the share of work; is this the thread that called run()?
   using Body = std::function<Result<void>(size_t number, bool calling)>;
@@ -43,10 +43,8 @@ class ThreadPool {
   template <class Note>
   void note(Note note) noexcept;
   void wait_for_others(size_t lacking, const std::function<Result<void>()> &look);
-  bool is_of_parent() const { return env_.fork_generation() != process_; }
 
-  os::Env &env_;
-  const uint64_t process_;  // see Env::fork_generation
+  const os::MadeIn made_in_;
   std::atomic<bool> stop_ = false;
   std::mutex mutex_;  // of what follows
   std::condition_variable news_;

@@ -51,10 +51,10 @@ std::optional<uint32_t> ShardCatalogue::awaited_for(std::string_view name) const
   return owner_.is_of_sources() ? read_.index.shard_of(name) : std::nullopt;
 }
 
-Result<void> ShardCatalogue::open(const std::set<uint32_t> &awaited) const {
+Result<void> ShardCatalogue::open(const std::set<uint32_t> &awaited, const Progress &progress) const {
   std::set<uint32_t> missing;
   std::ranges::copy_if(awaited, std::inserter(missing, missing.end()), [this](uint32_t i) { return !pinned(i); });
-  return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of({}),
+  return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of(progress),
                            [this](uint32_t i) -> Result<void> {
                              ST_TRY(open_and_pin(i));
                              return {};

@@ -41,7 +41,7 @@ class ShardCatalogue final : public Merged {
 
   std::optional<uint32_t> awaited_for(size_t i) const override;
   std::optional<uint32_t> awaited_for(std::string_view name) const override;
-  Result<void> open(const std::set<uint32_t> &awaited) const override;
+  Result<void> open(const std::set<uint32_t> &awaited, const Progress &progress) const override;
 
   size_t members() const override { return members_.size(); }
   std::string_view member_path(size_t i) const override { return members_[i]->path(); }

@@ -30,7 +30,7 @@ std::vector<std::unique_ptr<Participant>> in_order(const std::vector<Transaction
 
 ShardCommit::ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work)
     : shards_(shards),
-      process_(shards.env().fork_generation()),
+      made_in_(shards.env()),
       kept_(shards.kept_.mine()),
       shown_(shown),
       work_(std::move(work)),
@@ -192,7 +192,7 @@ Result<void> ShardCommit::or_drop_all(const std::function<Result<void>()> &step)
 
 // Not in a child of a progress function: what is there is the parent's.
 void ShardCommit::drop_all() {
-  if (shards_.env().fork_generation() != process_) return;
+  if (!made_in_.this_process()) return;
   for (const auto &part : parts_) part->drop(false);
   decision_.remove();
 }

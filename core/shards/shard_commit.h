@@ -105,8 +105,8 @@ class ShardCommit {
   Result<void> sync_folder() const;
 
   Shards &shards_;
-  const uint64_t process_;  // see os::Env::fork_generation
-  Shards::Kept &kept_;      // asked for here, as that may take memory
+  const os::MadeIn made_in_;
+  Shards::Kept &kept_;  // asked for here, as that may take memory
   const ShardCatalogue &shown_;
   const Work work_;
   const std::vector<std::unique_ptr<Participant>> parts_;  // in the order of their paths; they outlive what decides

@@ -189,7 +189,7 @@ Error Shards::missing(const std::string &path, uint32_t number, const std::strin
 std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read, Kept &kept) {
   auto &by_name = kept.by_name;
   auto &with_journals = kept.with_journals;
-  if (by_name.empty() && env().fork_generation() != process_)  // what its parent shows
+  if (by_name.empty() && !made_in_.this_process())  // what its parent shows
     for (const auto &shard : hold()->shards()) by_name.emplace(shard->name(), shard);
   decltype(kept.by_name) named;
   ShardCatalogue::Members members;

@@ -11,6 +11,7 @@
 #include "model/multi_file.h"
 #include "newfile/temporary_file.h"
 #include "os/descriptors.h"
+#include "os/made_in.h"
 #include "os/per_process.h"
 #include "shards/shard_catalogue.h"
 
@@ -62,8 +63,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
  private:
   friend class ShardCommit;
   friend class ShardTransaction;
-  Shards(os::Env &env, OpenOptions options)
-      : MultiFileOf(env, std::move(options)), process_(env.fork_generation()), kept_(env) {}
+  Shards(os::Env &env, OpenOptions options) : MultiFileOf(env, std::move(options)), made_in_(env), kept_(env) {}
 
   friend class ShardCatalogue;
   // The handle's descriptors are opened anew when they are wanted. So `work`, which may be done again, may have them.
@@ -110,9 +110,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
   // Has a commit of this handle put it there? A child does not know what its parent was about to show.
-  bool is_own(uint64_t index) const {
-    return (index == own_index_ || index == own_before_) && env().fork_generation() == process_;
-  }
+  bool is_own(uint64_t index) const { return (index == own_index_ || index == own_before_) && made_in_.this_process(); }
   // Status file_changed if the index is no longer the one that was read, nor, if they may, one of ours. `same_as` is a
   // later state of it that was found to have the same bytes; 0: none.
   enum class Own { may_follow, may_not };
@@ -127,7 +125,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   unsigned most_opens_ = 1;                      // of these at once
   os::Location at_;                              // of the index
   std::shared_ptr<const os::Directory> folder_;  // that the shards are named in
-  const uint64_t process_;                       // see os::Env::fork_generation
+  const os::MadeIn made_in_;
   os::PerProcess<Kept> kept_;
   std::atomic<bool> poisoned_ = false;
   // States of two indexes: the one that a commit of ours is putting in place, and the one before, if that is ours, too.

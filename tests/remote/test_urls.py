@@ -1231,6 +1231,28 @@ def test_a_shard_that_does_not_come_can_be_waited_for_no_longer(late_shards, cal
         assert f["b"].tolist() == [1] * 100
 
 
+@pytest.mark.parametrize("call", ["read_many", "read_parts", "prefetch", "prefetch_all"])
+def test_the_progress_of_a_call_ends_its_wait_for_a_shard(late_shards, call):
+    def progress(done, total):
+        if late_shards.asked.is_set():
+            raise Stopped
+
+    calls = {
+        "read_many": lambda f: f.read_many(["b", "a"], progress=progress),
+        "read_parts": lambda f: f.read_many([("b", 1), ("a", 2)], progress=progress),
+        "prefetch": lambda f: f.prefetch(["b", "a"], progress=progress),
+        "prefetch_all": lambda f: f.prefetch(progress=progress),
+    }
+    with libst.open(late_shards.url) as f:
+        late_shards.go_on.set()
+        assert f["a"].tolist() == [0] * 100
+        late_shards.go_on.clear()
+        late_shards.asked.clear()
+        with pytest.raises(Stopped):
+            calls[call](f)
+        assert not late_shards.gave_up, "the call went on until the shard came"
+
+
 @pytest.mark.parametrize("stops", ["signal"], indirect=True)
 @pytest.mark.parametrize("call", ["verify", "join", "diff", "merge"])
 def test_what_reads_a_whole_model_can_be_stopped(faults, stops, folder, tmp_path, call):

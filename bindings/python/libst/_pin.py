@@ -389,7 +389,13 @@ class Pin:
             del self
 
     def call_bulk(self, function: Any, *args: Any, progress: Optional[Progress], flags: int = 0) -> None:
-        """One that takes st_bulk_options."""
+        try:
+            check(self.answer_bulk(function, *args, progress=progress, flags=flags))
+        finally:
+            del self
+
+    def answer_bulk(self, function: Any, *args: Any, progress: Optional[Progress], flags: int = 0) -> int:
+        """The status of a call that takes st_bulk_options."""
         try:
             callbacks, options = self.callbacks, None  # by which C takes the file's
             if progress is not None:
@@ -397,7 +403,7 @@ class Pin:
                 options = sized(_abi.BulkOptions, progress=callbacks.progress, flags=flags)
             elif flags:
                 options = sized(_abi.BulkOptions, flags=flags)
-            check(callbacks.call(function, self.handle, *args, options))
+            return callbacks.call(function, self.handle, *args, options)
         finally:
             del self
 

@@ -189,10 +189,11 @@ def read_many(
         wanted: Iterable[str]
         if names is None:
             wanted = pin.names()
+            _open_files_of(pin, map(encoded, wanted), progress)
             rows = describe_all(pin.answer, _abi.st_count(pin.handle))
         else:
             wanted = list(dict.fromkeys(several(names)))
-            rows = _describe(pin, wanted)
+            rows = _describe(pin, wanted, progress)
         of_one_file = _abi.st_shard_count(pin.handle) == 1
         places, size = _places(rows, names is None and of_one_file)
         block, start = _block(size)
@@ -318,7 +319,7 @@ def read_all_torch(pin: Pin) -> dict[str, Any]:
 def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) -> dict[str, Array]:
     try:
         arrays = dict(given)
-        rows = _describe(pin, arrays)
+        rows = _describe(pin, arrays, progress)
         for (name, out), (shape, dtype) in zip(arrays.items(), _forms(rows)):
             check_fits(out, name, dtype, shape)
         places = np.array([address(out) for out in arrays.values()], np.int64)
@@ -335,7 +336,7 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         if not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
             raise TypeError("give pairs of a name and an index alone, such as ('w', slice(None)), or names alone")
         names = list(dict.fromkeys([name for name, _ in parts]))
-        rows = _describe(pin, names)
+        rows = _describe(pin, names, progress)
         forms = zip(names, range(len(names)), rows["dtype"].tolist(), shapes(rows))
         known: dict[str, Any] = {name: (i, shape, dtype, {}) for name, i, dtype, shape in forms}
         of, ranges, counts, sizes, found, asked = [], [], [], [], [], []
@@ -371,27 +372,28 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         del pin
 
 
-def _describe(pin: Pin, names: Iterable[str]) -> Rows:
+def _describe(pin: Pin, names: Iterable[str], progress: Optional[Progress]) -> Rows:
     try:
         raw = [encoded(name) for name in names]
-        _open_files_of(pin, raw)
+        _open_files_of(pin, raw, progress)
         return describe_each(pin.answer, raw)
     finally:
         del pin
 
 
-def _open_files_of(pin: Pin, raw: list[bytes]) -> None:
+def _open_files_of(pin: Pin, names: Iterable[bytes], progress: Optional[Progress]) -> None:
     """Opens the shards of a URL that have these tensors, side by side. Calls for one tensor would wait one by one."""
     try:
         if pin.is_near or _abi.st_shard_count(pin.handle) == 1:
             return
+        raw = list(names)
         requests, where = new_rows(len(raw), REQUEST)
         requests[:] = 0  # no room
         lengths = np.fromiter(map(len, raw), np.int64, len(raw))
         together = np.frombuffer(b"".join([*raw, b"\0"]), BYTES)
         requests["name"] = address(together) + np.cumsum(lengths) - lengths
         requests["name_len"] = lengths
-        status = pin.answer(_abi.st_read_many, where, len(raw), None)
+        status = pin.answer_bulk(_abi.st_read_many, where, len(raw), progress=progress)
         if status not in (Status.OK, Status.BUFFER_SIZE):  # nothing is read for want of room
             raise error(status)
     finally:
@@ -430,7 +432,7 @@ def prefetch(pin: Pin, names: Optional[Iterable[str]], progress: Optional[Progre
             pin.call_bulk(_abi.st_prefetch, None, 0, progress=progress)
             return
         raw = [encoded(name) for name in several(names)]
-        _open_files_of(pin, raw)
+        _open_files_of(pin, raw, progress)
         indices = [index_of(pin.handle, name) for name in raw]
         if not indices:
             return

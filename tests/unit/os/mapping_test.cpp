@@ -1,8 +1,10 @@
 // Mappings: the two kinds of a file, and memory without one.
 #include <cstring>
+#include <future>
 
 #include "fault_env.h"
 #include "os/mapping.h"
+#include "os/writable_mappings.h"
 #include "test_files.h"
 
 namespace st::os {
@@ -65,6 +67,36 @@ TEST_F(MappingTest, WhatIsWrittenCopyOnWriteIsCountedAndNotInTheFile) {
   EXPECT_TRUE(testing::same_bytes(testing::bytes_of(path), bytes));
   env.before = [](Call call) { return call == Call::openat ? -EACCES : 0; };
   EXPECT_EQ(m->private_dirty(), 0u);  // not told
+}
+
+// Where that is much it takes long. The list of such mappings is free meanwhile, also for a fork.
+TEST_F(MappingTest, OthersComeAndGoWhileBytesUnderChangeBecomeItsOwn) {
+  BytesUnderChange change(file);
+  ASSERT_TRUE(is_ok(change.keep(0, bytes.size())));
+  std::future<bool> others;
+  bool in_time = false;
+  env.before = [&](Call call) {
+    if (call != Call::madvise) return 0;
+    others = std::async(std::launch::async, [&] {
+      auto same = File::open(Env::posix(), AT_FDCWD, path, O_RDONLY, 0, path);
+      return same && Mapping::of_file(*same, bytes.size(), MapKind::copy_on_write).has_value();
+    });
+    in_time = others.wait_for(std::chrono::seconds(60)) == std::future_status::ready;  // else it hangs
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(Mapping::of_file(file, bytes.size(), MapKind::copy_on_write)));
+  ASSERT_TRUE(others.valid());
+  EXPECT_TRUE(in_time);
+  EXPECT_TRUE(others.get());
+}
+
+TEST_F(MappingTest, OneThatCannotOwnBytesUnderChangeIsForgotten) {
+  BytesUnderChange change(file);
+  ASSERT_TRUE(is_ok(change.keep(0, 1)));
+  env.before = [](Call call) { return call == Call::madvise ? -ENOMEM : 0; };
+  ASSERT_TRUE(fails_with(Status::nomem, Mapping::of_file(file, bytes.size(), MapKind::copy_on_write)));
+  EXPECT_TRUE(is_ok(change.keep(1, 1)));
+  EXPECT_EQ(calls_of(Call::madvise), 1);
 }
 
 TEST_F(MappingTest, IsUnmappedOnce) {

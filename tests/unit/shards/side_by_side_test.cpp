@@ -188,5 +188,22 @@ TEST_F(SideBySideTest, ItsCallerEndsThem) {
   EXPECT_GT(asked, 0u);
 }
 
+// A call of its own progress asks no other.
+TEST_F(SideBySideTest, TheProgressOfACallEndsThem) {
+  each = [&](unsigned) -> Result<void> {
+    while (!InterruptCheck::stops()) std::this_thread::yield();
+    return Failure(*InterruptCheck::stopped());
+  };
+  const Catalogue catalogue = model->catalogue();
+  Wanted wanted(catalogue);
+  EXPECT_TRUE(wanted.add("t8"));
+  const Progress stops = [](uint64_t, uint64_t) { return false; };
+  goes_on = false;  // or it would wait for ever if the handle's is asked
+  EXPECT_TRUE(fails_with(Status::cancelled, wanted.open(stops)));
+  EXPECT_TRUE(fails_with(Status::cancelled, model->load(catalogue, {}, false, false, stops)));
+  EXPECT_TRUE(fails_with(Status::cancelled, model->prefetch(catalogue, {}, stops)));
+  EXPECT_EQ(asked, 0u);
+}
+
 }  // namespace
 }  // namespace st::store

@@ -181,7 +181,11 @@ pub(crate) fn uninit(dst: &mut [u8]) -> &mut [MaybeUninit<u8>] {
     unsafe { &mut *(dst as *mut [u8] as *mut [MaybeUninit<u8>]) }
 }
 
-fn read_requests(of: &Handle, mut requests: Vec<ReadRequest<'_>>, options: ReadOptions<'_>) -> Result<()> {
+fn read_requests(
+    of: &Handle,
+    mut requests: Vec<ReadRequest<'_>>,
+    mut options: ReadOptions<'_>,
+) -> Result<()> {
     if !requests.iter().all(|request| request.of.pin().is_of_the_same_file(of)) {
         let message = "a request is of another file; give it to that file's read_many";
         return Err(Error::new(Status::InvalidArgument, message));
@@ -197,7 +201,7 @@ fn read_requests(of: &Handle, mut requests: Vec<ReadRequest<'_>>, options: ReadO
         };
         states[state].1.push(request.c());
     }
-    bulk(of, options.flags, options.progress, |options| {
+    bulk(of, options.flags, &mut options.progress, |options| {
         // SAFETY: names, ranges and buffers with their lengths, which the requests borrow; the buffers are distinct, as
         // they are borrowed mutably.
         let read = |(pin, c): &(Arc<Handle>, Vec<sys::st_read_request>)| unsafe {
@@ -207,34 +211,38 @@ fn read_requests(of: &Handle, mut requests: Vec<ReadRequest<'_>>, options: ReadO
     })
 }
 
-fn prefetch(pin: &Handle, names: Option<&[&str]>, progress: Option<CallProgressFn<'_>>) -> Result<()> {
-    let indices = indices(pin, names)?;
+fn prefetch(pin: &Handle, names: Option<&[&str]>, mut progress: Option<CallProgressFn<'_>>) -> Result<()> {
+    let indices = indices(pin, names, &mut progress)?;
     let (data, n) = pointer(&indices);
     // SAFETY: indices with their number, or NULL and 0; set-up options.
-    bulk(pin, 0, progress, |options| unsafe { sys::st_prefetch(pin.raw(), data, n, options) })
+    bulk(pin, 0, &mut progress, |options| unsafe { sys::st_prefetch(pin.raw(), data, n, options) })
 }
 
 /// A call with set-up options, whose closure lives during it. Without one C tells the handle's.
 fn bulk(
     of: &Handle,
     flags: u32,
-    mut progress: Option<CallProgressFn<'_>>,
+    progress: &mut Option<CallProgressFn<'_>>,
     run: impl FnOnce(&sys::st_bulk_options) -> sys::st_status,
 ) -> Result<()> {
     let mut c = sys::st_bulk_options { flags, ..Default::default() };
-    (c.progress, c.progress_user) = callback::of_call(&mut progress);
+    (c.progress, c.progress_user) = callback::of_call(progress);
     of.told(|| check(run(&c)))
 }
 
 /// Indices of a pin.
-fn indices(pin: &Handle, names: Option<&[&str]>) -> Result<Option<Vec<usize>>> {
-    open_files_of(pin, names.unwrap_or_default())?;
+fn indices(
+    pin: &Handle,
+    names: Option<&[&str]>,
+    progress: &mut Option<CallProgressFn<'_>>,
+) -> Result<Option<Vec<usize>>> {
+    open_files_of(pin, names.unwrap_or_default(), progress)?;
     let find = |names: &[&str]| names.iter().map(|name| pin.find(name)).collect();
     names.map(find).transpose()
 }
 
 /// Opens the shards of a URL that have these tensors, side by side. Calls for one tensor would wait one by one.
-fn open_files_of(pin: &Handle, names: &[&str]) -> Result<()> {
+fn open_files_of(pin: &Handle, names: &[&str], progress: &mut Option<CallProgressFn<'_>>) -> Result<()> {
     if pin.shard_count() == 1 {
         return Ok(());
     }
@@ -249,8 +257,10 @@ fn open_files_of(pin: &Handle, names: &[&str]) -> Result<()> {
         reserved: 0,
     };
     let requests: Vec<_> = names.iter().map(without_room).collect();
-    // SAFETY: names with their lengths, and no room to write to; no options.
-    match pin.call(|raw| unsafe { sys::st_read_many(raw, requests.as_ptr(), requests.len(), null()) }) {
+    // SAFETY: names with their lengths, and no room to write to; set-up options.
+    let open =
+        |options: &_| unsafe { sys::st_read_many(pin.raw(), requests.as_ptr(), requests.len(), options) };
+    match bulk(pin, 0, progress, open) {
         Err(error) if error.status() != Status::BufferSize => Err(error), // that is told after the opens
         _ => Ok(()),
     }
@@ -386,11 +396,13 @@ impl<'a> LoadOptions<'a> {
         self.load_of(of.pin(), names)
     }
 
-    fn load_of(self, pin: &Handle, names: Option<&[&str]>) -> Result<()> {
-        let indices = indices(pin, names)?;
+    fn load_of(mut self, pin: &Handle, names: Option<&[&str]>) -> Result<()> {
+        let indices = indices(pin, names, &mut self.progress)?;
         let (data, n) = pointer(&indices);
         // SAFETY: indices with their number, or NULL and 0; set-up options.
-        bulk(pin, self.flags, self.progress, |options| unsafe { sys::st_load(pin.raw(), data, n, options) })
+        bulk(pin, self.flags, &mut self.progress, |options| unsafe {
+            sys::st_load(pin.raw(), data, n, options)
+        })
     }
 }
 

@@ -5,6 +5,7 @@ mod support;
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
 use std::thread;
@@ -130,8 +131,8 @@ fn await_others(number: &str, (shards, news): &Asked) {
     }
 }
 
-/// Does the call open the shards that it needs, and no others, side by side?
-fn opens_side_by_side(call: fn(&File, &[&str]) -> Result<()>) {
+/// A file of shards that are served so.
+fn with_shards(test: impl FnOnce(&File, &Asked)) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let asked = Asked::default();
@@ -148,8 +149,15 @@ fn opens_side_by_side(call: fn(&File, &[&str]) -> Result<()>) {
             Err(e) if !has_remote() && e.message().contains("libst-remote.so.2") => return,
             opened => opened.unwrap(),
         };
-        call(&file, &["t3", "t1", "t2"]).unwrap();
-        assert_eq!(*asked.0.lock().unwrap(), ["1", "2", "3"].map(str::to_owned).into());
+        test(&file, &asked);
+    });
+}
+
+/// Does the call open the shards that it needs, and no others, side by side?
+fn opens_side_by_side(call: fn(&File, &[&str]) -> Result<()>) {
+    with_shards(|file, (shards, _)| {
+        call(file, &["t3", "t1", "t2"]).unwrap();
+        assert_eq!(*shards.lock().unwrap(), ["1", "2", "3"].map(str::to_owned).into());
     });
 }
 
@@ -161,4 +169,21 @@ fn shards_of_tensors_that_are_loaded_by_name_are_opened_side_by_side() {
 #[test]
 fn shards_of_tensors_that_are_prefetched_by_name_are_opened_side_by_side() {
     opens_side_by_side(|file, names| file.prefetch(Some(names)));
+}
+
+#[test]
+fn the_progress_of_a_call_ends_its_wait_for_a_shard() {
+    let calls: [fn(&File) -> Result<()>; 2] = [
+        |file| file.prefetch_with(Some(&["t1"]), |_| ControlFlow::Break(())),
+        |file| LoadOptions::new().progress(|_| ControlFlow::Break(())).load(file, Some(&["t1"])),
+    ];
+    for call in calls {
+        with_shards(|file, (shards, news)| {
+            assert_eq!(call(file).unwrap_err().status(), Status::Cancelled);
+            let mut shards = shards.lock().unwrap();
+            assert!(!shards.contains("1 alone"), "the call went on until the shard came");
+            shards.extend(["2", "3"].map(str::to_owned)); // the server waits no longer
+            news.notify_all();
+        });
+    }
 }
