@@ -19,6 +19,12 @@ void log(void *user, uint32_t level, const char *message) {
   say(fmt::format("{}: {}", level < ST_LOG_WARNING ? "note" : "warning", message));
 }
 
+void log_later(void *user, uint32_t level, const char *message) {
+  if (level < ST_LOG_WARNING) return log(user, level, message);
+  std::vector<std::string> &warnings = static_cast<Session *>(user)->warnings;
+  if (std::find(warnings.begin(), warnings.end(), message) == warnings.end()) warnings.emplace_back(message);
+}
+
 }  // namespace
 
 File::File(Session &session, const std::string &path, const FileOptions &options) : path_(shown(path)), file_(nullptr) {
@@ -27,7 +33,7 @@ File::File(Session &session, const std::string &path, const FileOptions &options
   opts.map = options.map;
   opts.lock_timeout_ms = options.lock_timeout_ms;
   opts.progress = stop_if_interrupted;
-  opts.log = log;
+  opts.log = options.write || options.warns_later ? log_later : log;
   opts.log_user = &session;
   std::vector<const char *> deltas;
   for (const std::string &delta : options.deltas) deltas.push_back(delta.c_str());

@@ -18,6 +18,7 @@ namespace stctl {
 
 struct FileOptions {
   bool write = false;
+  bool warns_later = false;  // in Session::warnings, as one that is opened to write does
   uint32_t map = ST_MAP_AUTO;
   int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
   std::vector<std::string> deltas = {};  // that lie on the file
