@@ -170,6 +170,22 @@ def test_a_folder_that_is_passed_over_is_told_once(stctl, model, change):
     assert stctl("meta", "-q", model, "a=b")[1] == ""
 
 
+def test_so_is_that_of_a_shard_that_is_opened_late(stctl, model, tmp_path):
+    shards = tmp_path / "shards"
+    stctl("shard", model, shards, "--max-size", "100")
+    shards.chmod(0o1777)
+    last = max(shards.glob("*.safetensors"))
+    folder = last.with_name(last.name + ".st-journal")
+    folder.mkdir()
+    folder.chmod(0o702)
+    told = f"stctl: warning: the journal folder '{folder}' is not to be trusted"
+    names = {f.name: stctl("ls", f, "--names")[0].split() for f in shards.glob("*.safetensors") if f != last}
+    for name in (name for of_one in names.values() for name in of_one):
+        assert stctl("get", shards, name)[1] == ""
+    for command in (["get", shards, stctl("ls", last, "--names")[0].split()[0]], ["ls", shards]):
+        assert stctl(*command)[1].count(told) == 1
+
+
 def test_what_was_moved_aside_is_named_to_those_whom_it_keeps_out(stctl, theirs):
     (journal,) = journals(theirs)
     folder = theirs.with_name(theirs.name + ".st-journal")
