@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "interrupt.h"
 #include "json.h"
@@ -165,6 +166,48 @@ Matches File::find_all(const std::string &word) const {
   }
   matches.by_pattern = !matches.tensors.empty();
   return matches;
+}
+
+void File::open_shards_of(std::span<const std::string> words) const {
+  if (!is_url() || is_one_file() || words.size() < 2) return;
+  std::vector<std::string> names;
+  std::vector<st_read_request> requests;
+  names.reserve(words.size());
+  for (const std::string &word : words) {
+    const std::string &name = names.emplace_back(plain_name(word));
+    st_read_request &request = requests.emplace_back();
+    request.name = name.data();
+    request.name_len = name.size();
+  }
+  // They have no room, so nothing is read.
+  const st_status status = st_read_many(file_, requests.data(), requests.size(), nullptr);
+  if (status != ST_E_BUFFER_SIZE && status != ST_E_NOT_FOUND) check(status);
+}
+
+std::vector<size_t> File::find_each(const std::vector<std::string> &names) const {
+  std::vector<size_t> found(names.empty() ? count() : 0);
+  std::iota(found.begin(), found.end(), 0);
+  open_shards_of(names);
+  for (const std::string &name : names) found.push_back(find(name));
+  return found;
+}
+
+std::vector<Matches> File::find_all_of_each(const std::vector<std::string> &words) const {
+  std::vector<Matches> found;
+  bool are_open = false;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!are_open) open_shards_of(std::span(words).subspan(i));
+    found.push_back(find_all(words[i]));
+    are_open = !found.back().tensors.empty();
+  }
+  return found;
+}
+
+std::vector<st_tensor> File::views(const std::vector<size_t> &tensors) const {
+  if (is_url() && !tensors.empty()) check(st_prefetch(file_, tensors.data(), tensors.size(), nullptr));
+  std::vector<st_tensor> views;
+  for (const size_t i : tensors) views.push_back(view(i));
+  return views;
 }
 
 size_t File::find_exactly(std::string_view name) const {

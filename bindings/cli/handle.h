@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,8 +73,18 @@ class File {
   // nothing: a look may begin anew.
   Matches find_all(const std::string &word) const;
   size_t find_exactly(std::string_view name) const;
+  // What find() answers for each name, or all tensors if there is none.
+  std::vector<size_t> find_each(const std::vector<std::string> &names) const;
+  // What find_all() answers for each word.
+  std::vector<Matches> find_all_of_each(const std::vector<std::string> &words) const;
+  // Views of these, with their bytes.
+  std::vector<st_tensor> views(const std::vector<size_t> &tensors) const;
 
  private:
+  // find() would open the shards behind a URL one by one. This opens those of the tensors that these words name side by
+  // side; a word that names none ends it.
+  void open_shards_of(std::span<const std::string> words) const;
+
   std::string path_;
   st_file *file_;
 };

@@ -829,6 +829,47 @@ def test_shards_of_tensors_that_are_named_are_opened_side_by_side(tmp_path, need
     assert {path for path, _ in server.requests} == set(objects) - {"/m-2.safetensors"}
 
 
+CHANGES_BY_A_URL = {"update": ["update", "--from"], "put": ["put", "--from"]}
+
+
+def five_of_stctl(tmp_path, how, url, names):
+    """What stctl makes of these tensors of a URL, in a file that has them all, of zeros."""
+    libst.save(tmp_path / "here", {f"t{i}": np.zeros(10, "u1") for i in range(5)})
+    command, *rest = how
+    ran = stctl(command, tmp_path / "here", *rest, url, *names)
+    assert ran.returncode == 0, ran.stderr
+    return {name: array.tolist() for name, array in libst.load(tmp_path / "here").items()}
+
+
+LS_WORDS = {  # the words, the numbers of the shards that are needed, and of the tensors that are listed
+    "names": (["t4", "t1", "t3"], {1, 3, 4}, [1, 3, 4]),
+    "after a name that is none": (["none", "t4", "t1", "t3"], {1, 3, 4}, [1, 3, 4]),
+    "a pattern": (["t[4]", "t1"], {0, 1, 2, 3, 4}, [1, 4]),
+}
+
+
+@pytest.mark.parametrize("words, shards, listed", LS_WORDS.values(), ids=LS_WORDS)
+def test_ls_opens_the_shards_that_it_needs_side_by_side(tmp_path, words, shards, listed):
+    objects, index = five_shards(tmp_path)
+    with GatheringServer(objects, lambda path, _: path != index, until=len(shards)) as server:
+        told = stctl("ls", server.url + index, "--names", *words)
+        assert server.most == len(shards)
+    assert told.stdout.split() == [f"t{i}" for i in listed]
+    assert {path for path, _ in server.requests} == {f"/m-{i}.safetensors" for i in shards} | {index}
+
+
+@pytest.mark.parametrize("names", [["t4", "t1", "t3"], []], ids=["names", "all"])
+@pytest.mark.parametrize("how", CHANGES_BY_A_URL.values(), ids=CHANGES_BY_A_URL)
+def test_a_change_by_a_url_opens_the_shards_that_it_needs_side_by_side(tmp_path, how, names):
+    objects, index = five_shards(tmp_path)
+    needed = {f"/m-{name[1:]}.safetensors" for name in names} or set(objects) - {index}
+    with GatheringServer(objects, lambda path, _: path != index, until=len(needed)) as server:
+        made = five_of_stctl(tmp_path, how, server.url + index, names)
+        assert server.most == len(needed)
+    assert {path for path, _ in server.requests} == needed | {index}
+    assert made == {f"t{i}": [i if not names or f"t{i}" in names else 0] * 10 for i in range(5)}
+
+
 @pytest.mark.parametrize("needs_named", NEEDS_NAMED_SHARDS.values(), ids=NEEDS_NAMED_SHARDS)
 def test_a_name_that_no_shard_has_is_told(tmp_path, needs_named):
     objects, index = five_shards(tmp_path)
