@@ -78,12 +78,11 @@ std::string File::file_name(uint32_t shard) const {
 
 uint64_t File::size_of_files() const {
   uint64_t size = 0;
-  std::vector<Extent> remote;  // listed once, as that is all tensors
+  if (is_url()) all();  // which opens them side by side
   for (uint32_t shard = 0; shard < file_count(); ++shard) {
     const std::string path = file_path(shard);
     if (!scheme_of(path).empty()) {
-      if (remote.empty()) remote = extents();
-      size += remote[shard].end;  // no file ends after its last tensor
+      size += io_info(shard).file_size;
       continue;
     }
     struct stat status;
@@ -91,16 +90,6 @@ uint64_t File::size_of_files() const {
     size += static_cast<uint64_t>(status.st_size);
   }
   return size;
-}
-
-std::vector<File::Extent> File::extents() const {
-  std::vector<Extent> extents(file_count());
-  for (const st_tensor &t : all()) {
-    Extent &extent = extents.at(t.shard);
-    extent.begin = std::min(extent.begin, t.file_offset);
-    extent.end = std::max(extent.end, t.file_offset + t.nbytes);
-  }
-  return extents;
 }
 
 st_tensor File::at(size_t i) const {
@@ -130,6 +119,12 @@ std::string File::bytes_of(const st_tensor &tensor) const {
 st_io_info File::io_info() const {
   auto info = sized<st_io_info>();
   check(st_file_io_info(file_, &info));
+  return info;
+}
+
+st_io_info File::io_info(uint32_t shard) const {
+  auto info = sized<st_io_info>();
+  check(st_shard_io_info(file_, shard, &info));
   return info;
 }
 

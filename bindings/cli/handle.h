@@ -48,12 +48,6 @@ class File {
   std::string file_name(uint32_t shard) const;  // the last part of its path
   uint64_t size_of_files() const;
 
-  // From the first to the last byte of a file that the tensors shown of it have.
-  struct Extent {
-    uint64_t begin = UINT64_MAX, end = 0;
-  };
-  std::vector<Extent> extents() const;  // of each file
-
   st_tensor at(size_t i) const;  // a description
   // Descriptions of all. One call, which opens shards behind a URL side by side.
   std::vector<st_tensor> all() const;
@@ -61,6 +55,7 @@ class File {
   // A copy of its bytes. Throws Failure if the file is cut meanwhile; a look at a view would then be a signal.
   std::string bytes_of(const st_tensor &tensor) const;
   st_io_info io_info() const;
+  st_io_info io_info(uint32_t shard) const;
   st_stats stats() const;
   // To what others have made of it. What was described before is no longer good.
   void refresh() const;
