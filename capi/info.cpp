@@ -20,6 +20,38 @@ struct BuildInfo {
 
 constexpr std::string_view no_shard = "there are no tensors, so the index names no shard";
 
+st_io_info of_none() {
+  st_io_info info{};
+  info.map = ST_MAP_NONE;
+  info.prefetch = ST_PREFETCH_NONE;
+  info.direct = ST_DIRECT_OFF;
+  copy_text(info.reason, no_shard);
+  copy_text(info.prefetch_reason, no_shard);
+  return info;
+}
+
+Result<st_io_info> of_member(const store::Catalogue &catalogue, uint32_t i) {
+  ST_TRY(const auto member, catalogue.member(i));
+  const store::Snapshot &s = *member.snapshot;
+  ST_TRY(const auto content, s.content_here());
+  const read::Strategy &strategy = member.data_file->strategy();
+  st_io_info info{};
+  info.storage = static_cast<uint32_t>(s.filesystem.storage);
+  info.map = static_cast<uint32_t>(content->map());
+  info.map_fallbacks = content->fallbacks();
+  info.file_size = s.file_size();
+  info.header_size = s.header.json_bytes;
+  info.data_offset = s.header.data_offset();
+  copy_text(info.filesystem, s.filesystem.type);
+  copy_text(info.reason, content->reason());
+  info.prefetch = static_cast<uint32_t>(strategy.prefetch);
+  info.direct = static_cast<uint32_t>(strategy.direct);
+  info.io_threads = strategy.threads;
+  info.block_size = strategy.block;
+  copy_text(info.prefetch_reason, strategy.reason);
+  return info;
+}
+
 }  // namespace
 
 const char *st_build_info(void) {
@@ -36,32 +68,16 @@ st_status st_file_io_info(const st_file *file, st_io_info *out) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_file_io_info", file, out));
     const store::Catalogue catalogue = file->model->catalogue();
-    st_io_info info{};
-    if (catalogue.members() == 0) {
-      info.map = ST_MAP_NONE;
-      info.prefetch = ST_PREFETCH_NONE;
-      info.direct = ST_DIRECT_OFF;
-      copy_text(info.reason, no_shard);
-      copy_text(info.prefetch_reason, no_shard);
-      return write_result(out, info);
-    }
-    ST_TRY(auto first, catalogue.member(0));
-    const store::Snapshot &s = *first.snapshot;
-    ST_TRY(auto content, s.content_here());
-    const read::Strategy &strategy = first.data_file->strategy();
-    info.storage = static_cast<uint32_t>(s.filesystem.storage);
-    info.map = static_cast<uint32_t>(content->map());
-    info.map_fallbacks = content->fallbacks();
-    info.file_size = s.file_size();
-    info.header_size = s.header.json_bytes;
-    info.data_offset = s.header.data_offset();
-    copy_text(info.filesystem, s.filesystem.type);
-    copy_text(info.reason, content->reason());
-    info.prefetch = static_cast<uint32_t>(strategy.prefetch);
-    info.direct = static_cast<uint32_t>(strategy.direct);
-    info.io_threads = strategy.threads;
-    info.block_size = strategy.block;
-    copy_text(info.prefetch_reason, strategy.reason);
+    if (catalogue.members() == 0) return write_result(out, of_none());
+    ST_TRY(const auto info, of_member(catalogue, 0));
+    return write_result(out, info);
+  });
+}
+
+st_status st_shard_io_info(const st_file *file, uint32_t shard, st_io_info *out) {
+  return boundary([&]() -> Result<void> {
+    ST_TRY(require("st_shard_io_info", file, out));
+    ST_TRY(const auto info, of_member(file->model->catalogue(), shard));
     return write_result(out, info);
   });
 }

@@ -1,5 +1,6 @@
 #include "failure.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -10,6 +11,23 @@
 #include "text.h"
 
 namespace stctl {
+namespace {
+
+#ifdef EDQUOT  // which Windows lacks
+constexpr int over_quota = EDQUOT;
+#else
+constexpr int over_quota = ENOSPC;
+#endif
+
+// As libst says it, too.
+constexpr std::string_view free_some = "; free some room";
+
+std::string advice_on(int err) {
+  if (err != ENOSPC && err != over_quota) return {};
+  return fmt::format("{}{}", free_some, err == ENOSPC ? "" : ", or have the quota raised");
+}
+
+}  // namespace
 
 Failure Failure::of_libst(st_status status) {
   auto info = sized<st_error_info>();
@@ -33,17 +51,18 @@ Failure Failure::of_libst(st_status status) {
 }
 
 Failure Failure::of_errno(int err, const char *what, const std::string &path, st_status status) {
-  Failure failure(exit_failed, std::string("cannot ") + what + " '" + escape(path) + "': " + std::strerror(err));
+  Failure failure(exit_failed,
+                  std::string("cannot ") + what + " '" + escape(path) + "': " + std::strerror(err) + advice_on(err));
   failure.os_errno_ = err;
   failure.status_ = status;
   return failure;
 }
 
-Failure Failure::with_disk_advice() const {
+Failure Failure::with_nothing_changed() const {
   Failure copy = *this;
-  const bool is_full = status_ == ST_E_NO_SPACE || os_errno_ == ENOSPC;
+  const bool is_full = status_ == ST_E_NO_SPACE || os_errno_ == ENOSPC || os_errno_ == over_quota;
   if (is_full && message_.find("nothing was changed") == message_.npos)
-    copy.message_ += "; nothing was changed; free some room";
+    copy.message_.insert(std::min(message_.rfind(free_some), message_.size()), "; nothing was changed");
   return copy;
 }
 
@@ -79,7 +98,7 @@ void check(st_status status) {
 }
 
 void check_change(st_status status) {
-  if (status == ST_E_NO_SPACE) throw Failure::of_libst(status).with_disk_advice();
+  if (status == ST_E_NO_SPACE) throw Failure::of_libst(status).with_nothing_changed();
   check(status);
 }
 

@@ -30,8 +30,8 @@ class Failure : public std::exception {
   int exit_code() const { return exit_code_; }
   st_status status() const { return status_; }  // ST_OK: it is not libst's
   Failure with_exit_code(int code) const;
-  // For a call that leaves everything as it was if the disk is full. It tells that, and what to do.
-  Failure with_disk_advice() const;
+  // For a call that leaves everything as it was if the disk, or the quota, is full. It tells that.
+  Failure with_nothing_changed() const;
 
   // "sentence (ST_E_NAME)"
   std::string sentence() const;
@@ -51,7 +51,7 @@ class Failure : public std::exception {
 
 // Throws Failure unless `status` is ST_OK.
 void check(st_status status);
-// The same, of a call of a transaction's.
+// The same, of a call that makes all of its change, or nothing.
 void check_change(st_status status);
 
 // A command line that CLI11 accepts and stctl does not.

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "interrupt.h"
 #include "json.h"
@@ -19,6 +20,12 @@ void log(void *user, uint32_t level, const char *message) {
   say(fmt::format("{}: {}", level < ST_LOG_WARNING ? "note" : "warning", message));
 }
 
+void log_later(void *user, uint32_t level, const char *message) {
+  if (level < ST_LOG_WARNING) return log(user, level, message);
+  std::vector<std::string> &warnings = static_cast<Session *>(user)->warnings;
+  if (std::find(warnings.begin(), warnings.end(), message) == warnings.end()) warnings.emplace_back(message);
+}
+
 }  // namespace
 
 File::File(Session &session, const std::string &path, const FileOptions &options) : path_(shown(path)), file_(nullptr) {
@@ -27,7 +34,7 @@ File::File(Session &session, const std::string &path, const FileOptions &options
   opts.map = options.map;
   opts.lock_timeout_ms = options.lock_timeout_ms;
   opts.progress = stop_if_interrupted;
-  opts.log = log;
+  opts.log = options.write || options.warns_later ? log_later : log;
   opts.log_user = &session;
   std::vector<const char *> deltas;
   for (const std::string &delta : options.deltas) deltas.push_back(delta.c_str());
@@ -71,12 +78,11 @@ std::string File::file_name(uint32_t shard) const {
 
 uint64_t File::size_of_files() const {
   uint64_t size = 0;
-  std::vector<Extent> remote;  // listed once, as that is all tensors
+  if (is_url()) all();  // which opens them side by side
   for (uint32_t shard = 0; shard < file_count(); ++shard) {
     const std::string path = file_path(shard);
     if (!scheme_of(path).empty()) {
-      if (remote.empty()) remote = extents();
-      size += remote[shard].end;  // no file ends after its last tensor
+      size += io_info(shard).file_size;
       continue;
     }
     struct stat status;
@@ -84,16 +90,6 @@ uint64_t File::size_of_files() const {
     size += static_cast<uint64_t>(status.st_size);
   }
   return size;
-}
-
-std::vector<File::Extent> File::extents() const {
-  std::vector<Extent> extents(file_count());
-  for (const st_tensor &t : all()) {
-    Extent &extent = extents.at(t.shard);
-    extent.begin = std::min(extent.begin, t.file_offset);
-    extent.end = std::max(extent.end, t.file_offset + t.nbytes);
-  }
-  return extents;
 }
 
 st_tensor File::at(size_t i) const {
@@ -123,6 +119,12 @@ std::string File::bytes_of(const st_tensor &tensor) const {
 st_io_info File::io_info() const {
   auto info = sized<st_io_info>();
   check(st_file_io_info(file_, &info));
+  return info;
+}
+
+st_io_info File::io_info(uint32_t shard) const {
+  auto info = sized<st_io_info>();
+  check(st_shard_io_info(file_, shard, &info));
   return info;
 }
 
@@ -159,6 +161,48 @@ Matches File::find_all(const std::string &word) const {
   }
   matches.by_pattern = !matches.tensors.empty();
   return matches;
+}
+
+void File::open_shards_of(std::span<const std::string> words) const {
+  if (!is_url() || is_one_file() || words.size() < 2) return;
+  std::vector<std::string> names;
+  std::vector<st_read_request> requests;
+  names.reserve(words.size());
+  for (const std::string &word : words) {
+    const std::string &name = names.emplace_back(plain_name(word));
+    st_read_request &request = requests.emplace_back();
+    request.name = name.data();
+    request.name_len = name.size();
+  }
+  // They have no room, so nothing is read.
+  const st_status status = st_read_many(file_, requests.data(), requests.size(), nullptr);
+  if (status != ST_E_BUFFER_SIZE && status != ST_E_NOT_FOUND) check(status);
+}
+
+std::vector<size_t> File::find_each(const std::vector<std::string> &names) const {
+  std::vector<size_t> found(names.empty() ? count() : 0);
+  std::iota(found.begin(), found.end(), 0);
+  open_shards_of(names);
+  for (const std::string &name : names) found.push_back(find(name));
+  return found;
+}
+
+std::vector<Matches> File::find_all_of_each(const std::vector<std::string> &words) const {
+  std::vector<Matches> found;
+  bool are_open = false;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!are_open) open_shards_of(std::span(words).subspan(i));
+    found.push_back(find_all(words[i]));
+    are_open = !found.back().tensors.empty();
+  }
+  return found;
+}
+
+std::vector<st_tensor> File::views(const std::vector<size_t> &tensors) const {
+  if (is_url() && !tensors.empty()) check(st_prefetch(file_, tensors.data(), tensors.size(), nullptr));
+  std::vector<st_tensor> views;
+  for (const size_t i : tensors) views.push_back(view(i));
+  return views;
 }
 
 size_t File::find_exactly(std::string_view name) const {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ namespace stctl {
 
 struct FileOptions {
   bool write = false;
+  bool warns_later = false;  // in Session::warnings, as one that is opened to write does
   uint32_t map = ST_MAP_AUTO;
   int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
   std::vector<std::string> deltas = {};  // that lie on the file
@@ -46,12 +48,6 @@ class File {
   std::string file_name(uint32_t shard) const;  // the last part of its path
   uint64_t size_of_files() const;
 
-  // From the first to the last byte of a file that the tensors shown of it have.
-  struct Extent {
-    uint64_t begin = UINT64_MAX, end = 0;
-  };
-  std::vector<Extent> extents() const;  // of each file
-
   st_tensor at(size_t i) const;  // a description
   // Descriptions of all. One call, which opens shards behind a URL side by side.
   std::vector<st_tensor> all() const;
@@ -59,6 +55,7 @@ class File {
   // A copy of its bytes. Throws Failure if the file is cut meanwhile; a look at a view would then be a signal.
   std::string bytes_of(const st_tensor &tensor) const;
   st_io_info io_info() const;
+  st_io_info io_info(uint32_t shard) const;
   st_stats stats() const;
   // To what others have made of it. What was described before is no longer good.
   void refresh() const;
@@ -71,8 +68,18 @@ class File {
   // nothing: a look may begin anew.
   Matches find_all(const std::string &word) const;
   size_t find_exactly(std::string_view name) const;
+  // What find() answers for each name, or all tensors if there is none.
+  std::vector<size_t> find_each(const std::vector<std::string> &names) const;
+  // What find_all() answers for each word.
+  std::vector<Matches> find_all_of_each(const std::vector<std::string> &words) const;
+  // Views of these, with their bytes.
+  std::vector<st_tensor> views(const std::vector<size_t> &tensors) const;
 
  private:
+  // find() would open the shards behind a URL one by one. This opens those of the tensors that these words name side by
+  // side; a word that names none ends it.
+  void open_shards_of(std::span<const std::string> words) const;
+
   std::string path_;
   st_file *file_;
 };

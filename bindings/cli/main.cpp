@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include <new>
+#include <string_view>
+#include <utility>
 
 #include "commands.h"
 #include "failure.h"
@@ -38,8 +40,17 @@ const char *const footer =
     "look at the exit code first. A path that is not UTF-8 has U+FFFD there.\n"
     "\n";
 
+// Those that wait. If the refusal repeats one, nothing "was passed over", as the warning says at its end.
+void tell_warnings(Session &session, std::string_view refusal = {}) {
+  for (const std::string &warning : std::exchange(session.warnings, {})) {
+    const bool is_repeated = !refusal.empty() && warning.starts_with(refusal);
+    if (!is_repeated && !session.quiet) say("warning: " + warning);
+  }
+}
+
 // The failure, where scripts and people look for it. Returns the exit code.
 int tell(Session &session, const Failure &failure) {
+  tell_warnings(session, failure.what());
   say(failure.sentence());
   forget_interrupt();  // this is the answer to it, if there was one
   // What was half-printed is not worth having: one JSON object, or the start of one.
@@ -88,6 +99,7 @@ int run(Session &session, int argc, char **argv) {
     session.out.write(*answer);
   } else {
     code = session.run();
+    tell_warnings(session);
   }
   session.out.close();
   return code;
@@ -108,6 +120,7 @@ int stctl_main(int argc, char **argv) {
       return tell(session, Failure(exit_failed, fmt::format("a bug in stctl, please report it: {}", error.what())));
     }
   } catch (const OutputFailure &failure) {
+    tell_warnings(session);
     if (failure.os_errno != EPIPE) {
       say(fmt::format("cannot write to standard output: {}", strerror(failure.os_errno)));
     }

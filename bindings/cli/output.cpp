@@ -153,7 +153,7 @@ ssize_t OutputFile::write_some(const char *bytes, size_t n) {
 void OutputFile::fail(int err) {
   if (goes_to(STDOUT_FILENO)) throw OutputFailure{err};
   const Failure failure = Failure::of_errno(err, "write", path_);
-  throw is_new_ ? failure.with_disk_advice() : failure;
+  throw is_new_ ? failure.with_nothing_changed() : failure;
 }
 
 void say(std::string_view sentence) {

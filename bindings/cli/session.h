@@ -1,8 +1,10 @@
 // What every command has: its standard output, the options that all commands
-// share, and the work that the command line chose.
+// share, the work that the command line chose, and warnings that wait.
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "output.h"
 
@@ -14,6 +16,8 @@ struct Session {
   bool quiet = false;        // no progress bar, no warnings
   bool verbose = false;      // also what libst does that is no problem: recovery, fallbacks
   std::function<int()> run;  // set by the sub-command; returns an exit code
+  // Of a file that is to be changed. The refusal of the change may repeat one, and is enough then.
+  std::vector<std::string> warnings;
 };
 
 }  // namespace stctl

@@ -71,6 +71,7 @@ var headerFunctions = []string{
 	"st_recover",
 	"st_compact",
 	"st_file_io_info",
+	"st_shard_io_info",
 	"st_file_stats",
 }
 

@@ -55,14 +55,22 @@ int strerror_r(int err, char *buffer, size_t n) {
 }
 #endif
 
+std::string_view what_to_do(int err) {
+  switch (err) {
+    case EMFILE: return limit_of_process;
+    case ENFILE: return limit_of_system;
+    case ENOSPC: return "; free some room";
+    case EDQUOT: return "; free some room, or have the quota raised";
+    default: return {};
+  }
+}
+
 }  // namespace
 
 Error os_error(int err, std::string_view what, std::string_view path) {
   char buffer[128];
   const std::string_view reason = reason_in(buffer, strerror_r(err, buffer, sizeof buffer));
-  Error e = error(status_of_errno(err), "cannot ", what, " ", in_quotes(path), ": ", reason);
-  if (err == EMFILE) e.message += limit_of_process;
-  if (err == ENFILE) e.message += limit_of_system;
+  Error e = error(status_of_errno(err), "cannot ", what, " ", in_quotes(path), ": ", reason, what_to_do(err));
   e.os_errno = err;
   return e;
 }

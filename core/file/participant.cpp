@@ -143,6 +143,7 @@ void Participant::finish() noexcept {
 }
 
 void Participant::drop(bool open) noexcept {
+  if (open) warn();  // recovery may place the file, and would not
   for (auto *made : {&first_, &second_}) {
     if (*made && open) (*made)->replacement->leave();
     made->reset();

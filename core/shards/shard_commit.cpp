@@ -438,6 +438,7 @@ Failure ShardCommit::open_outcome(Error cause) {
   for (const auto &part : parts_) part->drop(true);
   end_withholding();  // whoever looks now recovers first
   shards_.poison();
+  warnings_.tell(shards_.options().log);
   return st::open_outcome(std::move(cause), [](const std::string &why) {
     return text("the change of several shards was not finished (", why,
                 "); close the handle and open the checkpoint anew, which finishes or drops it");

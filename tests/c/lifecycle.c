@@ -246,6 +246,7 @@ static void observing(st_file *file) {
   CHECK(info.file_size == FILE_BYTES && info.header_size == sizeof json - 1 &&
         info.data_offset == 8 + info.header_size);
   CHECK(info.filesystem[0] != '\0' && info.reason[0] != '\0');
+  CHECK_STATUS(ST_OK, st_shard_io_info(file, 0, &info));
   CHECK_STATUS(ST_OK, st_file_stats(file, &stats));
   CHECK(stats.bytes_read >= sizeof weight && stats.commits == 0);
 }

@@ -122,6 +122,11 @@ def pageless(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def overquota(tmp_path_factory):
+    return preload(tmp_path_factory, "overquota")
+
+
+@pytest.fixture(scope="session")
 def newer(tmp_path_factory):
     return preload(tmp_path_factory, "newer")
 

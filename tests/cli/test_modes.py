@@ -1,4 +1,5 @@
-"""The modes of what a command makes of models: as with cp, a private model makes no public file."""
+"""The modes of what a command makes of models: as with cp, a private model makes no public file. Values are written as
+by a shell."""
 
 import stat
 
@@ -74,6 +75,17 @@ def test_the_owner_may_change_what_is_made_of_a_file_that_is_only_read(stctl, mo
     (models / "base").chmod(0o440)
     run(stctl, models, "shard", 0o022)
     assert {mode_of(path) for path in made_files(models)} == {0o640}
+
+
+@pytest.mark.parametrize("output", ["new.safetensors", "new.npy", "new.raw"])
+@pytest.mark.parametrize("umask", [0o022, 0o027])
+def test_values_have_the_mode_of_the_umask_as_a_redirection_has_it(stctl, models, output, umask):
+    (models / "base").chmod(0o600)
+    for there, meant in ((False, 0o666 & ~umask), (True, 0o604)):
+        if there:
+            (models / output).chmod(0o604)
+        stctl("get", "base", "a", "-o", output, cwd=models, umask=umask)
+        assert mode_of(models / output) == meant
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command != "shard"])

@@ -145,6 +145,7 @@ def test_nothing_is_published_over_what_another_user_committed(stctl, theirs, ar
             result = stctl.raw(*change, **as_user(uid))
             assert result.returncode == 1 and b"ST_E_JOURNAL" in result.stderr, result
             assert b"user 65534 finishes it" in result.stderr
+            assert result.stderr.count(b"\n") == 1  # no warning that it was passed over
         result = stctl.raw("recover", theirs, **as_user(uid))
         assert result.returncode == 1 and b"not recovered: " in result.stderr and b"recovered (" not in result.stdout
         told = json.loads(stctl.raw("recover", "--json", theirs, **as_user(uid)).stdout)
@@ -155,6 +156,34 @@ def test_nothing_is_published_over_what_another_user_committed(stctl, theirs, ar
     assert stctl.raw("recover", theirs, **as_user(OTHER)).returncode == 0
     assert_recovered(theirs, arrays)
     stctl("rm", theirs, "scalar")
+
+
+@pytest.mark.parametrize("change", [["rm", "scalar"], ["compact"]], ids=lambda c: c[0])
+def test_a_folder_that_is_passed_over_is_told_once(stctl, model, change):
+    model.parent.chmod(0o1777)
+    folder = model.with_name(model.name + ".st-journal")
+    folder.mkdir()
+    folder.chmod(0o702)  # anybody may write to it, so nobody trusts it
+    command, *rest = change
+    out, err = stctl(command, model, *rest)
+    assert out and err.count("it was passed over") == err.count("\n") == 1
+    assert stctl("meta", "-q", model, "a=b")[1] == ""
+
+
+def test_so_is_that_of_a_shard_that_is_opened_late(stctl, model, tmp_path):
+    shards = tmp_path / "shards"
+    stctl("shard", model, shards, "--max-size", "100")
+    shards.chmod(0o1777)
+    last = max(shards.glob("*.safetensors"))
+    folder = last.with_name(last.name + ".st-journal")
+    folder.mkdir()
+    folder.chmod(0o702)
+    told = f"stctl: warning: the journal folder '{folder}' is not to be trusted"
+    names = {f.name: stctl("ls", f, "--names")[0].split() for f in shards.glob("*.safetensors") if f != last}
+    for name in (name for of_one in names.values() for name in of_one):
+        assert stctl("get", shards, name)[1] == ""
+    for command in (["get", shards, stctl("ls", last, "--names")[0].split()[0]], ["ls", shards]):
+        assert stctl(*command)[1].count(told) == 1
 
 
 def test_what_was_moved_aside_is_named_to_those_whom_it_keeps_out(stctl, theirs):

@@ -283,6 +283,28 @@ def test_on_a_full_disk_it_tells_that_nothing_was_changed(stctl, small_disk, com
     assert_changed_only(path, arrays, {})
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "update MODEL scalar --fill 7",
+        "put MODEL new --npy new.npy",
+        "get MODEL scalar -o made.npy",
+        "get MODEL scalar -o made.safetensors",
+        "join MODEL made.safetensors",
+    ],
+)
+@pytest.mark.usefixtures("unchanged")
+def test_over_a_quota_it_tells_what_to_do(stctl, model, overquota, command):
+    np.save(model.with_name("new.npy"), NEW)
+    entries = os.listdir(model.parent)
+    words = [model if word == "MODEL" else word for word in command.split()]
+    error = stctl.json(*words, code=1, cwd=model.parent, env={**os.environ, "LD_PRELOAD": str(overquota)})["error"]
+    told = f"': {os.strerror(errno.EDQUOT)}; nothing was changed; free some room, or have the quota raised"
+    assert error["message"].endswith(told), error
+    assert error["errno"] == errno.EDQUOT
+    assert os.listdir(model.parent) == entries
+
+
 @pytest.mark.parametrize("command, option", [("update", "--fill"), ("put", "--from-raw")])
 @pytest.mark.usefixtures("unchanged")
 def test_one_source_is_wanted(stctl, model, command, option):

@@ -126,6 +126,7 @@ CALLS = {
     "st_recover": lambda s, options: _abi.st_recover(s.path, options),
     "st_reshard": Scene.reshard,
     "st_save": lambda s, options: _abi.st_save(s.new, None, 0, None, 0, options),
+    "st_shard_io_info": lambda s, out: _abi.st_shard_io_info(s.file, 0, out),
     "st_txn_begin": Scene.begin,
     "st_txn_plan": lambda s, out: _abi.st_txn_plan(s.txn, out),
     "st_verify": lambda s, options: _abi.st_verify(s.path, options),

@@ -829,6 +829,47 @@ def test_shards_of_tensors_that_are_named_are_opened_side_by_side(tmp_path, need
     assert {path for path, _ in server.requests} == set(objects) - {"/m-2.safetensors"}
 
 
+CHANGES_BY_A_URL = {"update": ["update", "--from"], "put": ["put", "--from"]}
+
+
+def five_of_stctl(tmp_path, how, url, names):
+    """What stctl makes of these tensors of a URL, in a file that has them all, of zeros."""
+    libst.save(tmp_path / "here", {f"t{i}": np.zeros(10, "u1") for i in range(5)})
+    command, *rest = how
+    ran = stctl(command, tmp_path / "here", *rest, url, *names)
+    assert ran.returncode == 0, ran.stderr
+    return {name: array.tolist() for name, array in libst.load(tmp_path / "here").items()}
+
+
+LS_WORDS = {  # the words, the numbers of the shards that are needed, and of the tensors that are listed
+    "names": (["t4", "t1", "t3"], {1, 3, 4}, [1, 3, 4]),
+    "after a name that is none": (["none", "t4", "t1", "t3"], {1, 3, 4}, [1, 3, 4]),
+    "a pattern": (["t[4]", "t1"], {0, 1, 2, 3, 4}, [1, 4]),
+}
+
+
+@pytest.mark.parametrize("words, shards, listed", LS_WORDS.values(), ids=LS_WORDS)
+def test_ls_opens_the_shards_that_it_needs_side_by_side(tmp_path, words, shards, listed):
+    objects, index = five_shards(tmp_path)
+    with GatheringServer(objects, lambda path, _: path != index, until=len(shards)) as server:
+        told = stctl("ls", server.url + index, "--names", *words)
+        assert server.most == len(shards)
+    assert told.stdout.split() == [f"t{i}" for i in listed]
+    assert {path for path, _ in server.requests} == {f"/m-{i}.safetensors" for i in shards} | {index}
+
+
+@pytest.mark.parametrize("names", [["t4", "t1", "t3"], []], ids=["names", "all"])
+@pytest.mark.parametrize("how", CHANGES_BY_A_URL.values(), ids=CHANGES_BY_A_URL)
+def test_a_change_by_a_url_opens_the_shards_that_it_needs_side_by_side(tmp_path, how, names):
+    objects, index = five_shards(tmp_path)
+    needed = {f"/m-{name[1:]}.safetensors" for name in names} or set(objects) - {index}
+    with GatheringServer(objects, lambda path, _: path != index, until=len(needed)) as server:
+        made = five_of_stctl(tmp_path, how, server.url + index, names)
+        assert server.most == len(needed)
+    assert {path for path, _ in server.requests} == needed | {index}
+    assert made == {f"t{i}": [i if not names or f"t{i}" in names else 0] * 10 for i in range(5)}
+
+
 @pytest.mark.parametrize("needs_named", NEEDS_NAMED_SHARDS.values(), ids=NEEDS_NAMED_SHARDS)
 def test_a_name_that_no_shard_has_is_told(tmp_path, needs_named):
     objects, index = five_shards(tmp_path)
@@ -836,23 +877,59 @@ def test_a_name_that_no_shard_has_is_told(tmp_path, needs_named):
         needs_named(server.url + index, ["t1", "none", "t2"])
 
 
-@pytest.mark.parametrize("json_flag", [[], ["--json"]])
-def test_info_opens_each_shard_of_a_url_once(tmp_path, json_flag):
-    objects, index = five_shards(tmp_path)
+def written(folder, objects):
     for path, content in objects.items():
-        (tmp_path / path[1:]).write_bytes(content)
-    here = stctl("info", *json_flag, tmp_path / index[1:]).stdout
+        (folder / path[1:]).write_bytes(content)
+
+
+def five_shards_and_deltas(tmp_path):
+    """The same, and the paths of deltas: no tensor is shown any more of two shards and of a delta."""
+    objects, index = five_shards(tmp_path)
+    written(tmp_path, objects)
+    states = [{f"t{i}": np.full(10, i, "u1") for i in range(5)}]
+    states.append({**states[0], "t4": np.ones(20, "u1")})
+    states.append({name: array for name, array in states[0].items() if name not in ("t2", "t4")} | {"u": np.ones(3)})
+    deltas = []
+    for i, (before, after) in enumerate(zip(states, states[1:], strict=False)):
+        libst.save(tmp_path / "before", before)
+        libst.save(tmp_path / "after", after)
+        libst.diff(tmp_path / "before", tmp_path / "after", tmp_path / f"delta-{i}")
+        deltas.append(f"/delta-{i}")
+        objects[deltas[-1]] = (tmp_path / deltas[-1][1:]).read_bytes()
+    return objects, index, deltas
+
+
+@pytest.mark.parametrize("has_deltas", [False, True], ids=["shards", "deltas"])
+@pytest.mark.parametrize("json_flag", [[], ["--json"]])
+def test_info_opens_each_file_of_a_url_once(tmp_path, json_flag, has_deltas):
+    objects, index, deltas = five_shards_and_deltas(tmp_path) if has_deltas else (*five_shards(tmp_path), [])
+    written(tmp_path, objects)
+
+    def told_of(place):
+        layers = [word for delta in deltas for word in ("--delta", place + delta)]
+        return stctl("info", *json_flag, place + index, *layers).stdout
+
+    here = told_of(str(tmp_path))
     with GatheringServer(objects, lambda *_: False) as server:
-        there = stctl("info", *json_flag, server.url + index).stdout.replace(server.url, str(tmp_path))
-    asked = [path for path, _ in server.requests if path != index]
-    assert sorted(asked) == sorted(set(objects) - {index})
+        there = told_of(server.url).replace(server.url, str(tmp_path))
+    assert sorted(path for path, _ in server.requests) == sorted(objects)
+    assert here
     if json_flag:
         here, there = ({**json.loads(told), **ELSEWHERE} for told in (here, there))
     else:
         here, there = (
-            [line for line in told.splitlines() if line.startswith(("Files ", "m-"))] for told in (here, there)
+            [line for line in told.splitlines() if line.startswith(("Files ", "m-", "delta-"))]
+            for told in (here, there)
         )
     assert there == here
+
+
+def test_the_size_of_the_files_counts_what_deltas_hide(tmp_path):
+    objects, index, deltas = five_shards_and_deltas(tmp_path)
+    with GatheringServer(objects, lambda *_: False) as server:
+        layers = [word for delta in deltas for word in ("--delta", server.url + delta)]
+        told = json.loads(stctl("view", "--json", server.url + index, *layers).stdout)
+    assert told["file_size"] == sum(len(content) for path, content in objects.items() if path != index)
 
 
 def test_a_read_of_one_long_tensor_has_requests_side_by_side(tmp_path):

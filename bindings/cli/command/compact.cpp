@@ -19,7 +19,7 @@ struct Compact {
 
 int run(Session &session, const Compact &options) {
   const auto [before, names_before] = [&] {
-    const File file(session, options.file);
+    const File file(session, options.file, {.warns_later = true});
     return std::pair(file.size_of_files(), ShardNames(file, options.layout.new_names));
   }();
   throw_if_interrupted();
@@ -32,7 +32,7 @@ int run(Session &session, const Compact &options) {
     check(st_compact(options.file.c_str(), &opts));
     forget_interrupt();
   }
-  const File file(session, options.file);
+  const File file(session, options.file, {.warns_later = true});
   const uint64_t after = file.size_of_files();
   const size_t shards = file.file_count();
   ShardNames names = names_before;

@@ -31,7 +31,7 @@ int run(Session &session, const Diff &options) {
     opts.lock_timeout_ms = options.lock_timeout_ms;
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
-    check(st_delta_create(options.from.c_str(), options.to.c_str(), made.path().c_str(), &opts));
+    check_change(st_delta_create(options.from.c_str(), options.to.c_str(), made.path().c_str(), &opts));
     if (!made.is_stream()) forget_interrupt();  // it is made
     info = delta_info(made.path());
     made.pass_on();

@@ -82,14 +82,14 @@ void write_safetensors(const Session &session, const Slice &slice, MadeFile &mad
     st_writer *writer = nullptr;
     ~Writer() { st_writer_free(writer); }
   } out;
-  check(st_writer_open(made.path().c_str(), &tensor, 1, nullptr, 0, nullptr, &out.writer));
+  check_change(st_writer_open(made.path().c_str(), &tensor, 1, nullptr, 0, nullptr, &out.writer));
   Progress progress(session.quiet, "reading", slice.nbytes());
   uint64_t done = 0;
   slice.read(piece_bytes, [&](std::string_view bytes) {
-    check(st_writer_write(out.writer, tensor.name, tensor.name_len, bytes.data(), bytes.size()));
+    check_change(st_writer_write(out.writer, tensor.name, tensor.name_len, bytes.data(), bytes.size()));
     progress.done(done += bytes.size());
   });
-  check(st_writer_finish(out.writer));
+  check_change(st_writer_finish(out.writer));
   made.pass_on();
   forget_interrupt();  // it is there
 }

@@ -70,21 +70,12 @@ struct Place {  // of the data in a file
   uint64_t header_size, data_offset, file_size;
 };
 
-Place place_of(const st_io_info &io) {
-  return {io.header_size, io.data_offset, io.file_size};
-}
-
-// Shards of a URL are open by now, and to open one once more is a request. But each has tensors, which tell: the first
-// begins where the data does, and the last ends where the file does. Below deltas some tensors are not shown.
-std::vector<Place> places_of(Session &session, const File &file, bool has_deltas, const st_io_info &io) {
-  if (file.is_one_file()) return {place_of(io)};
+std::vector<Place> places_of(const File &file) {
   std::vector<Place> places;
-  if (file.is_url() && !has_deltas) {
-    for (const auto &[begin, end] : file.extents()) places.push_back({begin - sizeof(uint64_t), begin, end});
-    return places;
+  for (uint32_t shard = 0; shard < file.file_count(); ++shard) {
+    const st_io_info io = file.io_info(shard);
+    places.push_back({io.header_size, io.data_offset, io.file_size});
   }
-  for (uint32_t shard = 0; shard < file.file_count(); ++shard)
-    places.push_back(place_of(File(session, file.file_path(shard)).io_info()));
   return places;
 }
 
@@ -236,7 +227,7 @@ int run(Session &session, const Info &options) {
   } else {
     const Summary summary = look_at(file, [&] { return summarise(file); });
     const st_io_info io = file.io_info();
-    const std::vector<Place> places = places_of(session, file, !options.deltas.empty(), io);
+    const std::vector<Place> places = places_of(file);
     (session.json ? file_json : file_text)(session, file, summary, places, io);
   }
   return exit_ok;

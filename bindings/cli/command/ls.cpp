@@ -30,11 +30,12 @@ Choice choose(const Ls &options, const File &file) {
   Choice choice;
   std::vector<bool> matches(file.count());
   std::string unmatched;
-  for (const std::string &pattern : options.patterns) {
-    const Matches found = file.find_all(pattern);
-    for (const size_t i : found.tensors) matches[i] = true;
-    if (found.by_pattern) choice.by_pattern.push_back(pattern);
-    if (found.tensors.empty()) unmatched += fmt::format("{}'{}'", unmatched.empty() ? "" : ", ", escape(pattern));
+  const std::vector<Matches> found = file.find_all_of_each(options.patterns);
+  for (size_t w = 0; w < found.size(); ++w) {
+    const std::string &word = options.patterns[w];
+    for (const size_t i : found[w].tensors) matches[i] = true;
+    if (found[w].by_pattern) choice.by_pattern.push_back(word);
+    if (found[w].tensors.empty()) unmatched += fmt::format("{}'{}'", unmatched.empty() ? "" : ", ", escape(word));
   }
   if (options.patterns.empty()) choice.tensors = file.all();
   for (size_t i = 0; i < matches.size(); ++i)

@@ -36,7 +36,7 @@ int run(Session &session, const Merge &options) {
     opts.lock_timeout_ms = options.lock_timeout_ms;
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
-    check(st_delta_merge(options.base.c_str(), deltas.data(), deltas.size(), made.path().c_str(), &opts));
+    check_change(st_delta_merge(options.base.c_str(), deltas.data(), deltas.size(), made.path().c_str(), &opts));
     if (!made.is_stream()) forget_interrupt();  // it is made
     {
       const File file(session, made.path());

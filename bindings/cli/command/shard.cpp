@@ -69,7 +69,7 @@ void tell(Session &session, const Reshape &options, const char *done, size_t sha
 int run_shard(Session &session, const Reshape &options) {
   const uint64_t size = bytes_of(options.size);
   run_with_progress(session, "sharding", options, [&](const st_save_options &opts) {
-    check(st_reshard(options.from.c_str(), options.to.c_str(), size, &opts));
+    check_change(st_reshard(options.from.c_str(), options.to.c_str(), size, &opts));
   });
   // The index of a model without tensors names no shard, but there is one.
   const uint32_t named = File(session, options.to).file_count();
@@ -80,7 +80,7 @@ int run_shard(Session &session, const Reshape &options) {
 int run_join(Session &session, const Reshape &options) {
   MadeFile made(session, options.to, "a model");
   run_with_progress(session, "joining", options, [&](const st_save_options &opts) {
-    check(st_join(options.from.c_str(), made.path().c_str(), &opts));
+    check_change(st_join(options.from.c_str(), made.path().c_str(), &opts));
     made.pass_on();
   });
   if (!made.is_standard_output()) tell(session, options, "joined into", 1);

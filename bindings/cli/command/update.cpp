@@ -71,11 +71,7 @@ void set_data(st_tensor &tensor, std::string_view bytes) {
 void take_from(Session &session, const Update &options, Payload &payload) {
   payload.from = std::make_unique<File>(session, options.from);
   const File &from = *payload.from;
-  if (options.names.empty()) {
-    for (size_t i = 0; i < from.count(); ++i) payload.tensors.push_back(from.view(i));
-  } else {
-    for (const std::string &name : options.names) payload.tensors.push_back(from.view(from.find(name)));
-  }
+  payload.tensors = from.views(from.find_each(options.names));
 }
 
 // One tensor of `file`, or a slice of it, with other bytes.

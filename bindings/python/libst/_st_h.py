@@ -546,6 +546,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "st_recover": (c_status, c_char_p, POINTER(RecoverOptions)),
     "st_compact": (c_status, c_char_p, POINTER(TxnOptions)),
     "st_file_io_info": (c_status, c_void_p, POINTER(IoInfo)),
+    "st_shard_io_info": (c_status, c_void_p, c_uint32, POINTER(IoInfo)),
     "st_file_stats": (c_status, c_void_p, POINTER(Stats)),
 }
 

@@ -1588,6 +1588,12 @@ typedef struct st_io_info {
 /* How the data of a file is reached. Any thread. */
 st_status st_file_io_info(const st_file *file, st_io_info *out);
 
+/* The same, of one of the files that the handle stands for: see st_shard_count.
+ * Statuses: ST_E_OUT_OF_RANGE; those of a shard that is opened for it. Any
+ * thread. */
+st_status st_shard_io_info(const st_file *file, uint32_t shard,
+                           st_io_info *out);
+
 typedef struct st_stats {
   uint32_t struct_size;
   uint32_t map_fallbacks;

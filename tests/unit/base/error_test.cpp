@@ -95,6 +95,15 @@ TEST_F(ErrorTest, AnIfNeedsNoBracesWhereNoValueIsWanted) {
   EXPECT_EQ(calls, 3);
 }
 
+TEST_F(ErrorTest, OneOfAFullDiskOrQuotaSaysWhatToDo) {
+  EXPECT_TRUE(os_error(ENOSPC, "write", "f").message.ends_with("; free some room"));
+  const Error quota = os_error(EDQUOT, "write", "f");
+  EXPECT_EQ(quota.status, Status::no_space);
+  EXPECT_EQ(quota.os_errno, EDQUOT);
+  EXPECT_TRUE(quota.message.starts_with("cannot write 'f': "));
+  EXPECT_TRUE(quota.message.ends_with("; free some room, or have the quota raised"));
+}
+
 TEST_F(ErrorTest, ErrorsOfOtherTypesArePassedOnToo) {
   using Odd = tl::expected<void, std::unique_ptr<int>>;
   const auto odd = []() -> Odd { return tl::make_unexpected(std::make_unique<int>(3)); };

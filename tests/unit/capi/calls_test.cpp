@@ -115,6 +115,7 @@ TEST_F(CapiCalls, NullWhereItMayNotBeIsAnInvalidArgument) {
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_verify(nullptr, nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_recover(nullptr, nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_file_io_info(file, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_shard_io_info(file, 0, nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_file_stats(file, nullptr));
   EXPECT_TRUE(untouched(t));
   EXPECT_EQ(i, 77u);
@@ -522,6 +523,26 @@ TEST_F(CapiCalls, TheShapesOfAFileLieInOneArray) {
   const auto [first, last] = std::minmax_element(
       all.begin(), all.end(), [](const st_tensor &a, const st_tensor &b) { return a.shape < b.shape; });
   EXPECT_LE(static_cast<size_t>(last->shape + last->rank - first->shape), 3 * all.size());
+}
+
+TEST_F(CapiCalls, OfEachFileOfSeveralIsTold) {
+  const std::string shards = dir / "shards";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), shards.c_str(), 5000, nullptr));
+  st_file *several = nullptr;
+  ASSERT_ST(ST_OK, st_open(shards.c_str(), nullptr, &several));
+  auto info = sized<st_io_info>(), first = sized<st_io_info>();
+  ASSERT_ST(ST_OK, st_file_io_info(several, &first));
+  for (uint32_t i = 0; i < st_shard_count(several); ++i) {
+    const char *shard = nullptr;
+    ASSERT_ST(ST_OK, st_shard_path(several, i, &shard));
+    ASSERT_ST(ST_OK, st_shard_io_info(several, i, &info));
+    EXPECT_EQ(info.file_size, std::filesystem::file_size(shard));
+    EXPECT_EQ(info.data_offset, 8 + info.header_size);
+  }
+  ASSERT_ST(ST_OK, st_shard_io_info(several, 0, &info));
+  EXPECT_EQ(std::memcmp(&info, &first, sizeof info), 0);
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_shard_io_info(several, st_shard_count(several), &info));
+  st_close(several);
 }
 
 TEST_F(CapiCalls, InfoAndStatsTellWhatWasDone) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 #include <new>
+#include <set>
 #include <thread>
 
 #include "base/interrupt.h"
@@ -846,6 +847,50 @@ TEST_F(ShardTransactionTest, AShardOfADyingWriterIsFinishedBeforeItIsBlamed) {
   t.reset(), other.reset();
   const Dying super(index + ".st-journal"), part(shard(2) + ".st-journal");
   EXPECT_TRUE(fails_with(Status::file_changed, reader->catalogue().find("c")));
+}
+
+// Files of another user, as their stat says; and nobody may give files away.
+class Others : public FaultEnv {
+ public:
+  explicit Others(const std::vector<std::string> &theirs) : FaultEnv(os::Env::posix()) {
+    for (const std::string &path : theirs) {
+      struct stat s;
+      EXPECT_EQ(::stat(path.c_str(), &s), 0);
+      theirs_.insert(s.st_ino);
+    }
+  }
+
+  int fstat(int fd, struct stat *out) override {
+    const int r = FaultEnv::fstat(fd, out);
+    if (r == 0 && theirs_.contains(out->st_ino)) out->st_uid += 1;
+    return r;
+  }
+  int fchown(int, uid_t, gid_t) override { return -EPERM; }
+
+ private:
+  std::set<ino_t> theirs_;
+};
+
+// Recovery gives them their places, and knows nothing of that.
+TEST_F(ShardTransactionTest, OfFilesThatAreLeftToRecoveryItIsToldWhoseTheyWillBe) {
+  for (const size_t fails_at : {0, 1, 2}) {
+    logged.clear();
+    Others env({shard(2), index});
+    auto shards = open(env);
+    auto t = begin(*shards);
+    ASSERT_TRUE(is_ok(t->put(text("x", fails_at), u8(ten))));
+    size_t renames = 0;
+    env.before = [&](Call call) { return call == Call::renameat && renames++ == fails_at ? -EIO : 0; };
+    const bool is_done = t->commit().has_value();
+    EXPECT_EQ(is_done, fails_at == 2) << "a shard that gains alone has one new file, and the index another";
+    for (const std::string &path : {shard(2), index}) {
+      const std::string told = text("the new ", in_quotes(path), " will belong to user ");
+      EXPECT_THAT(logged, HasSubstr(told));
+      EXPECT_EQ(logged.find(told), logged.rfind(told)) << logged;
+    }
+    t.reset(), shards.reset();
+    EXPECT_EQ(bytes(*open(), text("x", fails_at)), ten);
+  }
 }
 
 // The index is new, and the shard still has what it is to lose.

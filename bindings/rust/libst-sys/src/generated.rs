@@ -668,5 +668,6 @@ extern "C" {
     pub fn st_recover(path: *const c_char, opts: *const st_recover_options) -> st_status;
     pub fn st_compact(path: *const c_char, opts: *const st_txn_options) -> st_status;
     pub fn st_file_io_info(file: *const st_file, out: *mut st_io_info) -> st_status;
+    pub fn st_shard_io_info(file: *const st_file, shard: u32, out: *mut st_io_info) -> st_status;
     pub fn st_file_stats(file: *const st_file, out: *mut st_stats) -> st_status;
 }
