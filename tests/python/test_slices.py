@@ -1,5 +1,7 @@
 """f.slice(name)[...] is what numpy's basic indexing of the whole gives."""
 
+import tracemalloc
+
 import libst
 import numpy as np
 import pytest
@@ -206,6 +208,104 @@ def test_rows_side_by_side_are_one_request(tmp_path):
         assert after.bytes_read - before.bytes_read < 1000 * 4096
 
 
+@pytest.fixture
+def tall(tmp_path):
+    """What it holds, and its path: tensors of more rows than are read by a request each."""
+    random = np.random.default_rng(3)
+    tensors = {
+        "flags": random.integers(0, 2, 3000).astype(bool),
+        "numbers": random.integers(0, 1 << 30, 200_000),
+        "pixels": random.integers(0, 256, (50_000, 7, 3), np.uint8),
+        "pairs": random.random((70_000, 2)).astype(np.complex64),
+        "pages": random.integers(0, 1 << 30, (3000, 1024), np.int32),
+        "nothing": np.empty((5000, 0, 4), np.float32),
+    }
+    libst.save(tmp_path / "tall", tensors)
+    return tensors, tmp_path / "tall"
+
+
+@pytest.mark.parametrize("options", [{}, {"mapping": "none", "block_size": 1 << 16, "io_threads": 1}], ids=str)
+def test_many_rows_in_any_order_are_numpys(tall, options):
+    tensors, path = tall
+    random = np.random.default_rng(4)
+    parts = [(), np.index_exp[..., 0], np.index_exp[..., ::-2], np.index_exp[1:2], np.index_exp[0:0]]
+    with libst.open(path, **options) as f:
+        for name, whole in tensors.items():
+            n = len(whole)
+            for rows in (
+                random.integers(-n, n, 4000),
+                np.sort(random.integers(0, n, 2000)),
+                np.arange(n)[::-1],
+                np.arange(n)[:: n // 1300],
+                np.full(1500, -1, np.int16),
+                random.permutation(n)[:2000].tolist(),
+            ):
+                for part in parts if whole.ndim > 1 else parts[:1]:
+                    assert same(f.slice(name)[(rows, *part)], whole[(np.array(rows), *part)]), (name, part)
+
+
+def test_many_rows_stand_beside_other_parts(tall):
+    tensors, path = tall
+    rows = np.random.default_rng(5).integers(-3000, 3000, 5000)
+    wanted = [
+        ("pages", 7),
+        ("numbers", rows),
+        ("flags", [3, -1]),
+        ("pages", (rows, slice(0, 9))),
+        ("nothing", rows),
+        ("pairs", []),
+    ]
+    told = []
+    with libst.open(path, progress=lambda done, total: told.append((done, total))) as f:
+        for progress in (None, lambda done, total: told.append((done, total))):
+            told.clear()
+            got = f.read_many(wanted, progress=progress)
+            for array, (name, index) in zip(got, wanted):
+                index = index if name != "pairs" else slice(0, 0)
+                assert same(array, tensors[name][index])
+                assert array.flags.writeable and array.flags.c_contiguous
+            assert told == sorted(told) and told[-1] == (sum(array.nbytes for array in got),) * 2
+
+
+def test_many_rows_cost_few_requests_and_little_memory(tall):
+    tensors, path = tall
+    rows = np.random.default_rng(6).integers(0, 200_000, 400_000)
+    with libst.open(path, io_threads=1) as f:
+        before = f.stats()
+        tracemalloc.start()
+        try:
+            got = f.slice("numbers")[rows]
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert same(got, tensors["numbers"][rows])
+        after = f.stats()
+        # What comes twice is read once, but for a row at the end of a window.
+        assert after.bytes_read - before.bytes_read < tensors["numbers"].nbytes + 1000
+        assert after.read_requests - before.read_requests < 50
+        assert peak - got.nbytes < (9 << 20) + 48 * len(rows)
+
+
+@pytest.mark.parametrize("wrong", [3000, -3001, 2**62, -(2**63)])
+def test_the_row_that_is_not_there_is_named(tall, wrong):
+    rows = np.arange(2000)
+    rows[1234] = wrong
+    with libst.open(tall[1]) as f:
+        for name in ("flags", "pages"):
+            with pytest.raises(IndexError, match=rf"index {wrong} is out of bounds for axis 0 with size 3000"):
+                f.slice(name)[rows]
+            with pytest.raises(TypeError, match="an array of indices"):
+                f.slice(name)[rows >= 0]
+
+
+def test_an_exception_of_progress_ends_a_read_of_many_rows(tall):
+    def stop(done, total):
+        raise KeyError(done)
+
+    with libst.open(tall[1]) as f, pytest.raises(KeyError):
+        f.read_many([("pages", np.arange(3000))], progress=stop)
+
+
 def test_rows_of_packed_types_are_whole_bytes(raw):
     data = bytes(range(16))
     with libst.open(raw([("t", "F4", [4, 8], data), ("u", "F4", [4, 1], b"ab")])) as f:
@@ -214,6 +314,9 @@ def test_rows_of_packed_types_are_whole_bytes(raw):
         assert f.slice("t")[[]].shape == (0,)
         with refused("SUBBYTE"):
             f.slice("u")[[0, 1]]
+        assert f.slice("t")[[1, 0] * 1000].tobytes() == (data[4:8] + data[:4]) * 1000
+        with refused("SUBBYTE"):
+            f.slice("u")[[0, 1] * 1000]
 
 
 @pytest.mark.parametrize("index", [None, True, np.True_, "w", 1.0, (0, None)], ids=lambda i: type(i).__name__)

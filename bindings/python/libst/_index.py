@@ -9,6 +9,8 @@ import numpy as np
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
 
 #: An st_range.
 _Range = tuple[int, int, int]
@@ -38,19 +40,38 @@ _BASIC = {slice, int, type(...)}
 
 def picks_rows(index: Any) -> bool:
     """Whether it has an array of indices: it is then for `cut_rows`, else for `cut`."""
+    if type(index) in _BASIC:
+        return False
     parts = index if isinstance(index, tuple) else (index,)
     return not _BASIC.issuperset(map(type, parts)) and any(_is_array(part) for part in parts)
 
 
-def cut_rows(index: Any, shape: tuple[int, ...]) -> tuple[list[bytes], int, tuple[int, ...]]:
-    """The ranges of each row that the array picks, packed; how many each has; the shape of all rows together."""
+def cut_rows(index: Any, shape: tuple[int, ...]) -> "Part":
+    """What the array picks: rows that are there, and of which none is negative. IndexError for others."""
     part = part_of(index, shape)
-    rows: list[int] = [] if part.rows is None else part.rows.tolist()
-    for row in rows:
-        if not -shape[0] <= row < shape[0]:
-            raise IndexError(f"index {row} is out of bounds for axis 0 with size {shape[0]}")
-    firsts = [pack_range(row, min(row + 1, _MOST) or _MOST, 1) for row in rows]  # -1 is the last
-    return [first + part.ranges for first in firsts], 1 + part.range_count, part.shape
+    rows, size = part.rows, shape[0]
+    if rows is None or not len(rows) or (rows.min() >= 0 and rows.max() < size):
+        return part
+    outside = (rows < max(-size, _LEAST)) | (rows > min(size - 1, _MOST))
+    if outside.any():
+        raise IndexError(f"index {rows[outside.argmax()]} is out of bounds for axis 0 with size {size}")
+    return part._replace(rows=np.where(rows < 0, rows + np.int64(min(size, _MOST)), rows))
+
+
+def ranges_of_rows(part: "Part") -> bytes:
+    """The st_ranges of each row, packed."""
+    rows: Any = part.rows
+    return stretches(rows, np.minimum(rows, _MOST - 1) + 1, part).tobytes()
+
+
+def stretches(begins: Numbers, ends: Numbers, part: "Part") -> Numbers:
+    """The st_ranges of stretches of rows: those of the part behind each."""
+    table = np.empty((len(begins), 1 + part.range_count, 3), np.int64)
+    table[:, 0, 0] = begins
+    table[:, 0, 1] = ends
+    table[:, 0, 2] = 1
+    table[:, 1:] = np.frombuffer(part.ranges, np.int64).reshape(-1, 3)
+    return table
 
 
 class Part(NamedTuple):
@@ -59,7 +80,7 @@ class Part(NamedTuple):
     ranges: bytes
     range_count: int
     #: Along the first dimension; `ranges` are then for those behind it. None: all that they leave.
-    rows: "Optional[np.ndarray[Any, np.dtype[np.int64]]]"
+    rows: Optional[Numbers]
     #: As numpy has it, and as C does, with a 1 where an integer drops a dimension.
     shape: tuple[int, ...]
     full: tuple[int, ...]
@@ -88,7 +109,7 @@ def _is_array(part: Any) -> bool:
     return isinstance(part, list) or (hasattr(part, "__array__") and np.ndim(part) > 0)
 
 
-def _rows_of(part: Any) -> "Optional[np.ndarray[Any, np.dtype[np.int64]]]":
+def _rows_of(part: Any) -> Optional[Numbers]:
     """An array of indices, or None if it is something else."""
     if not _is_array(part):
         return None

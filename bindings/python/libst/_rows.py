@@ -99,6 +99,20 @@ def describe_each(answer: Callable[..., int], raw: Sequence[bytes]) -> Rows:
     return rows
 
 
+def requests_of(rows: Rows, addresses: np.ndarray[Any, np.dtype[np.int64]], sizes: Any) -> tuple[Rows, int]:
+    """To read what the rows describe, or one row always, to these addresses; and the address of that."""
+    requests, where = new_rows(len(addresses), REQUEST)
+    requests["name"] = rows["name"]
+    requests["name_len"] = rows["name_len"]
+    requests["index"] = 0
+    requests["dst"] = addresses
+    requests["dst_size"] = sizes
+    requests["ranges"] = 0
+    requests["range_count"] = 0
+    requests["reserved"] = 0
+    return requests, where
+
+
 def shapes(rows: Rows, of_one_file: bool = False) -> Iterator[tuple[int, ...]]:
     """As long as the handle that described them lives. of_one_file: their shapes lie in one array.
 

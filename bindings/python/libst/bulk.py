@@ -17,12 +17,13 @@ from ._abi import SIZES
 from ._arguments import function
 from ._callbacks import Progress, is_of_callback
 from ._few import Tensor, requests
-from ._index import cut, cut_rows, picks_rows
+from ._index import Numbers, Part, cut, cut_rows, picks_rows, ranges_of_rows
 from ._names import encoded, index_of, several
 from ._pin import BRIEF, Array, Pin
-from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, shapes
+from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, requests_of, shapes
 from ._torch import laid_over, new_tensor, torch_dtype
 from ._url import is_url, shown
+from ._windows import Steps, is_worth, read_windows
 from .dtypes import BYTES, NAMES, NUMPY, PACKED, WHOLE
 from .errors import StorageError, error, refusal
 from .status import Status
@@ -197,7 +198,7 @@ def read_many(
         of_one_file = _abi.st_shard_count(pin.handle) == 1
         places, size = _places(rows, names is None and of_one_file)
         block, start = _block(size)
-        requests, where = _requests(rows, places + (address(block) + start), rows["nbytes"])
+        requests, where = requests_of(rows, places + (address(block) + start), rows["nbytes"])
         if as_torch:
             dtypes = [NAMES[number] for number in rows["dtype"].tolist()]
             for dtype in set(dtypes):
@@ -306,7 +307,7 @@ def read_all_torch(pin: Pin) -> dict[str, Any]:
         tensors: list[Any] = [None] * len(rows)
         for i in np.flatnonzero(~together).tolist():
             tensors[i], addresses[i], _ = new_tensor(*forms[i])
-        requests, where = _requests(rows, addresses, sizes)
+        requests, where = requests_of(rows, addresses, sizes)
         pin.call_bulk(_abi.st_read_many, where, len(requests), progress=None)
         small = np.flatnonzero(together)
         for i, place, nbytes in zip(small.tolist(), addresses[small].tolist(), sizes[small].tolist()):
@@ -323,7 +324,7 @@ def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) ->
         for (name, out), (shape, dtype) in zip(arrays.items(), _forms(rows)):
             check_fits(out, name, dtype, shape)
         places = np.array([address(out) for out in arrays.values()], np.int64)
-        requests, where = _requests(rows, places, rows["nbytes"])
+        requests, where = requests_of(rows, places, rows["nbytes"])
         pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
         return arrays
     finally:
@@ -331,7 +332,8 @@ def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) ->
 
 
 def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progress]) -> list[Array]:
-    """Each a name and an index, as a slice takes it: one request, or one for each row that an array picks."""
+    """Each a name and an index, as a slice takes it: one request, or one for each row that an array picks. Many short
+    rows are read by windows, after all else."""
     try:
         if not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
             raise TypeError("give pairs of a name and an index alone, such as ('w', slice(None)), or names alone")
@@ -339,19 +341,24 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         rows = _describe(pin, names, progress)
         forms = zip(names, range(len(names)), rows["dtype"].tolist(), shapes(rows))
         known: dict[str, Any] = {name: (i, shape, dtype, {}) for name, i, dtype, shape in forms}
-        of, ranges, counts, sizes, found, asked = [], [], [], [], [], []
+        of: list[int] = []  # numbers of names
+        ranges, counts, sizes, found, asked = [], [], [], [], []
+        picked: list[tuple[int, Part]] = []  # numbers of parts, and their many rows
         for name, index in parts:
             i, shape, dtype, seen = known[name]  # most parts of a tensor have the same shape
             if picks_rows(index):
-                each_row, count, shape = cut_rows(index, shape)
-                ranges += each_row
-                asked.append(len(each_row))
+                part = cut_rows(index, shape)
+                by_windows = _is_for_windows(part, dtype)
+                if by_windows:
+                    picked.append((len(of), part))
+                packed, count, shape = b"" if by_windows else ranges_of_rows(part), 1 + part.range_count, part.shape
+                asked.append(0 if by_windows else part.shape[0])
             else:
                 packed, count, shape, _ = cut(index, shape)
-                ranges.append(packed)
                 asked.append(1)
             nbytes, form = seen.get(shape) or seen.setdefault(shape, _part(shape, dtype))
             of.append(i)
+            ranges.append(packed)
             counts.append(count)
             sizes.append(nbytes)
             found.append(form)
@@ -359,17 +366,43 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         padded = lengths + -lengths % _ALIGNMENT
         places = np.cumsum(padded) - padded
         block, start = _block(int(padded.sum()))
-        of_part, row = _each_request(np.array(asked, np.intp))
-        one = (lengths // np.maximum(asked, 1))[of_part]
-        there = places[of_part] + row * one + (address(block) + start)
-        requests, where = _requests(rows[np.array(of, np.intp)[of_part]], there, one)
-        together = np.frombuffer(b"".join(ranges), BYTES)
-        requests["range_count"] = each = np.array(counts, np.int64)[of_part]
-        requests["ranges"] = address(together) + (np.cumsum(each) - each) * ctypes.sizeof(_abi.Range)
-        pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
+        if picked:
+            steps = Steps(progress, pin.callbacks, sum(sizes))
+        if len(picked) < len(parts):
+            together = np.frombuffer(b"".join(ranges), BYTES)
+            addresses = places + (address(block) + start)
+            requests, where = _requests_of_parts(rows.take(of), addresses, lengths, asked, counts, address(together))
+            if picked:
+                progress = steps.next(sum(sizes) - sum([sizes[number] for number, _ in picked]))
+            pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
+        for number, part in picked:
+            begin = start + int(places[number])
+            read_windows(pin, rows[of[number]], part, block[begin : begin + sizes[number]], steps)
         return _laid_out(found, block, places + start)
     finally:
         del pin
+
+
+def _is_for_windows(part: Part, dtype: int) -> bool:
+    """A packed row may begin in a byte, where others of its window do not."""
+    return dtype not in PACKED and is_worth(part.shape[0], _part(part.shape[1:], dtype)[0])
+
+
+def _requests_of_parts(
+    rows: Rows, addresses: Numbers, sizes: Numbers, asked: list[int], counts: list[int], ranges: int
+) -> tuple[Rows, int]:
+    """asked: how many requests each part has. counts: how many st_ranges each of them has. ranges: where these lie."""
+    each = np.array(counts, np.int64)
+    if asked.count(1) != len(asked):
+        many = np.array(asked, np.int64)
+        of_part = np.repeat(np.arange(len(many)), many)
+        row: Numbers = np.arange(len(of_part)) - (np.cumsum(many) - many)[of_part]
+        rows, sizes, each = rows.take(of_part), np.floor_divide(sizes, np.maximum(many, 1))[of_part], each[of_part]
+        addresses = addresses[of_part] + row * sizes
+    requests, where = requests_of(rows, addresses, sizes)
+    requests["range_count"] = each
+    requests["ranges"] = ranges + (np.cumsum(each) - each) * ctypes.sizeof(_abi.Range)
+    return requests, where
 
 
 def _describe(pin: Pin, names: Iterable[str], progress: Optional[Progress]) -> Rows:
@@ -400,30 +433,10 @@ def _open_files_of(pin: Pin, names: Iterable[bytes], progress: Optional[Progress
         del pin
 
 
-def _each_request(asked: Any) -> tuple[Any, Any]:
-    """Which part each request is of, and which of its rows, where the parts have so many requests."""
-    of_part = np.repeat(np.arange(len(asked)), asked)
-    return of_part, np.arange(len(of_part)) - (np.cumsum(asked) - asked)[of_part]
-
-
 def _part(shape: tuple[int, ...], dtype: int) -> tuple[int, tuple[tuple[int, ...], Any]]:
     """How many bytes a part of this shape has, and the shape and dtype of its array."""
     nbytes = prod(shape) * _BITS[dtype] // 8  # where that cuts a byte the library will not read
     return nbytes, ((nbytes,) if dtype in PACKED else shape, NUMPY[dtype])
-
-
-def _requests(rows: Rows, addresses: np.ndarray[Any, np.dtype[np.int64]], sizes: Any) -> tuple[Rows, int]:
-    """To read what the rows describe to these addresses; and the address of that."""
-    requests, where = new_rows(len(rows), REQUEST)
-    requests["name"] = rows["name"]
-    requests["name_len"] = rows["name_len"]
-    requests["index"] = 0
-    requests["dst"] = addresses
-    requests["dst_size"] = sizes
-    requests["ranges"] = 0
-    requests["range_count"] = 0
-    requests["reserved"] = 0
-    return requests, where
 
 
 def prefetch(pin: Pin, names: Optional[Iterable[str]], progress: Optional[Progress]) -> None:

@@ -84,7 +84,7 @@ class TensorSlice:
         and what `File.read` raises.
         """
         try:
-            if type(index) is not slice and picks_rows(index):
+            if picks_rows(index):
                 return read_parts(self._pin, [(self._name, index)], None)[0]
             number, shape = self._form
             ranges, count, shape, is_one_run = cut(index, shape)

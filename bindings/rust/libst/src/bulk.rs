@@ -52,7 +52,8 @@ impl fmt::Debug for ReadRequest<'_> {
 impl File {
     /// Read tensors, and parts of them, in the order of the file whatever order they are given in: neighbours with one
     /// request, small gaps read through, by as many threads as the storage likes. What was taken before a publish lies in
-    /// another file than what was taken after it: these are read one file after the other.
+    /// another file than what was taken after it: these are read one file after the other. [`File::tensors_by_name`] looks
+    /// many tensors up at once.
     ///
     /// # Errors
     /// [`Status::BufferSize`]; as [`File::read`]. What was to be filled then holds any bytes.
@@ -60,11 +61,10 @@ impl File {
     /// ```
     /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
     /// let file = libst::File::open(&path)?;
-    /// let (w, b) = (file.tensor("w")?, file.tensor("b")?);
-    /// let mut all = vec![0; w.data_len() + b.data_len()];
-    /// let (to_w, to_b) = all.split_at_mut(w.data_len());
-    /// file.read_many([w.request(to_w), b.request(to_b)])?;
-    /// # assert_eq!(all[24..], [8, 9]);
+    /// let tensors = file.tensors_by_name(&["w", "b"])?;
+    /// let mut all: Vec<_> = tensors.iter().map(|tensor| vec![0; tensor.data_len()]).collect();
+    /// file.read_many(tensors.iter().zip(&mut all).map(|(tensor, to)| tensor.request(to)))?;
+    /// # assert_eq!(all[1], [8, 9]);
     /// # Ok::<(), libst::Error>(())
     /// ```
     pub fn read_many<'a>(&self, requests: impl IntoIterator<Item = ReadRequest<'a>>) -> Result<()> {
@@ -242,7 +242,7 @@ fn indices(
 }
 
 /// Opens the shards of a URL that have these tensors, side by side. Calls for one tensor would wait one by one.
-fn open_files_of(pin: &Handle, names: &[&str], progress: &mut Option<CallProgressFn<'_>>) -> Result<()> {
+pub(crate) fn open_files_of(pin: &Handle, names: &[&str], progress: &mut Option<CallProgressFn<'_>>) -> Result<()> {
     if pin.shard_count() == 1 {
         return Ok(());
     }

@@ -241,12 +241,21 @@ impl File {
         self.pin()?.names()
     }
 
-    /// A tensor: its description, and the ways to its bytes. Reads nothing.
+    /// A tensor: its description, and the ways to its bytes. Reads nothing, unless its shard is to be opened.
     ///
     /// # Errors
-    /// [`Status::NotFound`].
+    /// [`Status::NotFound`]; of a shard those of [`OpenOptions::open`].
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         Tensor::of(&self.pin()?, name)
+    }
+
+    /// Tensors of these names, in their order and all of one state. The shards behind a URL that have them are opened side
+    /// by side, where calls of [`File::tensor`] wait for one shard after the other.
+    ///
+    /// # Errors
+    /// As [`File::tensor`].
+    pub fn tensors_by_name(&self, names: &[&str]) -> Result<Vec<Tensor>> {
+        Tensor::each_of(&self.pin()?, names)
     }
 
     /// All tensors, in the order of their places in the file: the order to read them in.

@@ -117,6 +117,14 @@ impl Snapshot {
         Tensor::of(&self.pin, name)
     }
 
+    /// As [`File::tensors_by_name`].
+    ///
+    /// # Errors
+    /// As [`File::tensor`].
+    pub fn tensors_by_name(&self, names: &[&str]) -> Result<Vec<Tensor>> {
+        Tensor::each_of(&self.pin, names)
+    }
+
     /// All tensors, in the order of their places in the file: the order to read them in.
     ///
     /// # Errors

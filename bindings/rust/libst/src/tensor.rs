@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use crate::bulk::uninit;
+use crate::bulk::{open_files_of, uninit};
 use crate::handle::{Described, Handle};
 use crate::slice::Ranges;
 use crate::{Dtype, Interrupt, Range, ReadRequest, Result, Slice, TensorView};
@@ -34,6 +34,11 @@ impl Tensor {
         let described = pin.describe(name)?;
         // SAFETY: the pin has just described it.
         Ok(unsafe { Tensor::of_parts(pin, described) })
+    }
+
+    pub(crate) fn each_of(pin: &Arc<Handle>, names: &[&str]) -> Result<Vec<Tensor>> {
+        open_files_of(pin, names, &mut None)?;
+        names.iter().map(|name| Tensor::of(pin, name)).collect()
     }
 
     pub(crate) fn all_of(pin: &Arc<Handle>) -> Result<Vec<Tensor>> {

@@ -55,6 +55,18 @@ fn requests_that_cannot_be_met_are_errors() {
     assert_eq!(file.load(Some(&["none\0"])).unwrap_err().tensor(), Some("none\0"));
 }
 
+#[test]
+fn tensors_are_looked_up_by_name() {
+    let model = Model::plain();
+    let file = File::open(&model.path).unwrap();
+    let found = file.tensors_by_name(&["w", "b", "w"]).unwrap();
+    assert_eq!(found.iter().map(Tensor::name).collect::<Vec<_>>(), ["w", "b", "w"]);
+    assert_eq!(found[1].read().unwrap(), model.data("b"));
+    assert!(file.tensors_by_name(&[]).unwrap().is_empty());
+    let error = file.tensors_by_name(&["b", "none"]).unwrap_err();
+    assert_eq!((error.status(), error.tensor()), (Status::NotFound, Some("none")));
+}
+
 fn large() -> Model {
     let mut random = Random::new(2);
     let samples = [("x", 9), ("y", 8)].map(|(name, mib): (&str, usize)| {

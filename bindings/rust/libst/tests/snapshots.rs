@@ -28,8 +28,9 @@ fn a_snapshot_shows_one_state() {
         let mut w = vec![0; model.data("w").len()];
         now.read_into("w", &mut w).unwrap();
         assert_eq!(w, model.data("w"));
-        let (tensor, mut many) = (now.tensor("w").unwrap(), vec![0; w.len()]);
-        now.read_many([tensor.request(&mut many)]).unwrap();
+        let (tensors, mut many) = (now.tensors_by_name(&["w"]).unwrap(), vec![0; w.len()]);
+        now.read_many([tensors[0].request(&mut many)]).unwrap();
+        assert_eq!(now.tensor("w").unwrap().shape(), tensors[0].shape());
         assert_eq!(many, w);
         assert_eq!(now.slice("w", &s![..1]).unwrap().read().unwrap(), model.data("w")[..96 * 4]);
         assert_eq!(

@@ -167,6 +167,17 @@ fn shards_of_tensors_that_are_loaded_by_name_are_opened_side_by_side() {
 }
 
 #[test]
+fn shards_of_tensors_that_are_looked_up_by_name_are_opened_side_by_side() {
+    opens_side_by_side(|file, names| {
+        let tensors = file.tensors_by_name(names)?;
+        let mut bytes: Vec<_> = tensors.iter().map(|tensor| vec![0; tensor.data_len()]).collect();
+        file.read_many(tensors.iter().zip(&mut bytes).map(|(tensor, to)| tensor.request(to)))?;
+        assert_eq!(bytes.concat(), b"312");
+        Ok(())
+    });
+}
+
+#[test]
 fn shards_of_tensors_that_are_prefetched_by_name_are_opened_side_by_side() {
     opens_side_by_side(|file, names| file.prefetch(Some(names)));
 }
