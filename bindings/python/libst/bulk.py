@@ -189,8 +189,8 @@ def read_many(
                 return _read_few(pin, few, progress, as_torch)
         wanted: Iterable[str]
         if names is None:
+            _open_files_of(pin, None, progress)
             wanted = pin.names()
-            _open_files_of(pin, map(encoded, wanted), progress)
             rows = describe_all(pin.answer, _abi.st_count(pin.handle))
         else:
             wanted = list(dict.fromkeys(several(names)))
@@ -414,19 +414,23 @@ def _describe(pin: Pin, names: Iterable[str], progress: Optional[Progress]) -> R
         del pin
 
 
-def _open_files_of(pin: Pin, names: Iterable[bytes], progress: Optional[Progress]) -> None:
-    """Opens the shards of a URL that have these tensors, side by side. Calls for one tensor would wait one by one."""
+def _open_files_of(pin: Pin, raw: Optional[list[bytes]], progress: Optional[Progress]) -> None:
+    """Opens the shards of a URL that have these tensors, or all, side by side. Calls for one tensor would wait one by
+    one, and those for all ask no progress but the file's."""
     try:
         if pin.is_near or _abi.st_shard_count(pin.handle) == 1:
             return
-        raw = list(names)
-        requests, where = new_rows(len(raw), REQUEST)
+        n = _abi.st_count(pin.handle) if raw is None else len(raw)
+        requests, where = new_rows(n, REQUEST)
         requests[:] = 0  # no room
-        lengths = np.fromiter(map(len, raw), np.int64, len(raw))
-        together = np.frombuffer(b"".join([*raw, b"\0"]), BYTES)
-        requests["name"] = address(together) + np.cumsum(lengths) - lengths
-        requests["name_len"] = lengths
-        status = pin.answer_bulk(_abi.st_read_many, where, len(raw), progress=progress)
+        if raw is None:
+            requests["index"] = np.arange(n)
+        else:
+            lengths = np.fromiter(map(len, raw), np.int64, n)
+            together = np.frombuffer(b"".join([*raw, b"\0"]), BYTES)
+            requests["name"] = address(together) + np.cumsum(lengths) - lengths
+            requests["name_len"] = lengths
+        status = pin.answer_bulk(_abi.st_read_many, where, n, progress=progress)
         if status not in (Status.OK, Status.BUFFER_SIZE):  # nothing is read for want of room
             raise error(status)
     finally:
