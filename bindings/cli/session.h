@@ -16,7 +16,7 @@ struct Session {
   bool quiet = false;        // no progress bar, no warnings
   bool verbose = false;      // also what libst does that is no problem: recovery, fallbacks
   std::function<int()> run;  // set by the sub-command; returns an exit code
-  // Of a file that is to be changed. The refusal of the change may repeat one, and is enough then.
+  // They wait until a change of their file is decided. Where its refusal repeats one, the refusal is enough.
   std::vector<std::string> warnings;
 };
 

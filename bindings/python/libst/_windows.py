@@ -41,7 +41,7 @@ class Steps:
 class _Window(NamedTuple):
     """What is read at once, in numbers of rows."""
 
-    #: Of the tensor: the first row of each stretch, and the first behind it.
+    #: In the tensor: the first row of each stretch, and the first behind it.
     begins: Numbers
     ends: Numbers
     places: Numbers  #: of each stretch in the buffer

@@ -242,7 +242,11 @@ fn indices(
 }
 
 /// Opens the shards of a URL that have these tensors, side by side. Calls for one tensor would wait one by one.
-pub(crate) fn open_files_of(pin: &Handle, names: &[&str], progress: &mut Option<CallProgressFn<'_>>) -> Result<()> {
+pub(crate) fn open_files_of(
+    pin: &Handle,
+    names: &[&str],
+    progress: &mut Option<CallProgressFn<'_>>,
+) -> Result<()> {
     if pin.shard_count() == 1 {
         return Ok(());
     }
