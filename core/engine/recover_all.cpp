@@ -20,14 +20,32 @@ void remove_temporaries(const os::Location &index, os::Neighbours *listed, const
       return;
 }
 
+// A writer died before its new file had the name, and no other file has it. False: none did.
+bool remove_unnamed(os::Env &env, const std::string &path, const write::Findings &findings) {
+  const auto target = os::Location::find_new(env, path);
+  if (!target) return false;
+  std::vector<std::string> removed = write::TemporaryFile::remove_stale(*target);
+  for (std::string &told : removed)
+    if (!findings({LogLevel::info, Status::ok, std::move(told)})) break;
+  return !removed.empty();
+}
+
+Result<write::Recovered> recover_file(os::Env &env, const std::string &path, const os::LockWait &wait,
+                                      const write::Findings &findings) {
+  const auto recovered = [&]() -> Result<write::Recovered> {
+    ST_TRY(auto file, os::Location::find(env, path));
+    return write::recover(file, wait, findings);
+  };
+  auto done = recovered();
+  if (done && done->held) return Failure(std::move(*done->held));
+  if (!done && done.error().status == Status::no_file && remove_unnamed(env, path, findings)) return write::Recovered{};
+  return done;
+}
+
 Result<write::Recovered> recover_each(os::Env &env, const std::string &path, const os::LockWait &wait,
                                       const write::Findings &findings, const bool &stopped) {
   ST_TRY(auto located, locate(env, path));
-  if (!located.is_index) {
-    ST_TRY(auto file, os::Location::find(env, located.path));
-    ST_TRY(auto done, write::recover(file, wait, findings));
-    return done.held ? Failure(std::move(*done.held)) : Result<write::Recovered>(std::move(done));
-  }
+  if (!located.is_index) return recover_file(env, located.path, wait, findings);
 
   // The index first: it decides about the parts that its shards have.
   const auto [in, base] = os::split_path(located.path);

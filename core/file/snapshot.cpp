@@ -55,7 +55,7 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
   ST_TRY(auto got, file.read_up_to(buffer.get(), std::min(file_size, at_first), 0));
   char first[length_bytes] = {};
   std::memcpy(first, buffer.get(), std::min<uint64_t>(got, sizeof first));
-  ST_TRY(auto n, parse_header_length({first, std::min<size_t>(got, sizeof first)}, file_size));
+  ST_TRY(auto n, parse_header_length({buffer.get(), got}, file_size));
   const uint64_t begun = got - length_bytes;
   std::memmove(buffer.get(), buffer.get() + length_bytes, begun);
   // A header that short has too few names for colliding ones to cost anything.
@@ -220,7 +220,7 @@ Result<void> Snapshot::refresh_own_memory() const {
 Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::byte *bytes, size_t size,
                                                       read::MapMode map) {
   const auto *chars = reinterpret_cast<const char *>(bytes);
-  ST_TRY(auto n, parse_header_length({chars, std::min<size_t>(size, length_bytes)}, size));
+  ST_TRY(auto n, parse_header_length({chars, size}, size));
   // A copy of the header, since the parser wants padding after it.
   const HugeBuffer json(n + header_padding);
   std::memcpy(json.get(), chars + length_bytes, n);

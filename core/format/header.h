@@ -30,7 +30,7 @@ struct Header {
 std::string json_parser();
 
 // n, from the first 8 bytes, checked against the format's limit and the file's
-// size.
+// size. With more of the file's bytes a failure names what the file is, if libst knows it.
 Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t file_size);
 
 // Parse `json_bytes` of JSON at `json`, and check every rule of the format against

@@ -373,6 +373,32 @@ Result<void> HeaderParser::skip_plain(od::value &value, od::json_type type) {
   return fail(Status::internal, "simdjson names a type that JSON does not have");
 }
 
+// What people take for a model, by what it begins with. Each of these claims a longer header than the format has.
+struct OtherFile {
+  std::string_view begins;
+  const char *what;
+};
+using std::operator""sv;
+constexpr const char *html_page =
+    "the file is an HTML page, as a server sends it in place of a model; fetch the model again";
+constexpr OtherFile other_files[] = {
+    {"version https://git-lfs.github.com/spec"sv,
+     "the file is a Git LFS pointer, not the model; `git lfs pull` fetches the model"},
+    {"<!DOCTYPE html"sv, html_page},
+    {"<!doctype html"sv, html_page},
+    {"<html"sv, html_page},
+    {"PK\3\4"sv, "the file is a zip archive, as PyTorch's .bin and .pt are, and no safetensors file"},
+    {"GGUF"sv, "the file is a GGUF model and no safetensors file"},
+};
+
+// Null: none that is known.
+const char *what_else_begins_so(std::span<const char> bytes) {
+  const std::string_view file(bytes.data(), bytes.size());
+  for (const OtherFile &other : other_files)
+    if (file.starts_with(other.begins)) return other.what;
+  return nullptr;
+}
+
 }  // namespace
 
 Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t file_size) {
@@ -380,6 +406,8 @@ Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t
     return fail(Status::header_too_small, "the file has ", file_size,
                 " bytes, fewer than the 8 that give the header's length; it is no safetensors file");
   const uint64_t n = load_u64le(first_bytes.data());
+  if (const char *other = n > max_header_bytes ? what_else_begins_so(first_bytes) : nullptr)
+    return fail(Status::header_too_large, other);
   if (n > max_header_bytes)
     return fail(Status::header_too_large, "the header claims ", n, " bytes, more than the format's ", max_header_bytes,
                 "; the file is damaged or no safetensors file");

@@ -221,6 +221,15 @@ def test_new_files_of_dead_writers_are_told_and_removed(stctl, model, tmp_path):
     assert stctl("recover", model)[0] == f"{model}: nothing to recover\n"
 
 
+def test_the_new_file_of_a_dead_writer_is_told_and_removed_where_no_file_was(stctl, tmp_path):
+    model = tmp_path / "model.safetensors"
+    (tmp_path / f".{model.name}.st-tmp-0000000000000001").write_bytes(b"half")
+    out, err = stctl("recover", model)
+    assert "it never took its place" in out and out.endswith(f"{model}: recovered (1 finding)\n") and err == ""
+    assert list(tmp_path.iterdir()) == []
+    assert "ST_E_NO_FILE" in stctl("recover", model, code=1)[1]
+
+
 def test_a_list_of_old_shards_that_are_gone_is_told_and_removed(stctl, model, tmp_path):
     out = tmp_path / "sharded"
     stctl("shard", model, out, "--max-size", "100")

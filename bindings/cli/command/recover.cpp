@@ -81,6 +81,8 @@ void add_recover(CommandLine &line, Session &session) {
                    "done. Opening a file does the same, so this is for looking, and for files that are\n"
                    "only read elsewhere. Safe at any time, again, and from many processes. A file that is\n"
                    "no model is a failure. So is a change that another user must finish.\n\n"
+                   "A writer that dies while it makes a new file leaves what it had written. That is removed,\n"
+                   "also where no file has the name yet.\n\n"
                    "Of shards it also removes the old ones that changes with --new-names left, before\n"
                    "their time too: readers of an older index no longer find them.",
                    "  stctl recover model.safetensors\n"

@@ -94,10 +94,11 @@ def recover(
     """Finish or drop what crashed writers left beside the file. `libst.open` does the same.
 
     Uncommitted journals are removed, committed ones are applied and removed. Safe at any time,
-    again, and from many processes.
+    again, and from many processes. A save that died before its file had the name left a new file
+    beside no other; that is removed, too.
 
-    Returns a finding for each journal, so an empty list if there was none. `report`, if given, is told
-    each as it is made. `lock_timeout` is seconds, None for ever.
+    Returns a finding for each journal and each new file, so an empty list if there was none. `report`,
+    if given, is told each as it is made. `lock_timeout` is seconds, None for ever.
 
     Raises NeedsRecoveryError (a journal waits, but the file cannot be written here); Error with `Status.JOURNAL` (a
     journal does not fit the file, and was moved aside); BusyError; StorageError.

@@ -932,11 +932,12 @@ typedef struct st_save_options {
 /* Write a file of n tensors and m pairs of metadata. Until it returns ST_OK the
  * path leads to the old file, or to none; then to the new one, durably. Readers
  * of an old file keep it. It is written under a temporary name beside the path
- * (.<name>.st-tmp-<digits>, removed on failure, and by the next writer if this
- * one dies; by st_recover, if it was one of three or more at once). The mode is
- * by the umask; a file that is replaced hands on its mode, owner, ACL and
- * extended attributes; its other hard links keep the old bytes. A symbolic link
- * is followed, but one that leads to nothing is replaced itself.
+ * (.<name>.st-tmp-<digits>, removed on failure, and by the next writer or by
+ * st_recover if this one dies; the next writer may leave it if it was one of
+ * three or more at once). The mode is by the umask; a file that is replaced
+ * hands on its mode, owner, ACL and extended attributes; its other hard links
+ * keep the old bytes. A symbolic link is followed, but one that leads to
+ * nothing is replaced itself.
  *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; other
  *            fields as in st_update. `data` is borrowed during the call.
  *   opts     NULL for the defaults.
@@ -1525,8 +1526,10 @@ typedef struct st_recover_options {
  * and removed, changes that were under way are rolled back. st_open does the
  * same. Beside an index it also removes two kinds of shards, which st_open
  * leaves: new shards that no index came to name, and old shards, even before
- * their time (see ST_TXN_NEW_NAMES). Safe at any time, again, and from many
- * processes.
+ * their time (see ST_TXN_NEW_NAMES). A writer may have died before its new file
+ * had the name. If no file has the name, ST_OK says that such a file was
+ * removed, and ST_E_NO_FILE that there was none. Safe at any time, again, and
+ * from many processes.
  * Where nothing waits, ST_OK comes also if the file or an empty journal cannot
  * be written here; such a journal of another user's is reported, and left. The
  * file itself is not checked: of one that is no model, too, it is ST_OK.

@@ -25,6 +25,18 @@ class DataFileTest : public testing::StoreScene {
   }
 };
 
+TEST_F(DataFileTest, OfAGitLfsPointerItSaysHowToGetTheModel) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+  put_bytes(path, pointer);
+  const auto opened = try_open(path);
+  ASSERT_TRUE(fails_with(Status::header_too_large, opened));
+  EXPECT_NE(opened.error().message.find("`git lfs pull`"), std::string::npos) << opened.error().message;
+  const auto in_memory = Snapshot::of_memory(env, reinterpret_cast<const std::byte *>(pointer.data()), pointer.size(),
+                                             read::MapMode::automatic);
+  ASSERT_TRUE(fails_with(Status::header_too_large, in_memory));
+  EXPECT_NE(in_memory.error().message.find("`git lfs pull`"), std::string::npos) << in_memory.error().message;
+}
+
 TEST_F(DataFileTest, ShowsTheBytesOfEveryTensorInEveryMode) {
   for (read::MapMode mode : {read::MapMode::automatic, read::MapMode::shared, read::MapMode::private_copy,
                              read::MapMode::none, read::MapMode::copy_on_write}) {

@@ -124,6 +124,25 @@ TEST(Header, LengthIsCheckedAgainstTheFileAndTheLimit) {
   EXPECT_EQ(length(max_header_bytes, 8 + max_header_bytes).value(), max_header_bytes);
 }
 
+TEST(Header, WhatIsTakenForAModelIsNamed) {
+  using std::operator""s;
+  const std::pair<std::string, const char *> others[] = {
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "`git lfs pull`"},
+      {"<!DOCTYPE html><p>", "HTML"},
+      {"<!doctype html>\n<p>", "HTML"},
+      {"<html><p>", "HTML"},
+      {"PK\3\4\0\0\10\10data.pkl"s, "zip"},
+      {"GGUF\3\0\0\0"s, "GGUF"},
+      {"version 2 of it", "the header claims"},
+      {"<htm></htm>", "the header claims"},
+  };
+  for (const auto &[bytes, what] : others) {
+    const auto n = parse_header_length(bytes, bytes.size());
+    ASSERT_TRUE(fails_with(Status::header_too_large, n)) << bytes;
+    EXPECT_NE(n.error().message.find(what), std::string::npos) << n.error().message;
+  }
+}
+
 TEST(Header, FailureNamesTheTensorAndTheOffset) {
   auto r = parse(
       R"({"first":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"second":{"dtype":"U8","shape":[4],"data_offsets":[6,10]}})",
