@@ -21,7 +21,7 @@ from ._sized import sized
 from ._torch import torch_tensor
 from ._url import absolute, shown
 from ._waiting import timeout_ms
-from ._writable import Writable
+from ._writable import Copy, Writable
 from .dtypes import NAMES
 from .errors import ClosedError, Error, check
 from .info import (
@@ -374,9 +374,9 @@ class File(Mapping[str, Array]):
         Raises what `f[name]` raises, ImportError without torch, NotImplementedError for an element type that
         this torch has not.
         """
-        tensor = None if copy else self._writable.tensor(name, self._pin, _torch_copy)
+        tensor = None if copy else self._writable.tensor(name, self._pin, _copy)
         if tensor is None:
-            tensor = _torch_copy(self._pin(), name)
+            tensor = torch_tensor(*_copy(self._pin(), name))
         return tensor if device is None else tensor.to(device=device)
 
     def jax(self, name: str, *, device: Any = None) -> Any:
@@ -787,9 +787,9 @@ def _shards(pin: Handle) -> tuple[str, ...]:
         del pin
 
 
-def _torch_copy(pin: Pin, name: str) -> Any:
+def _copy(pin: Pin, name: str) -> Copy:
     try:
         tensor = pin.describe(name)
-        return torch_tensor(bulk.read(pin, name, None), NAMES[tensor.dtype], tensor.shape)
+        return bulk.read(pin, name, None), NAMES[tensor.dtype], tensor.shape
     finally:
         del pin
