@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from collections import OrderedDict, UserDict
 from collections.abc import Mapping
 
 import crash
@@ -16,6 +17,7 @@ from conftest import TENSORS, refused
 from libst import dtypes
 from libst.compat.numpy import save_file as compat_save
 from safetensors.numpy import load_file, save_file
+from ways import WAYS
 
 UNICODE = {
     "π": np.ones(3, np.float32),
@@ -380,6 +382,8 @@ def test_a_masked_array_is_refused_unless_nothing_is_masked(tmp_path, change):
             write(libst.Packed("F64", (3,), masked))
         with pytest.raises(NotImplementedError, match="masked"):
             write(MakesMasked())
+        with pytest.raises(NotImplementedError, match="masked"):
+            write([masked])
         write(np.ma.masked_array(np.arange(3.0)))
     same(tmp_path / "m", {"a": np.arange(3.0)})
 
@@ -389,6 +393,33 @@ def test_an_array_that_is_refused_is_named(tmp_path, array):
     with refused("DTYPE_MISMATCH", match="'bad'") as caught:
         libst.save(tmp_path / "m", {"good": np.zeros(3), "bad": array})
     assert caught.value.tensor == "bad" and not (tmp_path / "m").exists()
+
+
+class Module:
+    def state_dict(self):
+        return {}
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"weight": np.zeros(3)}, "a dict, no array or tensor; flatten it"),
+        (OrderedDict(weight=np.zeros(3)), "an OrderedDict, no array or tensor; flatten it"),
+        (UserDict({0: np.zeros(3)}), "a UserDict, no array or tensor; flatten it"),  # numpy would take its keys
+        ([{"weight": np.zeros(3)}], "a list, no array or tensor; flatten it"),
+        (None, "None, no array or tensor$"),
+        (object(), "an object, no array or tensor$"),
+        (Module(), r"a Module, no array or tensor; write the tensors of its state_dict\(\)"),
+        ("text", "a str, no array or tensor$"),
+        (b"text", "a bytes, no array or tensor$"),
+    ],
+    ids=["dict", "ordered", "mapping", "list", "none", "object", "module", "text", "bytes"],
+)
+def test_what_is_no_array_is_told(tmp_path, way, value, says):
+    with refused("DTYPE_MISMATCH", match=f"'bad': it is {says}") as caught:
+        way(tmp_path / "m", {"bad": value}, lambda _: ("F64", (3,), 24))
+    assert caught.value.tensor == "bad"
 
 
 @pytest.mark.parametrize(("tensors", "metadata"), [([np.zeros(3)], None), (None, None), ({}, [("a", "b")]), ({}, "ab")])

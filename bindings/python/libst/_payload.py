@@ -18,6 +18,7 @@ from .status import Status
 
 _BY_NAME = {name: number for number, name in NAMES.items()}
 _masked: Any = np.ma  # whose functions have no types
+_NESTED = (Mapping, list, tuple)  # what may hold tensors
 
 
 class Packed(NamedTuple):
@@ -55,9 +56,7 @@ def form_of(value: Any) -> Form:
         told = _told_form(value)
         if told is not None:
             return told
-        for part in value if isinstance(value, (list, tuple)) else ():
-            _refuse_mask(part)  # numpy forgets it
-        value = np.asanyarray(value)
+        value = _array_of(value)
         _refuse_mask(value)
         return _number(value.dtype), value.shape, value.nbytes, False
     _refuse_mask(value)
@@ -71,6 +70,29 @@ def _refuse_mask(array: Any) -> None:
             "the array has masked elements, and the format has no masks; "
             "write array.filled(...), or array.data and the mask as a tensor of its own",
         )
+
+
+def _array_of(value: Any) -> Any:
+    """What numpy makes of a value that is no array: of numbers, and of lists of numbers."""
+    if hasattr(value, "__array__"):
+        return np.asanyarray(value)
+    if isinstance(value, (str, bytes, Mapping)):  # numpy takes the keys of some mappings
+        raise _no_array(value)
+    for part in value if isinstance(value, (list, tuple)) else ():
+        _refuse_mask(part)  # numpy forgets it
+    array = np.asanyarray(value)
+    if array.dtype.hasobject:
+        raise _no_array(value)
+    return array
+
+
+def _no_array(value: Any) -> Error:
+    kind = type(value).__name__
+    text = "None" if value is None else f"{'an' if kind[0] in 'AEIOaeio' else 'a'} {kind}"
+    hint = "; flatten it, to tensors with names such as 'model.weight'" if isinstance(value, _NESTED) else ""
+    if hasattr(value, "state_dict"):
+        hint = "; write the tensors of its state_dict()"
+    return refusal(Status.DTYPE_MISMATCH, f"it is {text}, no array or tensor{hint}")
 
 
 def _told_form(value: Any) -> Optional[Form]:
@@ -145,7 +167,7 @@ def _converted(value: Any) -> Any:
     """An array of numpy or torch, or bytes of `Packed`: what else there is, is asked for its elements once."""
     if isinstance(value, Packed):
         return value._replace(data=np.asanyarray(value.data))
-    return value if isinstance(value, np.ndarray) or _is_torch(value) else np.asanyarray(value)
+    return value if isinstance(value, np.ndarray) or _is_torch(value) else _array_of(value)
 
 
 def _bytes_of(value: Any) -> Any:
