@@ -422,6 +422,32 @@ def test_what_is_no_array_is_told(tmp_path, way, value, says):
     assert caught.value.tensor == "bad"
 
 
+@pytest.mark.skipif(not hasattr(getattr(np, "dtypes", None), "StringDType"), reason="this numpy has no such type")
+def test_texts_of_numpy_are_refused_by_name(tmp_path):
+    with refused("DTYPE_MISMATCH", match="'bad': .*StringDType"):
+        libst.save(tmp_path / "m", {"bad": np.array(["a"], np.dtypes.StringDType())})
+
+
+class Deleted:
+    """An array of jax after its deletion."""
+
+    dtype, shape = np.dtype(np.float32), (3,)
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("Array has been deleted.")
+
+
+@pytest.mark.skipif(not hasattr(Exception, "add_note"), reason="exceptions take no notes")
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("value", "error"), [(Deleted(), RuntimeError), ([[1], [2, 3]], ValueError)], ids=["deleted", "ragged"]
+)
+def test_what_others_raise_names_the_tensor(tmp_path, way, value, error):
+    with pytest.raises(error) as caught:
+        way(tmp_path / "m", {"bad": value}, lambda _: ("F32", (3,), 12))
+    assert caught.value.__notes__ == ["libst: this is of the tensor 'bad'"]
+
+
 @pytest.mark.parametrize(("tensors", "metadata"), [([np.zeros(3)], None), (None, None), ({}, [("a", "b")]), ({}, "ab")])
 def test_what_maps_nothing_is_told(tmp_path, tensors, metadata):
     with pytest.raises(TypeError, match="maps .*; it is a (list|NoneType|str)"):

@@ -117,6 +117,9 @@ def payload(name: str, value: Any) -> tuple[_abi.Tensor, Any]:
         array = _bytes_of(value)
     except Error as error:
         raise _of(name, error) from None
+    except Exception as error:
+        _note(name, error)
+        raise
     tensor = _abi.Tensor(nbytes=nbytes)
     _set_form(tensor, dtype, shape)
     tensor.data = address(array)
@@ -145,6 +148,9 @@ def columns_of(tensors: Mapping[str, Any]) -> tuple[Columns, Optional[list[Any]]
             address = address_of(value) if ready else 0
         except Error as error:
             raise _of(name, error) from None
+        except Exception as error:
+            _note(name, error)
+            raise
         if not ready:
             kept = None
         if kept is not None:
@@ -156,6 +162,12 @@ def columns_of(tensors: Mapping[str, Any]) -> tuple[Columns, Optional[list[Any]]
 def _of(name: str, error: Error) -> Error:
     """The error, told of a tensor."""
     return refusal(Status(error.status), f"{name!r}: {error.message}", name)
+
+
+def _note(name: str, error: Exception) -> None:
+    """What numpy, torch or another library raises stays as it is."""
+    if sys.version_info >= (3, 11):
+        error.add_note(f"libst: this is of the tensor {name!r}")
 
 
 def address_of(value: Any) -> int:
@@ -211,11 +223,19 @@ def _set_form(tensor: _abi.Tensor, dtype: int, shape: tuple[int, ...]) -> None:
     tensor.shape = (ctypes.c_uint64 * max(len(shape), 1))(*shape)
 
 
+def _in_order(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
+    """The type with the byte order of the format, if it has an order: texts have none."""
+    try:
+        return dtype.newbyteorder("<")
+    except TypeError:
+        return dtype
+
+
 def _number(dtype: "np.dtype[Any]") -> int:
     number = NUMBERS.get(dtype)
     if number is not None:
         return number
-    if dtype.newbyteorder("<") in NUMBERS:
+    if _in_order(dtype) in NUMBERS:
         raise refusal(
             Status.DTYPE_MISMATCH,
             f"the array is big-endian ({dtype.str}) and the format little-endian; "

@@ -645,6 +645,13 @@ def test_one_of_many_that_has_no_memory_is_named(tmp_path):
         libst.save(tmp_path / "ours", {"a": torch.ones(3), "t": torch._efficientzerotensor(3)})
 
 
+@pytest.mark.skipif(not hasattr(Exception, "add_note"), reason="exceptions take no notes")
+def test_what_torch_raises_names_the_tensor(tmp_path):
+    with pytest.raises(RuntimeError, match="uninitialized") as caught:
+        libst.save(tmp_path / "ours", {"t": torch.nn.UninitializedParameter()})
+    assert caught.value.__notes__ == ["libst: this is of the tensor 't'"]
+
+
 def test_a_nested_tensor_is_refused(tmp_path):
     with refused("UNSUPPORTED", match="'t': .*nested"):
         libst.save(tmp_path / "ours", {"t": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])})
