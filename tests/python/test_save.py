@@ -250,6 +250,62 @@ def test_open_shards_hand_on_no_totals(tmp_path):
     same(tmp_path / "second", TENSORS)
 
 
+def saved_again(path, **options):
+    """The metadata that `libst.save` gives what is opened."""
+    second = path.parent / "second"
+    with libst.open(path, **options) as f:
+        libst.save(second, f)
+    with libst.open(second) as f:
+        return dict(f.metadata)
+
+
+@pytest.mark.parametrize("way", ["index", "folder", "model.safetensors", "delta", "variant"])
+def test_one_shard_hands_on_no_totals(tmp_path, way):
+    libst.save(tmp_path / "whole", TENSORS)
+    libst.reshard(tmp_path / "whole", tmp_path / "shards", 1 << 30)
+    index = tmp_path / "shards" / "model.safetensors.index.json"
+    with libst.open(index, "r+") as f, f.transaction() as t:
+        t.metadata("by", "you")
+    (shard,) = tmp_path.glob("shards/*.safetensors")
+    text = index.read_text()
+    if way == "model.safetensors":
+        text = text.replace(shard.name, "model.safetensors")
+        shard.rename(shard.with_name("model.safetensors"))
+    index.write_text(text)
+    if way == "variant":
+        index = index.rename(index.with_name("model.safetensors.index.fp16.json"))
+    options = {}
+    if way == "delta":
+        libst.diff(index, index, tmp_path / "delta")
+        options["deltas"] = [tmp_path / "delta"]
+    opened = index if way in ("index", "delta", "variant") else index.parent
+    with libst.open(opened, **options) as f:
+        assert len(f.shards) == 1 + (way == "delta")
+        assert ("total_size" in f.metadata) == (way != "delta")
+    assert saved_again(opened, **options) == {"by": "you"}
+
+
+@pytest.mark.parametrize("way", ["file", "folder", "delta", "folder and delta", "memory", "removed"])
+def test_one_file_hands_on_what_it_calls_total_size(tmp_path, way):
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / "folder" / "model.safetensors"
+    libst.save(path, TENSORS, {"total_size": "mine"})
+    options = {}
+    if "delta" in way:
+        libst.diff(path, path, tmp_path / "delta")
+        options["deltas"] = [tmp_path / "delta"]
+    if way == "memory":
+        libst.save(tmp_path / "second", libst.open_memory(path.read_bytes()))
+        assert libst.open(tmp_path / "second").metadata == {"total_size": "mine"}
+    elif way == "removed":
+        with libst.open(path.parent) as f:
+            path.unlink()
+            libst.save(tmp_path / "second", f)
+        assert libst.open(tmp_path / "second").metadata == {"total_size": "mine"}
+    else:
+        assert saved_again(path.parent if "folder" in way else path, **options) == {"total_size": "mine"}
+
+
 def test_waiting_journal_is_finished_before_its_file_is_replaced(tmp_path):
     libst.save(tmp_path / "m", TENSORS)
     crash.after_commit(tmp_path / "m", "b", TENSORS["b"] + 1)

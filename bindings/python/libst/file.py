@@ -272,7 +272,7 @@ class File(Mapping[str, Array]):
         """The absolute paths of the files that this stands for, in the order of `TensorInfo.shard`: one file, or those
         that an index of shards names; and then the deltas that lie on them. () for a file in memory or from a source.
         """
-        return _shards(self._pin().handle)
+        return shards_of(self._pin().handle)
 
     @property
     def mode(self) -> str:
@@ -772,7 +772,7 @@ def metadata_of(pin: Handle) -> dict[str, str]:
         del pin
 
 
-def _shards(pin: Handle) -> tuple[str, ...]:
+def shards_of(pin: Handle) -> tuple[str, ...]:
     path = ctypes.c_char_p()
     paths = []
     try:
