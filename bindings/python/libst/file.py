@@ -367,6 +367,9 @@ class File(Mapping[str, Array]):
         meanwhile or lies in memory, on storage where mappings are slow, and where the tensor does not begin at a
         multiple of its element size, as files that were padded by nobody have it.
 
+        While the mapping is there, a change by any handle of this process first copies the pages that it patches. The
+        copies take memory until `refresh` or `close`. A loop that reads and updates all weights takes `read` instead.
+
         Args:
             device: where to, as in `tensor.to`: a transfer, so a copy.
             copy: whether to read it into memory of its own.
@@ -519,7 +522,8 @@ class File(Mapping[str, Array]):
         Views `f[name]`, and of `jax`, that were taken before may show the new values; those of `torch` do not.
 
         at: what numpy's basic indexing takes; and for the first dimension an array of indices, of which the last counts
-        where one comes twice. Then only these bytes are locked and written. Nothing is broadcast.
+        where one comes twice. Then only these bytes are locked and written. Nothing is broadcast. For more than about a
+        tenth of the rows, and of short rows for fewer, an update of the whole tensor is quicker.
 
         Dtype and shape must be those in the file, or of the part. A tensor of torch may be a Parameter, a view, on any
         device. In numpy BF16 and F8 are the ml_dtypes types, F4 and F6 a flat uint8 array of packed bytes. What is
@@ -579,13 +583,15 @@ class File(Mapping[str, Array]):
             new_names: of a sharded checkpoint, give shards that are rewritten new names, as in
                 `model-00001-of-00004.g1.safetensors`. A stock reader of the old index then still finds all that it
                 names, and the change takes one copy. A `File` that has the old index must be refreshed before it
-                opens another shard (`Status.FILE_CHANGED`). Until the old shards are removed, what takes files by a
-                pattern such as `*.safetensors`, and not by the index, takes old and new ones.
-            shard_grace: for how many seconds, with `new_names`, old shards stay; 0 not at all. The first such commit
-                after that time removes them, or `libst.recover` at any time.
+                opens another shard, or changes one that has a new name (`Status.FILE_CHANGED`): refresh, and stage the
+                changes anew. Without this, others follow a publish by themselves. Until the old shards are removed,
+                what takes files by a pattern such as `*.safetensors`, and not by the index, takes old and new ones.
+            shard_grace: for how many seconds, with `new_names`, the old shards of each commit stay; 0 not at all. The
+                first such commit after that time removes them, or `libst.recover` at any time.
             journal_only: the commit is durable, as ever, but by its journal alone, and takes one sync. The file has
-                the new bytes at once, and they are durable in it later: see `sync`. On shards, on storage that is not
-                local, and where the commit publishes it changes nothing.
+                the new bytes at once, and they are durable in it later: see `sync`. It helps only where commits that
+                follow one another change different bytes: the same bytes are synced before they change again. On
+                shards, on storage that is not local, and where the commit publishes it changes nothing.
 
         Raises io.UnsupportedOperation (`Status.READ_ONLY`); StorageError (`POISONED`).
         """

@@ -48,7 +48,8 @@ def save(
 
     Args:
         tensors: names to arrays of numpy or tensors of torch, on any device, or to `Packed` for types that these have
-            not. What does not lie in memory as the file has it is copied, one tensor at a time.
+            not. What does not lie in memory as the file has it is copied, one tensor at a time. Tied weights are
+            written under each of their names; `compat.torch.save_model` writes them once.
             A mapping that makes its arrays when they are looked at has all of them in memory at once; see `writer`.
             A `libst.File` keeps its F4 and F6.
         metadata: strings to strings. None: that of the `libst.File` that is saved, or of a dict none; {}: none. Of
