@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from collections import OrderedDict, UserDict
 from collections.abc import Mapping
 
 import crash
@@ -16,6 +17,7 @@ from conftest import TENSORS, refused
 from libst import dtypes
 from libst.compat.numpy import save_file as compat_save
 from safetensors.numpy import load_file, save_file
+from ways import WAYS
 
 UNICODE = {
     "π": np.ones(3, np.float32),
@@ -248,6 +250,62 @@ def test_open_shards_hand_on_no_totals(tmp_path):
     same(tmp_path / "second", TENSORS)
 
 
+def saved_again(path, **options):
+    """The metadata that `libst.save` gives what is opened."""
+    second = path.parent / "second"
+    with libst.open(path, **options) as f:
+        libst.save(second, f)
+    with libst.open(second) as f:
+        return dict(f.metadata)
+
+
+@pytest.mark.parametrize("way", ["index", "folder", "model.safetensors", "delta", "variant"])
+def test_one_shard_hands_on_no_totals(tmp_path, way):
+    libst.save(tmp_path / "whole", TENSORS)
+    libst.reshard(tmp_path / "whole", tmp_path / "shards", 1 << 30)
+    index = tmp_path / "shards" / "model.safetensors.index.json"
+    with libst.open(index, "r+") as f, f.transaction() as t:
+        t.metadata("by", "you")
+    (shard,) = tmp_path.glob("shards/*.safetensors")
+    text = index.read_text()
+    if way == "model.safetensors":
+        text = text.replace(shard.name, "model.safetensors")
+        shard.rename(shard.with_name("model.safetensors"))
+    index.write_text(text)
+    if way == "variant":
+        index = index.rename(index.with_name("model.safetensors.index.fp16.json"))
+    options = {}
+    if way == "delta":
+        libst.diff(index, index, tmp_path / "delta")
+        options["deltas"] = [tmp_path / "delta"]
+    opened = index if way in ("index", "delta", "variant") else index.parent
+    with libst.open(opened, **options) as f:
+        assert len(f.shards) == 1 + (way == "delta")
+        assert ("total_size" in f.metadata) == (way != "delta")
+    assert saved_again(opened, **options) == {"by": "you"}
+
+
+@pytest.mark.parametrize("way", ["file", "folder", "delta", "folder and delta", "memory", "removed"])
+def test_one_file_hands_on_what_it_calls_total_size(tmp_path, way):
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / "folder" / "model.safetensors"
+    libst.save(path, TENSORS, {"total_size": "mine"})
+    options = {}
+    if "delta" in way:
+        libst.diff(path, path, tmp_path / "delta")
+        options["deltas"] = [tmp_path / "delta"]
+    if way == "memory":
+        libst.save(tmp_path / "second", libst.open_memory(path.read_bytes()))
+        assert libst.open(tmp_path / "second").metadata == {"total_size": "mine"}
+    elif way == "removed":
+        with libst.open(path.parent) as f:
+            path.unlink()
+            libst.save(tmp_path / "second", f)
+        assert libst.open(tmp_path / "second").metadata == {"total_size": "mine"}
+    else:
+        assert saved_again(path.parent if "folder" in way else path, **options) == {"total_size": "mine"}
+
+
 def test_waiting_journal_is_finished_before_its_file_is_replaced(tmp_path):
     libst.save(tmp_path / "m", TENSORS)
     crash.after_commit(tmp_path / "m", "b", TENSORS["b"] + 1)
@@ -380,6 +438,8 @@ def test_a_masked_array_is_refused_unless_nothing_is_masked(tmp_path, change):
             write(libst.Packed("F64", (3,), masked))
         with pytest.raises(NotImplementedError, match="masked"):
             write(MakesMasked())
+        with pytest.raises(NotImplementedError, match="masked"):
+            write([masked])
         write(np.ma.masked_array(np.arange(3.0)))
     same(tmp_path / "m", {"a": np.arange(3.0)})
 
@@ -389,6 +449,59 @@ def test_an_array_that_is_refused_is_named(tmp_path, array):
     with refused("DTYPE_MISMATCH", match="'bad'") as caught:
         libst.save(tmp_path / "m", {"good": np.zeros(3), "bad": array})
     assert caught.value.tensor == "bad" and not (tmp_path / "m").exists()
+
+
+class Module:
+    def state_dict(self):
+        return {}
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"weight": np.zeros(3)}, "a dict, no array or tensor; flatten it"),
+        (OrderedDict(weight=np.zeros(3)), "an OrderedDict, no array or tensor; flatten it"),
+        (UserDict({0: np.zeros(3)}), "a UserDict, no array or tensor; flatten it"),  # numpy would take its keys
+        ([{"weight": np.zeros(3)}], "a list, no array or tensor; flatten it"),
+        (None, "None, no array or tensor$"),
+        (object(), "an object, no array or tensor$"),
+        (Module(), r"a Module, no array or tensor; write the tensors of its state_dict\(\)"),
+        ("text", "a str, no array or tensor$"),
+        (b"text", "a bytes, no array or tensor$"),
+    ],
+    ids=["dict", "ordered", "mapping", "list", "none", "object", "module", "text", "bytes"],
+)
+def test_what_is_no_array_is_told(tmp_path, way, value, says):
+    with refused("DTYPE_MISMATCH", match=f"'bad': it is {says}") as caught:
+        way(tmp_path / "m", {"bad": value}, lambda _: ("F64", (3,), 24))
+    assert caught.value.tensor == "bad"
+
+
+@pytest.mark.skipif(not hasattr(getattr(np, "dtypes", None), "StringDType"), reason="this numpy has no such type")
+def test_texts_of_numpy_are_refused_by_name(tmp_path):
+    with refused("DTYPE_MISMATCH", match="'bad': .*StringDType"):
+        libst.save(tmp_path / "m", {"bad": np.array(["a"], np.dtypes.StringDType())})
+
+
+class Deleted:
+    """An array of jax after its deletion."""
+
+    dtype, shape = np.dtype(np.float32), (3,)
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("Array has been deleted.")
+
+
+@pytest.mark.skipif(not hasattr(Exception, "add_note"), reason="exceptions take no notes")
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("value", "error"), [(Deleted(), RuntimeError), ([[1], [2, 3]], ValueError)], ids=["deleted", "ragged"]
+)
+def test_what_others_raise_names_the_tensor(tmp_path, way, value, error):
+    with pytest.raises(error) as caught:
+        way(tmp_path / "m", {"bad": value}, lambda _: ("F32", (3,), 12))
+    assert caught.value.__notes__ == ["libst: this is of the tensor 'bad'"]
 
 
 @pytest.mark.parametrize(("tensors", "metadata"), [([np.zeros(3)], None), (None, None), ({}, [("a", "b")]), ({}, "ab")])

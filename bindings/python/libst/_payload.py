@@ -18,6 +18,7 @@ from .status import Status
 
 _BY_NAME = {name: number for number, name in NAMES.items()}
 _masked: Any = np.ma  # whose functions have no types
+_NESTED = (Mapping, list, tuple)  # what may hold tensors
 
 
 class Packed(NamedTuple):
@@ -55,9 +56,7 @@ def form_of(value: Any) -> Form:
         told = _told_form(value)
         if told is not None:
             return told
-        for part in value if isinstance(value, (list, tuple)) else ():
-            _refuse_mask(part)  # numpy forgets it
-        value = np.asanyarray(value)
+        value = _array_of(value)
         _refuse_mask(value)
         return _number(value.dtype), value.shape, value.nbytes, False
     _refuse_mask(value)
@@ -71,6 +70,29 @@ def _refuse_mask(array: Any) -> None:
             "the array has masked elements, and the format has no masks; "
             "write array.filled(...), or array.data and the mask as a tensor of its own",
         )
+
+
+def _array_of(value: Any) -> Any:
+    """What numpy makes of a value that is no array: of numbers, and of lists of numbers."""
+    if hasattr(value, "__array__"):
+        return np.asanyarray(value)
+    if isinstance(value, (str, bytes, Mapping)):  # numpy takes the keys of some mappings
+        raise _no_array(value)
+    for part in value if isinstance(value, (list, tuple)) else ():
+        _refuse_mask(part)  # numpy forgets it
+    array = np.asanyarray(value)
+    if array.dtype.hasobject:
+        raise _no_array(value)
+    return array
+
+
+def _no_array(value: Any) -> Error:
+    kind = type(value).__name__
+    text = "None" if value is None else f"{'an' if kind[0] in 'AEIOaeio' else 'a'} {kind}"
+    hint = "; flatten it, to tensors with names such as 'model.weight'" if isinstance(value, _NESTED) else ""
+    if hasattr(value, "state_dict"):
+        hint = "; write the tensors of its state_dict()"
+    return refusal(Status.DTYPE_MISMATCH, f"it is {text}, no array or tensor{hint}")
 
 
 def _told_form(value: Any) -> Optional[Form]:
@@ -95,6 +117,9 @@ def payload(name: str, value: Any) -> tuple[_abi.Tensor, Any]:
         array = _bytes_of(value)
     except Error as error:
         raise _of(name, error) from None
+    except Exception as error:
+        _note(name, error)
+        raise
     tensor = _abi.Tensor(nbytes=nbytes)
     _set_form(tensor, dtype, shape)
     tensor.data = address(array)
@@ -123,6 +148,9 @@ def columns_of(tensors: Mapping[str, Any]) -> tuple[Columns, Optional[list[Any]]
             address = address_of(value) if ready else 0
         except Error as error:
             raise _of(name, error) from None
+        except Exception as error:
+            _note(name, error)
+            raise
         if not ready:
             kept = None
         if kept is not None:
@@ -136,6 +164,12 @@ def _of(name: str, error: Error) -> Error:
     return refusal(Status(error.status), f"{name!r}: {error.message}", name)
 
 
+def _note(name: str, error: Exception) -> None:
+    """What numpy, torch or another library raises stays as it is."""
+    if sys.version_info >= (3, 11):
+        error.add_note(f"libst: this is of the tensor {name!r}")
+
+
 def address_of(value: Any) -> int:
     """Where the bytes of a value lie that is ready; they stay there while it lives."""
     return address(value if type(value) is np.ndarray else _bytes_of(value))
@@ -145,7 +179,7 @@ def _converted(value: Any) -> Any:
     """An array of numpy or torch, or bytes of `Packed`: what else there is, is asked for its elements once."""
     if isinstance(value, Packed):
         return value._replace(data=np.asanyarray(value.data))
-    return value if isinstance(value, np.ndarray) or _is_torch(value) else np.asanyarray(value)
+    return value if isinstance(value, np.ndarray) or _is_torch(value) else _array_of(value)
 
 
 def _bytes_of(value: Any) -> Any:
@@ -189,11 +223,19 @@ def _set_form(tensor: _abi.Tensor, dtype: int, shape: tuple[int, ...]) -> None:
     tensor.shape = (ctypes.c_uint64 * max(len(shape), 1))(*shape)
 
 
+def _in_order(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
+    """The type with the byte order of the format, if it has an order: texts have none."""
+    try:
+        return dtype.newbyteorder("<")
+    except TypeError:
+        return dtype
+
+
 def _number(dtype: "np.dtype[Any]") -> int:
     number = NUMBERS.get(dtype)
     if number is not None:
         return number
-    if dtype.newbyteorder("<") in NUMBERS:
+    if _in_order(dtype) in NUMBERS:
         raise refusal(
             Status.DTYPE_MISMATCH,
             f"the array is big-endian ({dtype.str}) and the format little-endian; "

@@ -11,7 +11,11 @@ from contextlib import contextmanager
 from typing import Any, Optional
 
 from ._fork import process
-from ._pin import Pin
+from ._pin import Array, Pin
+from ._torch import torch_tensor
+
+#: Bytes of a tensor, in memory of their own; its element type as in a header, and its shape.
+Copy = tuple[Array, str, tuple[int, ...]]
 
 
 class Writable:
@@ -23,7 +27,9 @@ class Writable:
     ]  # of what follows, one a process. A callback of the user's may come back here
     _pins: list[Pin]  # the mapping's, and that of the state that it is of; none: not asked for yet
     _patched: set[str]  # since then
-    _copies: dict[str, Any]  # of what was patched, where it was asked for; another dict after each commit
+    # Of what was patched, where it was asked for; another dict after each commit. No tensors of torch: one that is made
+    # under inference_mode stays of that mode for all its users.
+    _copies: dict[str, Copy]
     _is_looked_at: bool  # whether the last commit left that file in place is known
 
     def __init__(self) -> None:
@@ -54,7 +60,7 @@ class Writable:
                 self._copies = {name: copy for name, copy in self._copies.items() if name not in patched}
                 self._is_looked_at = False
 
-    def tensor(self, name: str, pin: Callable[[], Pin], read: Callable[[Pin, str], Any]) -> Optional[Any]:
+    def tensor(self, name: str, pin: Callable[[], Pin], read: Callable[[Pin, str], Copy]) -> Optional[Any]:
         """A view of torch. None where there can be none: of memory, of several files, of one that was replaced, and
         where storage is read and not mapped. pin: of the present state. read: makes a copy of what the file has."""
         if pin().may_write:
@@ -75,4 +81,4 @@ class Writable:
         if name not in copies:
             made = read(pin(), name)  # not alone: it may call functions of the user's
             copies.setdefault(name, made)
-        return copies[name].detach()  # a tensor of its own, in the same memory
+        return torch_tensor(*copies[name])

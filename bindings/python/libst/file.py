@@ -21,7 +21,7 @@ from ._sized import sized
 from ._torch import torch_tensor
 from ._url import absolute, shown
 from ._waiting import timeout_ms
-from ._writable import Writable
+from ._writable import Copy, Writable
 from .dtypes import NAMES
 from .errors import ClosedError, Error, check
 from .info import (
@@ -272,7 +272,7 @@ class File(Mapping[str, Array]):
         """The absolute paths of the files that this stands for, in the order of `TensorInfo.shard`: one file, or those
         that an index of shards names; and then the deltas that lie on them. () for a file in memory or from a source.
         """
-        return _shards(self._pin().handle)
+        return shards_of(self._pin().handle)
 
     @property
     def mode(self) -> str:
@@ -367,6 +367,9 @@ class File(Mapping[str, Array]):
         meanwhile or lies in memory, on storage where mappings are slow, and where the tensor does not begin at a
         multiple of its element size, as files that were padded by nobody have it.
 
+        While the mapping is there, a change by any handle of this process first copies the pages that it patches. The
+        copies take memory until `refresh` or `close`. A loop that reads and updates all weights takes `read` instead.
+
         Args:
             device: where to, as in `tensor.to`: a transfer, so a copy.
             copy: whether to read it into memory of its own.
@@ -374,9 +377,9 @@ class File(Mapping[str, Array]):
         Raises what `f[name]` raises, ImportError without torch, NotImplementedError for an element type that
         this torch has not.
         """
-        tensor = None if copy else self._writable.tensor(name, self._pin, _torch_copy)
+        tensor = None if copy else self._writable.tensor(name, self._pin, _copy)
         if tensor is None:
-            tensor = _torch_copy(self._pin(), name)
+            tensor = torch_tensor(*_copy(self._pin(), name))
         return tensor if device is None else tensor.to(device=device)
 
     def jax(self, name: str, *, device: Any = None) -> Any:
@@ -520,7 +523,8 @@ class File(Mapping[str, Array]):
         Views `f[name]`, and of `jax`, that were taken before may show the new values; those of `torch` do not.
 
         at: what numpy's basic indexing takes; and for the first dimension an array of indices, of which the last counts
-        where one comes twice. Then only these bytes are locked and written. Nothing is broadcast.
+        where one comes twice. Then only these bytes are locked and written. Nothing is broadcast. For more than about a
+        tenth of the rows, and of short rows for fewer, an update of the whole tensor is quicker.
 
         Dtype and shape must be those in the file, or of the part. A tensor of torch may be a Parameter, a view, on any
         device. In numpy BF16 and F8 are the ml_dtypes types, F4 and F6 a flat uint8 array of packed bytes. What is
@@ -580,13 +584,15 @@ class File(Mapping[str, Array]):
             new_names: of a sharded checkpoint, give shards that are rewritten new names, as in
                 `model-00001-of-00004.g1.safetensors`. A stock reader of the old index then still finds all that it
                 names, and the change takes one copy. A `File` that has the old index must be refreshed before it
-                opens another shard (`Status.FILE_CHANGED`). Until the old shards are removed, what takes files by a
-                pattern such as `*.safetensors`, and not by the index, takes old and new ones.
-            shard_grace: for how many seconds, with `new_names`, old shards stay; 0 not at all. The first such commit
-                after that time removes them, or `libst.recover` at any time.
+                opens another shard, or changes one that has a new name (`Status.FILE_CHANGED`): refresh, and stage the
+                changes anew. Without this, others follow a publish by themselves. Until the old shards are removed,
+                what takes files by a pattern such as `*.safetensors`, and not by the index, takes old and new ones.
+            shard_grace: for how many seconds, with `new_names`, the old shards of each commit stay; 0 not at all. The
+                first such commit after that time removes them, or `libst.recover` at any time.
             journal_only: the commit is durable, as ever, but by its journal alone, and takes one sync. The file has
-                the new bytes at once, and they are durable in it later: see `sync`. On shards, on storage that is not
-                local, and where the commit publishes it changes nothing.
+                the new bytes at once, and they are durable in it later: see `sync`. It helps only where commits that
+                follow one another change different bytes: the same bytes are synced before they change again. On
+                shards, on storage that is not local, and where the commit publishes it changes nothing.
 
         Raises io.UnsupportedOperation (`Status.READ_ONLY`); StorageError (`POISONED`).
         """
@@ -773,7 +779,7 @@ def metadata_of(pin: Handle) -> dict[str, str]:
         del pin
 
 
-def _shards(pin: Handle) -> tuple[str, ...]:
+def shards_of(pin: Handle) -> tuple[str, ...]:
     path = ctypes.c_char_p()
     paths = []
     try:
@@ -788,9 +794,9 @@ def _shards(pin: Handle) -> tuple[str, ...]:
         del pin
 
 
-def _torch_copy(pin: Pin, name: str) -> Any:
+def _copy(pin: Pin, name: str) -> Copy:
     try:
         tensor = pin.describe(name)
-        return torch_tensor(bulk.read(pin, name, None), NAMES[tensor.dtype], tensor.shape)
+        return bulk.read(pin, name, None), NAMES[tensor.dtype], tensor.shape
     finally:
         del pin

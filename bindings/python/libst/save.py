@@ -1,6 +1,8 @@
 """Write a file: `libst.save` at once, `libst.writer` tensor by tensor."""
 
 import ctypes
+import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, Optional
 
@@ -16,12 +18,15 @@ from ._names import to_write
 from ._payload import Packed, as_it_is_now, columns_of, payload
 from ._pin import Pin
 from ._rows import Columns, address
+from ._url import shown
 from ._waiting import timeout_ms
 from .dtypes import NAMES, PACKED
-from .errors import ClosedError, check
-from .file import File, Path, fs_path, metadata_of
+from .errors import ClosedError, StorageError, check
+from .file import File, Path, fs_path, metadata_of, open, shards_of
 from .status import Status
 
+#: How an index of shards is called; what is called so is opened as one.
+_INDEX = re.compile(r"\.safetensors\.index\.(?:[^./]*\.)?json\Z")
 #: Metadata of an index, of no file.
 _TOTALS = ("total_size", "total_parameters")
 #: After these a writer may be finished again.
@@ -43,7 +48,8 @@ def save(
 
     Args:
         tensors: names to arrays of numpy or tensors of torch, on any device, or to `Packed` for types that these have
-            not. What does not lie in memory as the file has it is copied, one tensor at a time.
+            not. What does not lie in memory as the file has it is copied, one tensor at a time. Tied weights are
+            written under each of their names; `compat.torch.save_model` writes them once.
             A mapping that makes its arrays when they are looked at has all of them in memory at once; see `writer`.
             A `libst.File` keeps its F4 and F6.
         metadata: strings to strings. None: that of the `libst.File` that is saved, or of a dict none; {}: none. Of
@@ -105,9 +111,29 @@ def _as_they_are(pin: Pin) -> tuple[dict[str, Any], dict[str, str]]:
             for (name, array), (dtype, shape) in zip(pin.items(), forms)
         }
         metadata = metadata_of(pin.handle)
-        if _abi.st_shard_count(pin.handle) > 1:
+        if not metadata.keys().isdisjoint(_TOTALS) and _is_index(pin):
             metadata = {key: text for key, text in metadata.items() if key not in _TOTALS}
         return tensors, metadata
+    finally:
+        del pin
+
+
+def _is_index(pin: Pin) -> bool:
+    """Whether a file whose metadata have totals has them from an index of shards."""
+    try:
+        options = pin.options
+        if options is None or options["deltas"]:  # not from a path, or as one file would have them
+            return False
+        if _abi.st_shard_count(pin.handle) != 1:
+            return True
+        path = options["path"]
+        if not path.endswith("/") and not os.path.isdir(path):
+            return _INDEX.search(shown(path)) is not None
+        # A folder leads to a file or to an index, and a sole shard may be called model.safetensors, too.
+        with open(shards_of(pin.handle)[0]) as alone:
+            return alone.metadata.keys().isdisjoint(_TOTALS)
+    except StorageError:  # the file was removed
+        return False
     finally:
         del pin
 

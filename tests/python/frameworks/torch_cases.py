@@ -401,6 +401,17 @@ def test_what_is_written_into_views_shows_until_that_tensor_is_patched(path):
         assert torch.equal(f.torch(second), TENSORS[second] + 1)
 
 
+def test_a_view_that_was_first_taken_for_inference_makes_none_of_later_ones(path):
+    with libst.open(path, "r+") as f:
+        f.torch("torch.float32")
+        f.update("torch.float32", torch.ones(3, 4))
+        with torch.inference_mode():
+            assert f.torch("torch.float32").is_inference()
+        weight = torch.nn.Parameter(f.torch("torch.float32"))
+        (weight * f.torch("torch.float32")).sum().backward()
+        assert torch.equal(weight.grad, torch.ones(3, 4))
+
+
 def test_names_to_load_may_be_a_dict(path):
     values = {"scalar": np.zeros((), np.float32)}
     for how in ("none", "copy-on-write"):
@@ -632,6 +643,13 @@ def test_what_cannot_be_written_is_told(tmp_path, way, tensor, status, says):
 def test_one_of_many_that_has_no_memory_is_named(tmp_path):
     with refused("UNSUPPORTED", match="'t': .*without memory"):
         libst.save(tmp_path / "ours", {"a": torch.ones(3), "t": torch._efficientzerotensor(3)})
+
+
+@pytest.mark.skipif(not hasattr(Exception, "add_note"), reason="exceptions take no notes")
+def test_what_torch_raises_names_the_tensor(tmp_path):
+    with pytest.raises(RuntimeError, match="uninitialized") as caught:
+        libst.save(tmp_path / "ours", {"t": torch.nn.UninitializedParameter()})
+    assert caught.value.__notes__ == ["libst: this is of the tensor 't'"]
 
 
 def test_a_nested_tensor_is_refused(tmp_path):
