@@ -2,7 +2,8 @@
 
 They lie in a copy-on-write mapping of their own, which the first of them makes. It stays through commits of the same
 File that only patch: then further views still show what was written. Of a tensor that was patched, further views show
-the file's bytes. These are a copy, since the mapping keeps the old bytes for views that live.
+the file's bytes. These are a copy, since the mapping keeps the old bytes for views that live. When all that was shown
+is patched, further views are of a new mapping, and the old one goes with its last view.
 """
 
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Optional
 
+from . import _abi
 from ._fork import process
 from ._pin import Array, Pin
 from ._torch import torch_tensor
@@ -17,15 +19,18 @@ from ._torch import torch_tensor
 #: Bytes of a tensor, in memory of their own; its element type as in a header, and its shape.
 Copy = tuple[Array, str, tuple[int, ...]]
 
+_WORTH = 4  # a new mapping is worth its work when one of so many tensors was patched
+
 
 class Writable:
-    __slots__ = ("_process", "_locks", "_pins", "_patched", "_copies", "_is_looked_at")
+    __slots__ = ("_process", "_locks", "_pins", "_shown", "_patched", "_copies", "_is_looked_at")
 
     _process: Optional[tuple[int, int]]  # a child of a fork has mappings of its own
     _locks: dict[
         tuple[int, int], threading.RLock
     ]  # of what follows, one a process. A callback of the user's may come back here
     _pins: list[Pin]  # the mapping's, and that of the state that it is of; none: not asked for yet
+    _shown: set[str]  # the tensors of which views of the mapping were given out
     _patched: set[str]  # since then
     # Of what was patched, where it was asked for; another dict after each commit. No tensors of torch: one that is made
     # under inference_mode stays of that mode for all its users.
@@ -46,7 +51,7 @@ class Writable:
             yield
 
     def _forget(self) -> None:
-        self._pins, self._patched, self._copies, self._is_looked_at = [], set(), {}, True
+        self._pins, self._shown, self._patched, self._copies, self._is_looked_at = [], set(), set(), {}, True
 
     def note(self, patched: Optional[frozenset[str]]) -> None:
         """A commit patched these tensors, and did nothing else. None: there may be another state."""
@@ -59,6 +64,16 @@ class Writable:
                 self._patched |= patched
                 self._copies = {name: copy for name, copy in self._copies.items() if name not in patched}
                 self._is_looked_at = False
+                if self._is_spent():
+                    self._forget()
+
+    def _is_spent(self) -> bool:
+        """Whether further views show nothing that was written, in the mapping or in copies, and enough was patched. The
+        pages that the mapping keeps from before each patch then go with its last view. To make a new mapping is as much
+        work as to open the file."""
+        if self._copies or not self._shown <= self._patched:
+            return False
+        return bool(_WORTH * len(self._patched) >= _abi.st_count(self._pins[0].handle))
 
     def tensor(self, name: str, pin: Callable[[], Pin], read: Callable[[Pin, str], Copy]) -> Optional[Any]:
         """A view of torch. None where there can be none: of memory, of several files, of one that was replaced, and
@@ -76,6 +91,7 @@ class Writable:
             if not self._pins or not self._pins[0].shows_writable:
                 return None
             if name not in self._patched:
+                self._shown.add(name)
                 return self._pins[0].torch(name)
             copies = self._copies
         if name not in copies:

@@ -358,7 +358,7 @@ class File(Mapping[str, Array]):
 
         - after `refresh`;
         - in a forked child;
-        - after a commit of this file that patches this tensor (the view is then a copy);
+        - after a commit of this file that patches this tensor (the view may then be a copy);
         - after a commit of this file that publishes, or follows another process to a file that it published;
         - after `patch`.
 
@@ -368,7 +368,8 @@ class File(Mapping[str, Array]):
         multiple of its element size, as files that were padded by nobody have it.
 
         While the mapping is there, a change by any handle of this process first copies the pages that it patches. The
-        copies take memory until `refresh` or `close`. A loop that reads and updates all weights takes `read` instead.
+        mapping stays while views live, and until `refresh`, `close`, or commits of this file that patch a quarter of
+        the tensors and all that were viewed. A loop that reads and updates all weights takes `read` instead.
 
         Args:
             device: where to, as in `tensor.to`: a transfer, so a copy.

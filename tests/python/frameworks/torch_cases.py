@@ -401,6 +401,36 @@ def test_what_is_written_into_views_shows_until_that_tensor_is_patched(path):
         assert torch.equal(f.torch(second), TENSORS[second] + 1)
 
 
+def test_what_is_patched_is_kept_only_as_long_as_a_view_may_show_it(large):
+    with libst.open(large, "r+") as f:
+
+        def update_all(value):
+            with f.transaction() as t:
+                for name in f:
+                    t.update(name, torch.full_like(f.torch(name, copy=True), value))
+
+        assert f.torch("small").sum() == 1024
+        update_all(2)
+        assert mapped(large)[1] == 0, "no view is left"
+        view = f.torch("small")
+        update_all(3)
+        assert mapped(large)[1] >= 60 * MIB and view.sum() == 2048
+        del view
+        assert mapped(large)[1] == 0
+        assert f.torch("small").sum() == 3072 and f.torch("large")[-1] == 3
+
+        f.torch("third").fill_(7)  # stays to be seen, though no view is left
+        with f.transaction() as t:
+            for name in ("small", "large"):
+                t.update(name, f.torch(name).add_(1))
+        f.torch("small").fill_(8)
+        assert (f.torch("third") == 7).all() and f.torch("large")[-1] == 4
+        f.update("third", torch.full((MIB,), 5.0))
+        assert (f.torch("small") == 8).all() and (f.torch("third") == 5).all() and f.torch("large")[-1] == 4
+        update_all(6)
+        assert mapped(large)[1] == 0 and all((f.torch(name) == 6).all() for name in f)
+
+
 def test_a_view_that_was_first_taken_for_inference_makes_none_of_later_ones(path):
     with libst.open(path, "r+") as f:
         f.torch("torch.float32")
