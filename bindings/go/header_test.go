@@ -20,7 +20,7 @@ var notCalled = map[string]string{
 	"st_last_error": "st_last_error_info gives the same sentence and its parts",
 	"st_get_at":     "a tensor is looked up by name; All gives the names",
 
-	"st_shard_io_info": "IOInfo is of the first shard; another is opened by its path, and tells it",
+	"st_shard_io_info": "IOInfo is of the first shard, and nobody has asked for another's",
 
 	"st_mapping_keep": "a view lives until Close or Release; what is kept longer is copied by Get",
 	"st_mapping_free": "there is none to free",

@@ -123,8 +123,9 @@ void Participant::show() noexcept {
 }
 
 // Where two files were made, their warnings are the same.
-void Participant::warn() const noexcept {
-  if (NewFile *last = last_file()) last->warnings.tell(of_.file.options().log);
+void Participant::warn() noexcept {
+  LaterLog &warnings = last_file() ? last_file()->warnings : left_;
+  warnings.tell(of_.file.options().log);
 }
 
 void Participant::finish() noexcept {
@@ -143,7 +144,7 @@ void Participant::finish() noexcept {
 }
 
 void Participant::drop(bool open) noexcept {
-  if (open) warn();  // recovery may place the file, and would not
+  if (open && last_file()) left_ = std::move(last_file()->warnings);
   for (auto *made : {&first_, &second_}) {
     if (*made && open) (*made)->replacement->leave();
     made->reset();

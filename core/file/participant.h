@@ -76,6 +76,8 @@ class Participant {
   void finish() noexcept;
   // The commit was never decided: takes all back. `open`: it may have been decided, so all is left to recovery.
   void drop(bool open) noexcept;
+  // Of the new file, once nothing of the commit is under way: the log may fork. drop(false) forgets what there was.
+  void warn() noexcept;
 
   // The same if it takes no other's name: see new_names.cpp. Before it is locked, or planned.
   Result<void> publish_anyway() { return make_publish(of_); }
@@ -89,7 +91,6 @@ class Participant {
 
  private:
   NewFile *last_file() const { return second_ ? second_.get() : first_.get(); }
-  void warn() const noexcept;
   Result<void> take_name(const NewFile *made);
   Result<std::unique_ptr<NewFile>> make(write::Form *form, std::string *name, bool keeping_removed);
 
@@ -98,6 +99,7 @@ class Participant {
   std::optional<os::BytesUnderChange> changing_;  // once it is prepared, until its bytes are written or given up
   std::vector<write::Piece> pieces_;
   std::unique_ptr<NewFile> first_, second_;
+  LaterLog left_;              // warnings of a file that was left to recovery
   write::ChunkBuffer buffer_;  // taken early: a decided commit must not fail for want of memory
 };
 

@@ -280,11 +280,22 @@ Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wa
   ST_TRY(auto old, look());
   ST_TRY(auto folder, index.folder()->to_sync());
   const bool only_list = old.only_list();
+  ST_TRY(const auto before, old.spell({}));
   ST_TRY(old.remove(UINT64_MAX, wait, findings));
   ST_TRY(auto list, old.spell({}));
-  if (list.empty() && !old.unnamed().empty()) return {};       // which somebody works on: they lie beside a list
-  const Log to_nobody = [](LogLevel, const std::string &) {};  // a list may belong to its maker
-  ST_TRY(old.write_list(list, exclusive->file, to_nobody));
+  if (list.empty() && !old.unnamed().empty()) return {};  // which somebody works on: they lie beside a list
+  const bool is_believed = old.verdict().is_good();
+  if (is_believed && list == before && !list.empty()) return {};
+  // The owner of the index would not believe a list of another user's. The old list names some that have gone, which
+  // does no harm.
+  ST_TRY(const auto index_now, exclusive->file.stat());
+  const uid_t self = index.env().geteuid();
+  const bool may_stay = is_believed && self != 0 && self != index_now.st_uid;
+  if (may_stay && !list.empty()) return {};
+  const Log to_nobody = [](LogLevel, const std::string &) {};
+  auto written = old.write_list(list, exclusive->file, to_nobody);
+  if (!written && may_stay && written.error().status == Status::permission) return {};
+  ST_TRY(std::move(written));
   if (only_list) tell(findings, LogLevel::info, Status::ok, "a list of old shards, of which none is left, was removed");
   return folder.sync();
 }

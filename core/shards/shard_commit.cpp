@@ -438,6 +438,8 @@ Failure ShardCommit::open_outcome(Error cause) {
   for (const auto &part : parts_) part->drop(true);
   end_withholding();  // whoever looks now recovers first
   shards_.poison();
+  // Recovery may give the new files their places, and warns of nothing.
+  for (const auto &part : parts_) part->warn();
   warnings_.tell(shards_.options().log);
   return st::open_outcome(std::move(cause), [](const std::string &why) {
     return text("the change of several shards was not finished (", why,

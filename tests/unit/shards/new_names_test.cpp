@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "crash_scene.h"
 #include "engine/open.h"
 #include "engine/recover_all.h"
 #include "engine/verify.h"
@@ -565,14 +566,38 @@ TEST_F(NewNames, AListIsBelievedBesideTheNameThatItWasMadeWith) {
   EXPECT_THAT(names(), ElementsAre("m-1.g2.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
 }
 
-// An old shard must stay, so the list is written anew, by a user who can give it to nobody.
-TEST_F(NewNames, RecoveryByAnotherOfTheGroupGoesOn) {
-  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
-  if (::chown(index.c_str(), 4242, 4242) != 0) GTEST_SKIP() << "only root can give a file away";
-  put_bytes(ckpt + "/other.safetensors.index.json", "{");  // it may name anything
-  env.before = [](testing::Call call) { return call == testing::Call::fchown ? -EPERM : 0; };
-  EXPECT_TRUE(is_ok(recover(env)));
-  EXPECT_TRUE(fs::exists(list_path));
+// An owner of the index believes no list that another of the group has written.
+TEST_F(NewNames, RecoveryByAnotherOfTheGroupLeavesTheListToTheOwner) {
+  constexpr uid_t owner = 4242, another = 4243;
+  ASSERT_EQ(::chmod(dir.path().c_str(), 0777), 0);
+  for (const mode_t mode : {0775, 01775})
+    for (const bool some_stay : {true, false}) {
+      ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+      ASSERT_TRUE(is_ok(rename(*open(), "x", "a")));
+      if (::chown(ckpt.c_str(), owner, 0) != 0) GTEST_SKIP() << "only root can give a file away";
+      ASSERT_EQ(::chmod(ckpt.c_str(), mode), 0);
+      for (const std::string &name : names()) {
+        ::chown((ckpt + "/" + name).c_str(), owner, 0);
+        ::chmod((ckpt + "/" + name).c_str(), 0664);
+      }
+      const std::string other = ckpt + "/other.safetensors.index.json";
+      if (some_stay) put_bytes(other, R"({"weight_map":{"a":"m-1.safetensors"}})");
+      {
+        const testing::AsUser user(another);
+        EXPECT_TRUE(is_ok(recover(env))) << told;
+      }
+      struct stat s = {};
+      EXPECT_TRUE(::stat(list_path.c_str(), &s) != 0 || s.st_uid == owner);
+      fs::remove(other);
+      {
+        const testing::AsUser user(owner);
+        EXPECT_TRUE(is_ok(recover(env))) << told;
+      }
+      EXPECT_FALSE(fs::exists(list_path));
+      EXPECT_FALSE(fs::exists(list_path + ".bad")) << told;
+      EXPECT_EQ(shards().size(), 2u);
+      ASSERT_EQ(::chown(index.c_str(), ::geteuid(), 0), 0);
+    }
 }
 
 TEST_F(NewNames, WhoMayNotWriteLeavesOldShards) {

@@ -30,7 +30,7 @@ const EXCUSED: &[(&str, &str)] = &[
     ("ST_VERSION_MINOR", "of the header; libst::version is of the library that runs"),
     ("ST_VERSION_PATCH", "of the header; libst::version is of the library that runs"),
     ("ST_LOG_ERROR", "Level::Error is what is neither information nor warning"),
-    ("st_shard_io_info", "File::io_info is of the first shard; another is opened by its path, and tells it"),
+    ("st_shard_io_info", "File::io_info is of the first shard, and nobody has asked for another's"),
     ("ST_RANGE_ALL", "Range::default(), or `..`"),
 ];
 
