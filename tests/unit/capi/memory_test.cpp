@@ -20,8 +20,9 @@
 
 namespace {
 
-// Which of this thread's allocations fails; negative: none.
+// Which of this thread's allocations fails, and all after it; negative: none.
 thread_local long allocations_left = -1;
+thread_local bool fails_once = false;  // none after it
 thread_local bool failed = false;
 // What this thread has taken and not given back, and the most of that.
 thread_local long in_use = 0, most_in_use = 0;
@@ -29,6 +30,7 @@ thread_local long in_use = 0, most_in_use = 0;
 void *allocate(std::size_t n, std::size_t alignment) {
   if (allocations_left == 0) {
     failed = true;
+    if (fails_once) allocations_left = -1;
     return nullptr;
   }
   if (allocations_left > 0) --allocations_left;
@@ -254,6 +256,26 @@ TEST_F(OutOfMemory, OpenOfShardsAndOfADelta) {
             EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM") << st_last_error();
         });
   }
+}
+
+// It parses all that a delta says of itself. The memory is there again for the sentence that would blame the delta.
+TEST_F(OutOfMemory, DescribingADelta) {
+  const std::string changed = dir / "changed", delta = dir / "delta";
+  std::vector<testing::TestTensor> now = tensors;
+  now.erase(now.begin());
+  now[0].bytes[0] ^= 1;
+  put_bytes(changed, testing::file_of(now));
+  ASSERT_ST(ST_OK, st_delta_create(path.c_str(), changed.c_str(), delta.c_str(), nullptr));
+  auto info = sized<st_delta_info>();
+  fails_once = true;
+  expect_clean(
+      10, [&] { return st_delta_describe(delta.c_str(), &info); },
+      [&](long n, st_status status) {
+        if (status != ST_OK) {
+          EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM") << n << st_last_error();
+        }
+      });
+  fails_once = false;
 }
 
 TEST_F(OutOfMemory, OpenOfAFileThatIsRefused) {
