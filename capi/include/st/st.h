@@ -1373,11 +1373,11 @@ typedef struct st_delta_apply_options {
   uint32_t struct_size;
   uint32_t flags;          /* ST_TXN_PUBLISH, ST_TXN_BREAK_LINKS */
   const char *reverse;     /* path: write the delta that undoes this one there;
-                              NULL: do not. A file there is replaced while the
-                              base is locked. Two calls of which each one's
-                              `reverse` replaces the other's base wait for each
-                              other until a lock_timeout_ms is over:
-                              ST_E_BUSY */
+                              NULL: do not; "": ST_E_NO_FILE. A file there
+                              is replaced while the base is locked. Two calls of
+                              which each one's `reverse` replaces the other's
+                              base wait for each other until a lock_timeout_ms
+                              is over: ST_E_BUSY */
   int32_t lock_timeout_ms;
   uint32_t reserved0;      /* zero */
   st_progress_fn progress; /* may be NULL */
