@@ -278,6 +278,36 @@ TEST_F(OutOfMemory, DescribingADelta) {
   fails_once = false;
 }
 
+// Where memory runs out amid it, its cause has no words.
+TEST_F(OutOfMemory, ChangesThatCannotBeFinishedHaveASentence) {
+  fails_once = true;
+  bool deferred = false, unfinished = false;
+  for (long n = 0; n == 0 || failed; ++n) {
+    put_bytes(path, old);
+    st_file *file = open();
+    auto options = sized<st_txn_options>();
+    options.flags = ST_TXN_JOURNAL_ONLY;
+    st_txn *txn = nullptr;
+    const st_tensor b = value(1, new_b);
+    ASSERT_ST(ST_OK, st_txn_begin(file, &options, &txn));
+    ASSERT_ST(ST_OK, st_txn_update(txn, "b", 1, &b));
+    ASSERT_ST(ST_OK, st_txn_commit(txn));
+    st_txn_free(txn);
+    for (const auto &entry : fs::recursive_directory_iterator(dir.path()))
+      deferred |= entry.is_regular_file() && entry.path() != path && entry.file_size() > 0;
+    const st_status status = starve(n, [&] { return st_sync(file); });
+    unfinished |= status == ST_E_NEEDS_RECOVERY;
+    if (status != ST_OK) {
+      EXPECT_EQ(std::string(st_last_error()).find("()"), std::string::npos) << st_last_error();
+    }
+    st_close(file);
+    ASSERT_ST(ST_OK, st_recover(path.c_str(), nullptr));
+    EXPECT_TRUE(same_bytes(bytes_of(path), with(b_at, new_b)));
+  }
+  EXPECT_TRUE(unfinished || !deferred);
+  fails_once = false;
+}
+
 TEST_F(OutOfMemory, OpenOfAFileThatIsRefused) {
   for (const std::string &bad : {testing::raw_file("{]", ""), old + "x", std::string("123")}) {
     put_bytes(path, bad);
