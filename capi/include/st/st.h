@@ -1477,7 +1477,7 @@ typedef struct st_report {
   st_status status;    /* what is wrong; ST_OK if nothing is */
   uint32_t reserved0;
   uint64_t offset;     /* in the file; UINT64_MAX if it is about no place */
-  const char *message; /* one sentence */
+  const char *message; /* one sentence; about a shard, with its path */
   size_t reserved1;    /* zero */
 } st_report;
 

@@ -154,6 +154,26 @@ TEST_F(CapiErrors, NameTheTensorWithItsLength) {
   st_close(file);
 }
 
+TEST_F(CapiErrors, SayWhichShardIsDamaged) {
+  const std::string folder = dir / "shards", damaged = folder + "/model-00002-of-00003.safetensors";
+  const std::vector<TestTensor> equal = {u8_tensor("a", 4000, 1), u8_tensor("b", 4000, 2), u8_tensor("c", 4000, 3)};
+  put_bytes(path, file_of(equal));
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 4000, nullptr));
+  std::filesystem::resize_file(damaged, 300);
+  auto options = sized<st_verify_options>();
+  std::string told;
+  options.report_user = &told;
+  options.report = [](void *user, const st_report *report) {
+    if (report->level == ST_LOG_ERROR) *static_cast<std::string *>(user) += report->message;
+    return 0;
+  };
+  EXPECT_ST(ST_E_TRUNCATED, st_verify(folder.c_str(), &options));
+  EXPECT_EQ(told, st_last_error());
+  EXPECT_EQ(told.find("'" + damaged + "'"), told.rfind("'" + damaged + "'")) << told;
+  EXPECT_NE(told.find("'" + damaged + "'"), std::string::npos) << told;
+  EXPECT_EQ(last().shard, 1u);
+}
+
 TEST_F(CapiErrors, SayWhereInTheFile) {
   put_bytes(path, old + "xyz");
   st_file *file = nullptr;
