@@ -62,7 +62,7 @@ st_status boundary(Body body) noexcept {
     if (r.error().status == Status::cancelled && Callback::has_forked())
       return set_last_error(Status::forked,
                             "a callback of this call forked; the call goes on in the parent process alone, so call "
-                            "anew on a handle opened after the fork");
+                            "it anew here");
     return set_last_error(std::move(r.error()));
   } catch (const std::bad_alloc &) {
     return set_last_error(Status::nomem, "no memory for this call; free some and try again");

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cctype>
 #include <map>
@@ -172,6 +173,46 @@ TEST_F(CapiErrors, SayWhichShardIsDamaged) {
   EXPECT_EQ(told.find("'" + damaged + "'"), told.rfind("'" + damaged + "'")) << told;
   EXPECT_NE(told.find("'" + damaged + "'"), std::string::npos) << told;
   EXPECT_EQ(last().shard, 1u);
+}
+
+TEST_F(CapiErrors, AForkedChildIsToldToBeginAnew) {
+  st_file *file = open();
+  st_txn *txn = nullptr;
+  ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+  const st_tensor good = value(0, new_a);
+  ASSERT_ST(ST_OK, st_txn_update(txn, "a", 1, &good));
+  st_writer *writer = nullptr;
+  ASSERT_ST(ST_OK, st_writer_open((dir / "written").c_str(), nullptr, 0, nullptr, 0, nullptr, &writer));
+  const auto has = [](const char *words) { return std::string(st_last_error()).find(words) != std::string::npos; };
+  static pid_t child;
+  child = ::fork();
+  if (child == 0) {
+    int wrong = 0;
+    if (st_txn_commit(txn) != ST_E_FORKED || !has("begin another one here")) wrong |= 1;
+    if (st_writer_finish(writer) != ST_E_FORKED || !has("open another one here")) wrong |= 2;
+    if (st_update(file, "a", 1, &good) != ST_OK) wrong |= 4;
+    ::_exit(wrong);
+  }
+  int ended = 0;
+  ASSERT_EQ(::waitpid(child, &ended, 0), child);
+  EXPECT_EQ(ended, 0);
+  auto options = sized<st_save_options>();
+  child = -1;
+  options.progress = [](void *, uint64_t, uint64_t) {
+    if (child < 0) child = ::fork();
+    return 0;
+  };
+  st_tensor named = good;
+  named.name = "a";
+  named.name_len = 1;
+  const st_status saved = st_save((dir / "saved").c_str(), &named, 1, nullptr, 0, &options);
+  if (child == 0) ::_exit(saved == ST_E_FORKED && has("so call it anew here") ? 0 : 1);
+  EXPECT_EQ(saved, ST_OK);
+  ASSERT_EQ(::waitpid(child, &ended, 0), child);
+  EXPECT_EQ(ended, 0);
+  st_txn_free(txn);
+  st_writer_free(writer);
+  st_close(file);
 }
 
 TEST_F(CapiErrors, SayWhereInTheFile) {
