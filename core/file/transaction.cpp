@@ -12,6 +12,7 @@
 #include "file/staging.h"
 #include "newfile/room.h"
 #include "os/waited.h"
+#include "format/header.h"
 
 namespace st::store {
 
@@ -57,6 +58,7 @@ Result<void> Transaction::rename(std::string_view from, std::string_view to) {
 }
 
 Result<void> Transaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
+  if (value) ST_TRY(check_utf8(key, *value));
   return stage_change(staged_, {value ? Change::set_metadata : Change::remove_metadata, std::string(key),
                                 std::string(value.value_or(std::string_view()))});
 }

@@ -97,6 +97,14 @@ class CapiErrors : public testing::CapiScene {
     EXPECT_ST(ST_OK, st_last_error_info(&info));
     return info;
   }
+  // Of what has failed just now: `words` are in its sentence.
+  static void expect_told(st_status wanted, const char *words, std::string_view tensor, st_status status) {
+    EXPECT_STREQ(st_status_name(status), st_status_name(wanted)) << st_last_error();
+    EXPECT_NE(std::string(st_last_error()).find(words), std::string::npos) << st_last_error();
+    const st_error_info told = last();
+    ASSERT_NE(told.tensor, nullptr) << st_last_error();
+    EXPECT_EQ(std::string_view(told.tensor, told.tensor_len), tensor) << st_last_error();
+  }
 };
 
 TEST_F(CapiErrors, AThreadThatNeverFailedHasNone) {
@@ -213,6 +221,41 @@ TEST_F(CapiErrors, AForkedChildIsToldToBeginAnew) {
   st_txn_free(txn);
   st_writer_free(writer);
   st_close(file);
+}
+
+// At once, and the transaction stays as it was.
+TEST_F(CapiErrors, NameWhatIsNoUtf8) {
+  const std::string folder = dir / "shards";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 10007, nullptr));
+  for (const std::string &model : {path, folder}) {
+    auto options = sized<st_open_options>();
+    options.flags = ST_OPEN_READ_WRITE;
+    st_file *file = nullptr;
+    ASSERT_ST(ST_OK, st_open(model.c_str(), &options, &file));
+    st_txn *txn = nullptr;
+    ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+    const st_tensor good = value(0, new_a);
+    ASSERT_ST(ST_OK, st_txn_put(txn, "new", ST_NTS, &good));
+    expect_told(ST_E_HEADER_UTF8, "'\\xff\\xfe'", "\xff\xfe", st_txn_put(txn, "\xff\xfe", 2, &good));
+    expect_told(ST_E_HEADER_UTF8, "'x\\xff'", "x\xff", st_txn_rename(txn, "a", 1, "x\xff", 2));
+    EXPECT_ST(ST_E_HEADER_UTF8, st_txn_set_metadata(txn, "k\xff", 2, "v", 1));
+    EXPECT_NE(std::string(st_last_error()).find("key 'k\\xff'"), std::string::npos) << st_last_error();
+    EXPECT_ST(ST_E_HEADER_UTF8, st_txn_set_metadata(txn, "key", 3, "\xff", 1));
+    EXPECT_NE(std::string(st_last_error()).find("metadata 'key'"), std::string::npos) << st_last_error();
+    ASSERT_ST(ST_OK, st_txn_commit(txn));
+    st_txn_free(txn);
+    EXPECT_TRUE(same_bytes(seen(file, "new"), new_a));
+    EXPECT_TRUE(same_bytes(seen(file, "a"), tensors[0].bytes));
+    st_close(file);
+  }
+  st_tensor wrong = value(0, new_a);
+  wrong.name = "ok\xff";
+  wrong.name_len = 3;
+  const std::string saved = dir / "saved";
+  expect_told(ST_E_HEADER_UTF8, "'ok\\xff'", "ok\xff", st_save(saved.c_str(), &wrong, 1, nullptr, 0, nullptr));
+  const st_metadata pairs[] = {{"k", 1, "v", 1}, {"m\xff", 2, "v", 1}};
+  EXPECT_ST(ST_E_HEADER_UTF8, st_save(saved.c_str(), nullptr, 0, pairs, 2, nullptr));
+  EXPECT_NE(std::string(st_last_error()).find("key 'm\\xff'"), std::string::npos) << st_last_error();
 }
 
 TEST_F(CapiErrors, SayWhereInTheFile) {
