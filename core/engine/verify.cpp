@@ -301,7 +301,7 @@ Result<void> Verifier::run_url() {
     const bool has_shards = !(*model)->index_path().empty();
     for (uint32_t i = 0; i < whole->files().size(); ++i) {
       const Opened &file = whole->files()[i];
-      if (has_shards) go_on_to(file.data_file->path(), i);
+      if (has_shards) go_on_to(file.data_file->place(), i);
       joined_.begin_part(file.snapshot->header.index.data_bytes());
       ST_TRY(check_alignment(*file.snapshot));
       ST_TRY(read_all(*file.snapshot));
