@@ -63,7 +63,7 @@ st_status boundary(Body body) noexcept {
     if (r.error().status == Status::cancelled && Callback::has_forked())
       return set_last_error(Status::forked,
                             "a callback of this call forked; the call goes on in the parent process alone, so call "
-                            "anew on a handle opened after the fork");
+                            "it anew here");
     return set_last_error(std::move(r.error()));
   } catch (const std::bad_alloc &) {
     return set_last_error(Status::nomem, "no memory for this call; free some and try again");
@@ -209,7 +209,7 @@ inline bool has_addresses(uint64_t nbytes) {
 }
 // Its reserved fields are zero.
 Result<void> check_reserved(const st_tensor &value);
-Result<store::NewBytes> translate(const st_tensor *value);
+Result<store::NewBytes> translate(std::string_view name, const st_tensor *value);
 Result<write::SaveOptions> translate(const st_save_options *given);
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);
 st_plan translate(const store::CommitPlan &planned);
@@ -223,6 +223,7 @@ inline std::span<const Range> ranges_of(const st_range *ranges, size_t n) {
 }
 // What a read is to fill, and with what.
 Result<SlicePlan> plan(const store::Place &place, const st_range *ranges, size_t n);
-Result<void> check_room(std::string_view call, uint64_t need, const void *dst, size_t dst_size);
+Result<void> check_room(std::string_view call, std::string_view tensor, uint64_t need, const void *dst,
+                        size_t dst_size);
 
 }  // namespace st::capi

@@ -69,8 +69,7 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, con
         slices.push_back(std::move(slice));
         request.slice = &slices.back();
       }
-      if (auto room = check_room("st_read_many", need, r.dst, r.dst_size); !room)
-        return Failure(std::move(room.error()).about_tensor(place.tensor().name));
+      ST_TRY(check_room("st_read_many", place.tensor().name, need, r.dst, r.dst_size));
       requests.push_back(request);
     }
     return file->model->read_many(requests, told);

@@ -30,6 +30,8 @@ Result<store::DeltaPatchOptions> patch_options(const char *call, const st_delta_
     return fail(Status::unsupported, call, " was given a flag that libst ", st_version(), " does not know");
   store::DeltaPatchOptions options;
   ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
+  if (o.reverse && !*o.reverse)
+    return fail(Status::no_file, call, " was given an empty path for the reverse delta; NULL is for none");
   if (o.reverse) options.reverse = o.reverse;
   options.publish = o.flags & ST_TXN_PUBLISH;
   options.break_links = o.flags & ST_TXN_BREAK_LINKS;

@@ -237,7 +237,13 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len, const 
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_metadata_get", file, key));
     const auto found = file->model->lend().metadata_find(name_of(key, key_len));
-    if (!found) return fail(Status::not_found, "the metadata has no key ", in_quotes(name_of(key, key_len)));
+    if (!found) {
+      const std::string index = file->model->index_path();
+      const std::string of = file->single    ? " of " + file->single->shown_name()
+                             : index.empty() ? std::string()
+                                             : " of " + in_quotes(index);
+      return fail(Status::not_found, "the metadata", of, " has no key ", in_quotes(name_of(key, key_len)));
+    }
     if (value) *value = found->data();
     if (value_len) *value_len = found->size();
     return {};

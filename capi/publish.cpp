@@ -26,7 +26,7 @@ st_status st_txn_put(st_txn *txn, const char *name, size_t name_len, const st_te
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_txn_put", name, value));
     ST_TRY(auto transaction, going_on("st_txn_put", txn));
-    ST_TRY(auto bytes, translate(value));
+    ST_TRY(auto bytes, translate(name_of(name, name_len), value));
     return transaction->put(name_of(name, name_len), bytes);
   });
 }

@@ -9,14 +9,22 @@ namespace st::capi {
 Result<SlicePlan> plan(const store::Place &place, const st_range *ranges, size_t n) {
   const TensorView t = place.tensor();
   auto made = SlicePlan::make(t.dtype, t.shape, ranges_of(ranges, n));
-  if (!made) made.error() = std::move(made.error()).about_tensor(t.name);
+  if (!made) {
+    made.error().message = text("tensor ", in_quotes(t.name), ": ", made.error().message);
+    made.error() = std::move(made.error()).about_tensor(t.name);
+  }
   return made;
 }
 
-Result<void> check_room(std::string_view call, uint64_t need, const void *dst, size_t dst_size) {
+Result<void> check_room(std::string_view call, std::string_view tensor, uint64_t need, const void *dst,
+                        size_t dst_size) {
   if (need > dst_size)
-    return fail(Status::buffer_size, call, " needs a buffer of ", need, " bytes but was given ", dst_size);
-  if (!dst && need > 0) return fail(Status::invalid_argument, call, " was given NULL to read into");
+    return Failure(error(Status::buffer_size, call, " needs a buffer of ", need, " bytes for tensor ",
+                         in_quotes(tensor), " but was given ", dst_size)
+                       .about_tensor(tensor));
+  if (!dst && need > 0)
+    return Failure(error(Status::invalid_argument, call, " was given NULL to read tensor ", in_quotes(tensor), " into")
+                       .about_tensor(tensor));
   return {};
 }
 
@@ -60,7 +68,7 @@ st_status st_read(st_file *file, const char *name, size_t name_len, void *dst, s
     ST_TRY(require("st_read", file, name));
     const store::Catalogue catalogue = to_read(file, read);
     ST_TRY(auto place, catalogue.find(name_of(name, name_len)));
-    if (auto room = check_room("st_read", place.tensor().nbytes, dst, dst_size); !room) {
+    if (auto room = check_room("st_read", place.tensor().name, place.tensor().nbytes, dst, dst_size); !room) {
       if (room.error().status == Status::buffer_size) tell(place, read);
       return room;
     }
@@ -98,7 +106,7 @@ st_status st_read_slice(st_file *file, const char *name, size_t name_len, const 
     const store::Catalogue catalogue = to_read(file, read);
     ST_TRY(auto place, catalogue.find(name_of(name, name_len)));
     ST_TRY(auto made, plan(place, ranges, n));
-    if (auto room = check_room("st_read_slice", made.nbytes(), dst, dst_size); !room) {
+    if (auto room = check_room("st_read_slice", place.tensor().name, made.nbytes(), dst, dst_size); !room) {
       if (room.error().status == Status::buffer_size) tell(place, read);
       return room;
     }

@@ -36,8 +36,8 @@ static_assert(static_cast<uint32_t>(write::Layout::keep) == ST_LAYOUT_KEEP &&
               static_cast<uint32_t>(write::Layout::canonical) == ST_LAYOUT_CANONICAL &&
               static_cast<uint32_t>(write::Layout::stock) == ST_LAYOUT_STOCK);
 
+// It has a name.
 Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
-  if (!t.name) return fail(Status::invalid_argument, "a tensor to be saved has no name");
   const std::string_view name = name_of(t.name, t.name_len);
   if (auto fits = check_reserved(t); !fits) return Failure(std::move(fits.error()).about_tensor(name));
   auto refuse = [&](Status status, const auto &...parts) {
@@ -75,6 +75,8 @@ Result<Input> translate(const char *call, const st_tensor *tensors, size_t n, co
   Input input;
   input.tensors.reserve(std::min(n, size_t{1} << 16));
   for (size_t i = 0; i < n; ++i) {
+    if (!tensors[i].name)
+      return fail(Status::invalid_argument, "tensor ", i, " of those to be saved has no name; the first is tensor 0");
     ST_TRY(auto t, translate(tensors[i], with_data));
     input.tensors.push_back(std::move(t));
   }
@@ -132,6 +134,7 @@ st_status st_writer_put(st_writer *writer, const st_tensor *tensor) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_writer_put", tensor));
     ST_TRY(auto going, going_on("st_writer_put", writer));
+    if (!tensor->name) return fail(Status::invalid_argument, "the tensor that st_writer_put was given has no name");
     ST_TRY(auto t, translate(*tensor, true));
     return going->put(std::move(t));
   });

@@ -41,15 +41,15 @@ Result<void> check_reserved(const st_tensor &value) {
               " does not know what that means; zero the struct before it is set up");
 }
 
-Result<store::NewBytes> translate(const st_tensor *value) {
-  ST_TRY(check_reserved(*value));
-  if (value->rank > 0 && !value->shape)
-    return fail(Status::invalid_argument, "the new value has rank ", value->rank, " but no shape");
-  if (value->nbytes > 0 && !value->data)
-    return fail(Status::invalid_argument, "the new value has ", value->nbytes, " bytes but no data");
-  if (!has_addresses(value->nbytes))
-    return fail(Status::invalid_argument, "the new value has ", value->nbytes,
-                " bytes, more than this machine has addresses");
+Result<store::NewBytes> translate(std::string_view name, const st_tensor *value) {
+  if (auto fits = check_reserved(*value); !fits) return Failure(std::move(fits.error()).about_tensor(name));
+  const auto refuse = [&](const auto &...parts) {
+    return Failure(error(Status::invalid_argument, "the new value of tensor ", in_quotes(name), " has ", parts...)
+                       .about_tensor(name));
+  };
+  if (value->rank > 0 && !value->shape) return refuse("rank ", value->rank, " but no shape");
+  if (value->nbytes > 0 && !value->data) return refuse(value->nbytes, " bytes but no data");
+  if (!has_addresses(value->nbytes)) return refuse(value->nbytes, " bytes, more than this machine has addresses");
   return store::NewBytes{value->dtype, {value->shape, value->rank}, value->data, value->nbytes};
 }
 
@@ -65,7 +65,7 @@ Result<store::AnyTransaction *> going_on(const char *call, st_txn *txn) {
 st_status st_update(st_file *file, const char *name, size_t name_len, const st_tensor *value) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_update", file, name, value));
-    ST_TRY(auto bytes, translate(value));
+    ST_TRY(auto bytes, translate(name_of(name, name_len), value));
     store::TransactionOptions options;
     options.lock_timeout_ms = file->model->options().lock_timeout_ms;
     // The bytes are staged, and then committed.
@@ -98,7 +98,7 @@ st_status st_txn_update(st_txn *txn, const char *name, size_t name_len, const st
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_txn_update", name, value));
     ST_TRY(auto transaction, going_on("st_txn_update", txn));
-    ST_TRY(auto bytes, translate(value));
+    ST_TRY(auto bytes, translate(name_of(name, name_len), value));
     return transaction->update(name_of(name, name_len), bytes);
   });
 }
@@ -111,7 +111,7 @@ st_status st_txn_update_slice(st_txn *txn, const char *name, size_t name_len, co
     if (index_count > 0) ST_TRY(require("st_txn_update_slice", indices));
     ST_TRY(check_count<int64_t>("st_txn_update_slice", "indices", index_count));
     ST_TRY(auto transaction, going_on("st_txn_update_slice", txn));
-    ST_TRY(auto bytes, translate(value));
+    ST_TRY(auto bytes, translate(name_of(name, name_len), value));
     TensorPart part{ranges_of(ranges, n)};
     if (indices) part.rows = std::span(indices, index_count);
     return transaction->update_slice(name_of(name, name_len), part, bytes);

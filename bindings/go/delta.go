@@ -16,6 +16,9 @@ import (
 // and others that change them wait until they are read.
 func CreateDelta(from, to, delta string, opts *CreateDeltaOptions) error {
 	o := given(opts)
+	if err := checkTimeout("create delta", o.LockTimeout); err != nil {
+		return err
+	}
 	c := o.c()
 	return withPaths(o.Context, "create delta", []string{from, to, delta}, &hooks{progress: o.Progress}, func(p []*C.char) C.st_status {
 		return C.st_delta_create(p[0], p[1], p[2], &c)
@@ -49,6 +52,9 @@ func (f *File) ApplyDelta(delta string, opts *ApplyDeltaOptions) (Plan, error) {
 }
 
 func applyDelta(paths []string, o ApplyDeltaOptions, h *hooks, call func([]*C.char, *C.st_delta_apply_options, *C.st_plan) C.st_status) (Plan, error) {
+	if err := checkTimeout("apply delta", o.LockTimeout); err != nil {
+		return Plan{}, err
+	}
 	c := o.c()
 	if o.Reverse != "" {
 		paths = append(paths, o.Reverse)
@@ -70,6 +76,9 @@ func applyDelta(paths []string, o ApplyDeltaOptions, h *hooks, call func([]*C.ch
 // it. The base may be sharded; the result is one file all the same. SaveOptions.Metadata is not used.
 func MergeDeltas(base string, deltas []string, to string, opts *SaveOptions) error {
 	o := given(opts)
+	if err := checkTimeout("merge deltas", o.LockTimeout); err != nil {
+		return err
+	}
 	c, paths := o.c(), append([]string{base, to}, deltas...)
 	return withPaths(o.Context, "merge deltas", paths, &hooks{progress: o.Progress}, func(p []*C.char) C.st_status {
 		layers := newPaths(p[2:])

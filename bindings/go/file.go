@@ -123,6 +123,9 @@ func (h *handle) free() {
 // writer had committed. nil for the default options.
 func Open(path string, opts *Options) (*File, error) {
 	o := given(opts)
+	if err := checkTimeout("open", o.LockTimeout); err != nil {
+		return nil, err
+	}
 	options, paths := o.c(), append([]string{path}, o.Deltas...)
 	calls := hooks{progress: o.Progress, log: o.Log}
 	var c *C.st_file

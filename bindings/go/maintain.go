@@ -20,6 +20,9 @@ func Verify(path string, opts *VerifyOptions) error {
 // and by many processes.
 func Recover(path string, opts *RecoverOptions) error {
 	o := given(opts)
+	if err := checkTimeout("recover", o.LockTimeout); err != nil {
+		return err
+	}
 	c := o.c()
 	return withPath(o.Context, "recover", path, &hooks{progress: o.Progress, report: o.Report}, func(p *C.char) C.st_status {
 		return C.st_recover(p, &c)
@@ -31,6 +34,9 @@ func Recover(path string, opts *RecoverOptions) error {
 // failure, or a cancel, leaves those that are done.
 func Compact(path string, opts *CompactOptions) error {
 	o := given(opts)
+	if err := checkTimeout("compact", o.LockTimeout); err != nil {
+		return err
+	}
 	c := o.c()
 	return withPath(o.Context, "compact", path, &hooks{progress: o.Progress}, func(p *C.char) C.st_status {
 		return C.st_compact(p, &c)

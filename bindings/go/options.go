@@ -153,14 +153,21 @@ func contextOf(ctx context.Context) context.Context {
 	return ctx
 }
 
+// checkTimeout refuses what the library would refuse as a number of milliseconds that nobody gave.
+func checkTimeout(op string, d time.Duration) error {
+	if d >= 0 || d == Forever || d == NoWait {
+		return nil
+	}
+	return argumentError(op, "LockTimeout is "+d.String()+"; it takes a duration of 0 or more, st.Forever or st.NoWait")
+}
+
+// timeoutOf is of what checkTimeout lets pass.
 func timeoutOf(d time.Duration) C.int32_t {
-	switch {
-	case d == Forever:
+	switch d {
+	case Forever:
 		return C.ST_TIMEOUT_FOREVER
-	case d == NoWait:
+	case NoWait:
 		return C.ST_TIMEOUT_NONE
-	case d < 0:
-		return math.MinInt32 // the library refuses it
 	}
 	return C.int32_t(min(roundUp(d, time.Millisecond), math.MaxInt32))
 }

@@ -19,6 +19,9 @@ import (
 // *.safetensors.index.VARIANT.json, is ErrInvalidArgument.
 func Save(path string, tensors []Tensor, opts *SaveOptions) error {
 	o := given(opts)
+	if err := checkTimeout("save", o.LockTimeout); err != nil {
+		return err
+	}
 	c := o.c()
 	var pin runtime.Pinner
 	defer pin.Unpin()

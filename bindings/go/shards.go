@@ -47,6 +47,9 @@ func Join(from, to string, opts *SaveOptions) error {
 
 func reshape(op, from, to string, opts *SaveOptions, call func(f, t *C.char, c *C.st_save_options) C.st_status) error {
 	o := given(opts)
+	if err := checkTimeout(op, o.LockTimeout); err != nil {
+		return err
+	}
 	c := o.c()
 	return withPaths(o.Context, op, []string{from, to}, &hooks{progress: o.Progress}, func(p []*C.char) C.st_status {
 		return call(p[0], p[1], &c)

@@ -39,6 +39,9 @@ func OpenSource(source Source, opts *Options) (*File, error) {
 		return nil, argumentError("open", "a Source has a Reader, and a Size of 0 or more bytes")
 	}
 	o := given(opts)
+	if err := checkTimeout("open", o.LockTimeout); err != nil {
+		return nil, err
+	}
 	reader := &sourceReader{of: source.Reader}
 	self := cgo.NewHandle(reader)
 	calls := hooks{progress: o.Progress, log: o.Log, source: reader}

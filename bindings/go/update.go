@@ -83,6 +83,9 @@ func (o txOf) free() {
 func (f *File) Begin(opts *TxOptions) (*Tx, error) {
 	o := given(opts)
 	o.LockTimeout = f.h.timeoutOr(o.LockTimeout)
+	if err := checkTimeout("begin", o.LockTimeout); err != nil {
+		return nil, err
+	}
 	c := o.c()
 	c.flags |= C.ST_TXN_COPY // the library borrows nothing of Go's; it copies into its journal, not into memory
 	tx := &Tx{file: f.watchedBy(o.Progress)}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -260,10 +261,18 @@ func TestTimeoutsAreThoseThatTheLibraryHas(t *testing.T) {
 		"save":         st.Save(path, nil, &st.SaveOptions{LockTimeout: -time.Second}),
 		"recover":      st.Recover(path, &st.RecoverOptions{LockTimeout: -3}),
 		"compact":      st.Compact(path, &st.CompactOptions{LockTimeout: -3}),
+		"join":         st.Join(path, path+".joined", &st.SaveOptions{LockTimeout: -3}),
+		"merge":        st.MergeDeltas(path, nil, path+".merged", &st.SaveOptions{LockTimeout: -3}),
+		"apply delta":  func() error { _, err := f.ApplyDelta(path, &st.ApplyDeltaOptions{LockTimeout: -3}); return err }(),
+		"begin":        func() error { _, err := f.Begin(&st.TxOptions{LockTimeout: -3}); return err }(),
+		"new writer":   func() error { _, err := st.NewWriter(path, nil, &st.SaveOptions{LockTimeout: -3}); return err }(),
 		"create delta": st.CreateDelta(path, path, path+".delta", &st.CreateDeltaOptions{LockTimeout: -3}),
 	} {
-		if !errors.Is(err, st.ErrInvalidArgument) {
+		var e *st.Error
+		if !errors.As(err, &e) || e.Status != st.ErrInvalidArgument {
 			t.Errorf("%s under a timeout that is none: %v", what, err)
+		} else if words := e.Message; !strings.HasPrefix(words, "LockTimeout is -") || !strings.Contains(words, "st.Forever") {
+			t.Errorf("%s tells of the timeout: %s", what, words)
 		}
 	}
 	for _, timeout := range []time.Duration{0, 1, time.Hour, math.MaxInt64, st.NoWait, st.Forever} {

@@ -32,6 +32,9 @@ var ErrWriterDone = errors.New("libst: the writer was finished or aborted before
 // ends, each call of the writer answers so; it is still to be aborted then.
 func NewWriter(path string, declared []Info, opts *SaveOptions) (*Writer, error) {
 	o := given(opts)
+	if err := checkTimeout("new writer", o.LockTimeout); err != nil {
+		return nil, err
+	}
 	options := o.c()
 	w := &Writer{ctx: contextOf(o.Context), hooks: hooks{progress: o.Progress}}
 	var pin runtime.Pinner

@@ -59,11 +59,14 @@ class Verifier {
   Result<void> check_old_shards(const os::Location &index, const ShardIndex &now);
   Result<void> check_alignment(const Snapshot &snapshot);
   Result<void> read_all(const Snapshot &snapshot);
+  // Files from here on are shards, if they have a number.
+  void go_on_to(std::string path, std::optional<uint32_t> shard);
   Result<void> tell(Severity severity, Error e);
   Result<void> outcome(Result<void> done);
 
   os::Env &env_;
-  std::string path_;  // of the file under way
+  std::string path_;               // of the file under way
+  std::optional<uint32_t> shard_;  // its number, if it is one
   const Control &control_;
   const Report &report_;
   std::set<uint64_t> read_;                             // states of shards
@@ -74,8 +77,18 @@ class Verifier {
   Error first_error_ = {Status::ok, {}};
 };
 
+void Verifier::go_on_to(std::string path, std::optional<uint32_t> shard) {
+  path_ = std::move(path);
+  shard_ = shard;
+}
+
 Result<void> Verifier::tell(Severity severity, Error e) {
   if (was_stopped(e)) return Failure(std::move(e));
+  if (shard_) {
+    e.shard = *shard_;
+    const std::string name = in_quotes(path_);
+    if (e.message.find(name) == std::string::npos) e.message = text(name, ": ", e.message);
+  }
   if (!told_.emplace(path_, e.message).second) return {};  // a look before this one found it too
   const Finding finding{severity, e.status, e.offset, e.message};
   if (severity == Severity::error && first_error_.status == Status::ok) first_error_ = std::move(e);
@@ -211,10 +224,11 @@ Result<bool> Verifier::check_shards(const LookedShards &looked, const std::share
   for (const LookedShard &shard : looked.shards)
     if (is_to_be_read(shard)) bytes += shard.bytes;
   begin_to_read(bytes, read_bytes_);
-  for (size_t i = 0; i < looked.shards.size(); ++i) {
+  const std::string index = path_;
+  for (uint32_t i = 0; i < looked.shards.size(); ++i) {
     const LookedShard &shard = looked.shards[i];
     const std::string &name = looked.read.index.shards()[i];
-    path_ = folder->path_of(name);
+    go_on_to(folder->path_of(name), i);
     if (!is_to_be_read(shard)) {
       if (shard.missing) ST_TRY(tell(Severity::error, Error(*shard.missing)));
       for (const Error &e : shard.disagreements) ST_TRY(tell(Severity::error, Error(e)));
@@ -222,7 +236,10 @@ Result<bool> Verifier::check_shards(const LookedShards &looked, const std::share
     }
     const auto at = os::Location::find_in(folder, name);
     auto file = at ? open_regular(*at, O_RDONLY) : Result<os::File>(Failure(at.error()));
-    if (!file && file.error().os_errno == ENOENT) return false;
+    if (!file && file.error().os_errno == ENOENT) {
+      go_on_to(index, std::nullopt);
+      return false;
+    }
     joined_.begin_part(shard.bytes);
     if (file)
       ST_TRY(check(*at, std::move(*file), shard.disagreements));
@@ -231,6 +248,7 @@ Result<bool> Verifier::check_shards(const LookedShards &looked, const std::share
     if (shard.state != 0 && read_.insert(shard.state).second) read_bytes_ += shard.bytes;
   }
   joined_.end();
+  go_on_to(index, std::nullopt);
   return true;
 }
 
@@ -280,15 +298,18 @@ Result<void> Verifier::run_url() {
     HeldTotals held;
     for (const Opened &file : whole->files()) held.add(file.snapshot->header.index);
     begin_to_read(held.bytes);
-    for (const Opened &file : whole->files()) {
+    const bool has_shards = !(*model)->index_path().empty();
+    for (uint32_t i = 0; i < whole->files().size(); ++i) {
+      const Opened &file = whole->files()[i];
+      if (has_shards) go_on_to(file.data_file->place(), i);
       joined_.begin_part(file.snapshot->header.index.data_bytes());
       ST_TRY(check_alignment(*file.snapshot));
       ST_TRY(read_all(*file.snapshot));
     }
+    shard_.reset();
     if (first_error_.status != Status::ok) return {};
     const Catalogue shown = (*model)->catalogue();
-    if (!(*model)->index_path().empty())
-      ST_TRY(check_totals([&](std::string_view key) { return shown.metadata_find(key); }, held));
+    if (has_shards) ST_TRY(check_totals([&](std::string_view key) { return shown.metadata_find(key); }, held));
     return tell(Severity::info, error(Status::ok, shown.size(), " tensors, ", held.bytes,
                                       " bytes of data: every rule of the format holds"));
   };

@@ -348,6 +348,7 @@ Result<bool> DataFile::settle_deferred(const os::LockWait &wait) {
   if (settled || !open_outcome) return settled;
   poison();
   Error e = std::move(settled.error());
+  if (e.message.empty()) e.message = "memory ran out";
   e.message = text("earlier changes of ", in_quotes(path_), " are durable in their journals, and not in the file (",
                    e.message, "); close the handle and open the file anew, which finishes them");
   e.status = Status::needs_recovery;

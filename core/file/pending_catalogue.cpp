@@ -1,4 +1,5 @@
 #include "file/pending_catalogue.h"
+#include "format/header.h"
 
 #include <algorithm>
 
@@ -12,7 +13,7 @@ Failure refuse(Status status, std::string_view name, std::string_view why) {
 }  // namespace
 
 Result<void> check_new_name(std::string_view name) {
-  if (name != "__metadata__") return {};
+  if (name != "__metadata__") return check_utf8(name);
   return fail(Status::invalid_argument,
               "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
 }

@@ -14,7 +14,7 @@
 
 namespace st::store {
 
-// Status invalid_argument if no tensor may be given that name.
+// Statuses invalid_argument and header_utf8 if no tensor may be given that name.
 Result<void> check_new_name(std::string_view name);
 
 struct Form {

@@ -63,13 +63,18 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
   ST_TRY(auto &&scanned, scan(file, buffer, begun, first, n, file_size, seed));
   if (scanned) return std::move(*scanned);
 
-  const HugeBuffer whole(length_bytes + n + header_padding);
-  char *bytes = whole.get();
-  std::memcpy(bytes, first, sizeof first);
-  ST_TRY(file.read(bytes + length_bytes, n, length_bytes));
-  std::memset(bytes + length_bytes + n, 0, header_padding);
-  ST_TRY(auto &&header, parse_header(bytes + length_bytes, n, file_size, seed));
-  return ReadHeader{std::move(header), hash64(bytes, length_bytes + n)};
+  const auto parse = [&](const char *json) -> Result<ReadHeader> {
+    ST_TRY(auto &&header, parse_header(json, n, file_size, seed));
+    Hasher hasher;
+    hasher.add(first, length_bytes);
+    hasher.add(json, n);
+    return ReadHeader{std::move(header), hasher.digest()};
+  };
+  if (n <= begun) return parse(buffer.get());  // one window had all of it, and has it still, with its padding
+  const HugeBuffer whole(n + header_padding);
+  ST_TRY(file.read(whole.get(), n, length_bytes));
+  std::memset(whole.get() + n, 0, header_padding);
+  return parse(whole.get());
 }
 
 }  // namespace

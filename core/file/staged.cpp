@@ -13,8 +13,7 @@ Staged::~Staged() {
 
 Result<void> Staged::may_go_on() const {
   if (!made_in.this_process())
-    return fail(Status::forked,
-                "this transaction was begun by the parent process; begin one on a handle opened after the fork");
+    return fail(Status::forked, "this transaction was begun by the parent process; begin another one here");
   if (file.poisoned())
     return fail(Status::poisoned, "an earlier write or sync of ", in_quotes(file.path()),
                 " failed, so what was written may be lost; close the handle and open the file anew");

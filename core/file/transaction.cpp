@@ -12,6 +12,7 @@
 #include "file/staging.h"
 #include "newfile/room.h"
 #include "os/waited.h"
+#include "format/header.h"
 
 namespace st::store {
 
@@ -57,8 +58,12 @@ Result<void> Transaction::rename(std::string_view from, std::string_view to) {
 }
 
 Result<void> Transaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
-  return stage_change(staged_, {value ? Change::set_metadata : Change::remove_metadata, std::string(key),
-                                std::string(value.value_or(std::string_view()))});
+  if (value) ST_TRY(check_utf8(key, *value));
+  auto staged = stage_change(staged_, {value ? Change::set_metadata : Change::remove_metadata, std::string(key),
+                                       std::string(value.value_or(std::string_view()))});
+  if (!staged && staged.error().status == Status::not_found)
+    staged.error().message += text(" (", in_quotes(data_file().path()), ")");
+  return staged;
 }
 
 Result<void> Transaction::replace_metadata(MetadataPairs wanted) {

@@ -74,7 +74,8 @@ Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTens
 }
 
 Result<void> Writer::may_go_on() const {
-  if (!made_in_.this_process()) return fail(Status::forked, "this writer was opened by the parent process");
+  if (!made_in_.this_process())
+    return fail(Status::forked, "this writer was opened by the parent process; open another one here");
   if (failed_) return fail(Status::txn_failed, "an earlier call of this writer failed; abort it and begin another");
   return {};
 }

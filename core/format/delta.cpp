@@ -94,7 +94,7 @@ class JsonValue {
     if (!text_) return {};
     od::parser parser;
     JsonDocument document;
-    auto code = document.parse(parser, *text_);
+    auto code = document.parse(parser, text_->data(), text_->size(), text_->capacity());
     if (!code) code = walk(document);
     if (code == simdjson::MEMALLOC) return fail(Status::nomem, "no memory to parse the metadata of a delta");
     if (code) return bad(key_, text("is not the JSON that it should be (", simdjson::error_message(code), ")"));
@@ -104,7 +104,7 @@ class JsonValue {
   }
 
   const std::string_view key_;
-  std::optional<simdjson::padded_string> text_;
+  std::optional<PaddedJson> text_;
 };
 
 struct Hashes {

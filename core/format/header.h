@@ -57,6 +57,10 @@ using MetadataPairs = std::span<const std::pair<std::string_view, std::string_vi
 // refuses, names that stand twice, and offsets beyond 2^63.
 Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata);
 
+// Status header_utf8: JSON holds no other text. About that tensor.
+Result<void> check_utf8(std::string_view name);
+Result<void> check_utf8(std::string_view key, std::string_view value);  // of metadata
+
 // How many of its bytes one of the tensors takes. Status header_utf8.
 Result<uint64_t> header_bytes_of(const HeaderTensor &tensor);
 

@@ -53,6 +53,7 @@ Result<void> check(std::span<const HeaderTensor> tensors) {
   if (const HeaderTensor *t = find_duplicate(tensors))
     return refuse(*t, Status::duplicate_name, "stands twice, or is named like the metadata; names must be distinct");
   for (const HeaderTensor &t : tensors) {
+    ST_TRY(check_utf8(t.name));
     auto nbytes = tensor_nbytes(t.dtype, t.shape);
     if (!nbytes) return refuse(t, nbytes.error().status, nbytes.error().message);
     if (*nbytes != t.nbytes)
@@ -83,8 +84,22 @@ Result<void> check(std::span<const HeaderTensor> tensors) {
 
 }  // namespace
 
+Result<void> check_utf8(std::string_view name) {
+  if (simdjson::validate_utf8(name.data(), name.size())) return {};
+  return Failure(error(Status::header_utf8, "the name ", in_quotes(name), " is not valid UTF-8").about_tensor(name));
+}
+
+Result<void> check_utf8(std::string_view key, std::string_view value) {
+  if (!simdjson::validate_utf8(key.data(), key.size()))
+    return fail(Status::header_utf8, "the key ", in_quotes(key), " of the metadata is not valid UTF-8");
+  if (!simdjson::validate_utf8(value.data(), value.size()))
+    return fail(Status::header_utf8, "the value of the metadata ", in_quotes(key), " is not valid UTF-8");
+  return {};
+}
+
 Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata) {
   ST_TRY(check(tensors));
+  for (const auto &[key, value] : metadata) ST_TRY(check_utf8(key, value));
 
   std::string out(length_bytes, '\0');
   constexpr size_t around = 80;  // what mostly stands around a name
@@ -111,15 +126,11 @@ Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, Meta
   if (out.size() > length_bytes + max_header_bytes)
     return fail(Status::header_too_large, "the header would have ", out.size() - length_bytes,
                 " bytes, more than the format's ", max_header_bytes);
-  if (!simdjson::validate_utf8(out.data() + length_bytes, out.size() - length_bytes))
-    return fail(Status::header_utf8, "a name or the metadata is not valid UTF-8");
   return out;
 }
 
 Result<uint64_t> header_bytes_of(const HeaderTensor &tensor) {
-  if (!simdjson::validate_utf8(tensor.name.data(), tensor.name.size()))
-    return Failure(error(Status::header_utf8, "the name ", in_quotes(tensor.name), " is not valid UTF-8")
-                       .about_tensor(tensor.name));
+  ST_TRY(check_utf8(tensor.name));
   std::string out;
   append_tensor(out, tensor);
   return out.size();

@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 
 #include "format/ignored_number.h"
@@ -41,7 +42,10 @@ Result<void> check_shard_name(std::string_view shard, std::string_view tensor) {
 bool is_readable_number(std::string_view text) {
   if (!is_acceptable_number(text)) return false;
   simdjson::dom::parser parser;
-  return parser.parse(simdjson::padded_string(text)).error() == simdjson::SUCCESS;
+  const PaddedJson padded(text);
+  const auto code = parser.parse(padded.data(), padded.size(), false).error();
+  if (code == simdjson::MEMALLOC) throw std::bad_alloc();
+  return code == simdjson::SUCCESS;
 }
 
 // All of it is JSON, also what is not looked at below; that nesting is bounded is simdjson's own limit. A number may be

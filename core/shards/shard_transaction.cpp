@@ -5,6 +5,7 @@
 
 #include "newfile/room.h"
 #include "os/waited.h"
+#include "format/header.h"
 
 namespace st::store {
 namespace {
@@ -181,6 +182,7 @@ Result<void> ShardTransaction::rename(std::string_view from, std::string_view to
 Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
   ST_TRY(may_go_on());
   if (is_total(key)) return fail(Status::invalid_argument, key, " is kept right by every change; it cannot be set");
+  if (value) ST_TRY(check_utf8(key, *value));
   // Memory may run out up to the change in metadata_. What is noted before that is true without it.
   bool &there = has_key_.try_emplace(std::string(key), shown_.metadata_find(key).has_value()).first->second;
   if (!value && !there) return fail(Status::not_found, "the metadata of the index has no key ", in_quotes(key));

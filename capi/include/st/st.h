@@ -796,7 +796,8 @@ st_status st_txn_update_slice(st_txn *txn, const char *name, size_t name_len,
  * view of this file gives the bytes that the file has at commit. The same goes
  * for updates that follow in the same transaction.
  * Statuses: ST_E_DTYPE, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
- * ST_E_NBYTES_MISMATCH, ST_E_INVALID_ARGUMENT (the name "__metadata__"). */
+ * ST_E_NBYTES_MISMATCH, ST_E_INVALID_ARGUMENT (the name "__metadata__"),
+ * ST_E_HEADER_UTF8 (the name). */
 st_status st_txn_put(st_txn *txn, const char *name, size_t name_len,
                      const st_tensor *value);
 
@@ -804,12 +805,13 @@ st_status st_txn_put(st_txn *txn, const char *name, size_t name_len,
 st_status st_txn_delete(st_txn *txn, const char *name, size_t name_len);
 
 /* Give a tensor another name. ST_E_NOT_FOUND; ST_E_DUPLICATE_NAME if that is
- * taken. */
+ * taken; ST_E_INVALID_ARGUMENT and ST_E_HEADER_UTF8 as st_txn_put. */
 st_status st_txn_rename(st_txn *txn, const char *from, size_t from_len,
                         const char *to, size_t to_len);
 
 /* Set a key of __metadata__, or with value NULL and ST_NTS as its length remove
- * it (ST_E_NOT_FOUND). NULL with 0 is the empty value, as in st_metadata. */
+ * it (ST_E_NOT_FOUND). NULL with 0 is the empty value, as in st_metadata.
+ * ST_E_HEADER_UTF8. */
 st_status st_txn_set_metadata(st_txn *txn, const char *key, size_t key_len,
                               const char *value, size_t value_len);
 
@@ -839,7 +841,7 @@ typedef struct st_plan {
  * held, and answers ST_E_NO_SPACE before it writes anything if space_needed is
  * more than space_free.
  * Statuses: those of spelling a new header (ST_E_HEADER_TOO_LARGE,
- * ST_E_HEADER_UTF8, ST_E_OFFSETS); ST_E_INVALID_ARGUMENT (alignment);
+ * ST_E_OFFSETS); ST_E_INVALID_ARGUMENT (alignment);
  * ST_E_HARD_LINKS; ST_E_TXN_FAILED, ST_E_FORKED, ST_E_POISONED. */
 st_status st_txn_plan(st_txn *txn, st_plan *out);
 
@@ -1376,11 +1378,11 @@ typedef struct st_delta_apply_options {
   uint32_t struct_size;
   uint32_t flags;          /* ST_TXN_PUBLISH, ST_TXN_BREAK_LINKS */
   const char *reverse;     /* path: write the delta that undoes this one there;
-                              NULL: do not. A file there is replaced while the
-                              base is locked. Two calls of which each one's
-                              `reverse` replaces the other's base wait for each
-                              other until a lock_timeout_ms is over:
-                              ST_E_BUSY */
+                              NULL: do not; "": ST_E_NO_FILE. A file there
+                              is replaced while the base is locked. Two calls of
+                              which each one's `reverse` replaces the other's
+                              base wait for each other until a lock_timeout_ms
+                              is over: ST_E_BUSY */
   int32_t lock_timeout_ms;
   uint32_t reserved0;      /* zero */
   st_progress_fn progress; /* may be NULL */
@@ -1480,7 +1482,7 @@ typedef struct st_report {
   st_status status;    /* what is wrong; ST_OK if nothing is */
   uint32_t reserved0;
   uint64_t offset;     /* in the file; UINT64_MAX if it is about no place */
-  const char *message; /* one sentence */
+  const char *message; /* one sentence; about a shard, with its path */
   size_t reserved1;    /* zero */
 } st_report;
 

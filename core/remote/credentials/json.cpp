@@ -4,11 +4,14 @@
 #include <simdjson.h>
 
 #include <charconv>
+#include <new>
 
 namespace st::remote {
 
 struct Json::Document {
-  explicit Document(std::string_view text) : copy(text), parsed(parser.parse(copy)) {}
+  explicit Document(std::string_view text) : copy(text), parsed(parser.parse(copy)) {
+    if (copy.size() != text.size() || parsed.error() == simdjson::MEMALLOC) throw std::bad_alloc();
+  }
   ~Document() {
     OPENSSL_cleanse(copy.data(), copy.size());
     // As much as document::allocate makes.

@@ -48,6 +48,20 @@ TEST_F(CapiDelta, OptionsOfLaterVersionsAreRefused) {
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
 }
 
+// It would name none, and the way back would not be written.
+TEST_F(CapiDelta, AnEmptyPathForTheWayBackIsRefused) {
+  const std::string next = dir / "next", delta = dir / "delta";
+  put_bytes(next, with(a_at, new_a));
+  ASSERT_ST(ST_OK, st_delta_create(path.c_str(), next.c_str(), delta.c_str(), nullptr));
+  auto options = sized<st_delta_apply_options>();
+  options.reverse = "";
+  EXPECT_ST(ST_E_NO_FILE, st_delta_apply(path.c_str(), delta.c_str(), &options, nullptr));
+  st_file *file = open();
+  EXPECT_ST(ST_E_NO_FILE, st_apply_delta(file, delta.c_str(), &options, nullptr));
+  st_close(file);
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
 TEST_F(CapiDelta, NullIsRefusedWhereItMayNotBe) {
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_create(nullptr, other.c_str(), to.c_str(), nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_create(path.c_str(), other.c_str(), nullptr, nullptr));

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cctype>
 #include <map>
@@ -96,6 +97,14 @@ class CapiErrors : public testing::CapiScene {
     EXPECT_ST(ST_OK, st_last_error_info(&info));
     return info;
   }
+  // Of what has failed just now: `words` are in its sentence.
+  static void expect_told(st_status wanted, const char *words, std::string_view tensor, st_status status) {
+    EXPECT_STREQ(st_status_name(status), st_status_name(wanted)) << st_last_error();
+    EXPECT_NE(std::string(st_last_error()).find(words), std::string::npos) << st_last_error();
+    const st_error_info told = last();
+    ASSERT_NE(told.tensor, nullptr) << st_last_error();
+    EXPECT_EQ(std::string_view(told.tensor, told.tensor_len), tensor) << st_last_error();
+  }
 };
 
 TEST_F(CapiErrors, AThreadThatNeverFailedHasNone) {
@@ -151,6 +160,158 @@ TEST_F(CapiErrors, NameTheTensorWithItsLength) {
   EXPECT_EQ(last().tensor_len, 1u);
   ASSERT_ST(ST_E_NOT_FOUND, st_get(file, "", ST_NTS, &t));
   EXPECT_STREQ(last().tensor, "");  // about a tensor, whose name is empty
+  st_close(file);
+}
+
+TEST_F(CapiErrors, NameTheTensorThatAnArgumentDoesNotFit) {
+  st_file *file = open();
+  char room[4];
+  expect_told(ST_E_BUFFER_SIZE, "4000 bytes for tensor 'a' but", "a", st_read(file, "a", 1, room, 4, nullptr));
+  expect_told(ST_E_INVALID_ARGUMENT, "tensor 'a'", "a", st_read(file, "a", 1, nullptr, 4000, nullptr));
+  st_read_request request = {"b", 1, 0, room, sizeof room, nullptr, 0, 0};
+  expect_told(ST_E_BUFFER_SIZE, "10007 bytes for tensor 'b' but", "b", st_read_many(file, &request, 1, nullptr));
+  const st_range still = {0, 4000, 0};
+  expect_told(ST_E_INVALID_ARGUMENT, "tensor 'a': the step of dimension 0", "a",
+              st_read_slice(file, "a", 1, &still, 1, room, 4, nullptr));
+  request.ranges = &still;
+  request.range_count = 1;
+  expect_told(ST_E_INVALID_ARGUMENT, "tensor 'b': the step", "b", st_read_many(file, &request, 1, nullptr));
+  st_tensor nothing = value(0, new_a);
+  nothing.data = nullptr;
+  expect_told(ST_E_INVALID_ARGUMENT, "of tensor 'a' has 4000 bytes but no data", "a",
+              st_update(file, "a", ST_NTS, &nothing));
+  st_tensor shapeless = value(0, new_a);
+  shapeless.shape = nullptr;
+  expect_told(ST_E_INVALID_ARGUMENT, "of tensor 'a' has rank 1 but no shape", "a", st_update(file, "a", 1, &shapeless));
+  st_tensor later = value(0, new_a);
+  later.reserved0 = 1;
+  expect_told(ST_E_UNSUPPORTED, "reserved field", "a", st_update(file, "a", 1, &later));
+  st_txn *txn = nullptr;
+  ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+  const int64_t outside = 4000;
+  st_tensor one = value(0, new_a);
+  const uint64_t shape = 1;
+  one.shape = &shape;
+  one.nbytes = 1;
+  expect_told(ST_E_OUT_OF_RANGE, "tensor 'a': index 4000 lies outside", "a",
+              st_txn_update_slice(txn, "a", 1, nullptr, 0, &outside, 1, &one));
+  expect_told(ST_E_INVALID_ARGUMENT, "of tensor 'new' has 4000 bytes but", "new",
+              st_txn_put(txn, "new", ST_NTS, &nothing));
+  EXPECT_ST(ST_E_NOT_FOUND, st_txn_set_metadata(txn, "zz", 2, nullptr, ST_NTS));
+  EXPECT_NE(std::string(st_last_error()).find(path), std::string::npos) << st_last_error();
+  st_txn_free(txn);
+  EXPECT_ST(ST_E_NOT_FOUND, st_metadata_get(file, "zz", 2, nullptr, nullptr));
+  EXPECT_NE(std::string(st_last_error()).find(path), std::string::npos) << st_last_error();
+  st_close(file);
+  st_tensor unnamed[2] = {value(0, new_a), value(0, new_a)};
+  unnamed[0].name = "a";
+  unnamed[0].name_len = 1;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save((dir / "saved").c_str(), unnamed, 2, nullptr, 0, nullptr));
+  EXPECT_NE(std::string(st_last_error()).find("tensor 1 of"), std::string::npos) << st_last_error();
+}
+
+TEST_F(CapiErrors, NameTheIndexWhoseMetadataLacksTheKey) {
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), (dir / "shards").c_str(), 10007, nullptr));
+  st_file *file = nullptr;
+  ASSERT_ST(ST_OK, st_open((dir / "shards").c_str(), nullptr, &file));
+  EXPECT_ST(ST_E_NOT_FOUND, st_metadata_get(file, "zz", 2, nullptr, nullptr));
+  EXPECT_NE(std::string(st_last_error()).find(".safetensors.index.json' has no key 'zz'"), std::string::npos)
+      << st_last_error();
+  st_close(file);
+}
+
+// At once, and the transaction stays as it was.
+TEST_F(CapiErrors, NameWhatIsNoUtf8) {
+  const std::string folder = dir / "shards";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 10007, nullptr));
+  for (const std::string &model : {path, folder}) {
+    auto options = sized<st_open_options>();
+    options.flags = ST_OPEN_READ_WRITE;
+    st_file *file = nullptr;
+    ASSERT_ST(ST_OK, st_open(model.c_str(), &options, &file));
+    st_txn *txn = nullptr;
+    ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+    const st_tensor good = value(0, new_a);
+    ASSERT_ST(ST_OK, st_txn_put(txn, "new", ST_NTS, &good));
+    expect_told(ST_E_HEADER_UTF8, "'\\xff\\xfe'", "\xff\xfe", st_txn_put(txn, "\xff\xfe", 2, &good));
+    expect_told(ST_E_HEADER_UTF8, "'x\\xff'", "x\xff", st_txn_rename(txn, "a", 1, "x\xff", 2));
+    EXPECT_ST(ST_E_HEADER_UTF8, st_txn_set_metadata(txn, "k\xff", 2, "v", 1));
+    EXPECT_NE(std::string(st_last_error()).find("key 'k\\xff'"), std::string::npos) << st_last_error();
+    EXPECT_ST(ST_E_HEADER_UTF8, st_txn_set_metadata(txn, "key", 3, "\xff", 1));
+    EXPECT_NE(std::string(st_last_error()).find("metadata 'key'"), std::string::npos) << st_last_error();
+    ASSERT_ST(ST_OK, st_txn_commit(txn));
+    st_txn_free(txn);
+    EXPECT_TRUE(same_bytes(seen(file, "new"), new_a));
+    EXPECT_TRUE(same_bytes(seen(file, "a"), tensors[0].bytes));
+    st_close(file);
+  }
+  st_tensor wrong = value(0, new_a);
+  wrong.name = "ok\xff";
+  wrong.name_len = 3;
+  const std::string saved = dir / "saved";
+  expect_told(ST_E_HEADER_UTF8, "'ok\\xff'", "ok\xff", st_save(saved.c_str(), &wrong, 1, nullptr, 0, nullptr));
+  const st_metadata pairs[] = {{"k", 1, "v", 1}, {"m\xff", 2, "v", 1}};
+  EXPECT_ST(ST_E_HEADER_UTF8, st_save(saved.c_str(), nullptr, 0, pairs, 2, nullptr));
+  EXPECT_NE(std::string(st_last_error()).find("key 'm\\xff'"), std::string::npos) << st_last_error();
+}
+
+TEST_F(CapiErrors, SayWhichShardIsDamaged) {
+  const std::string folder = dir / "shards", damaged = folder + "/model-00002-of-00003.safetensors";
+  const std::vector<TestTensor> equal = {u8_tensor("a", 4000, 1), u8_tensor("b", 4000, 2), u8_tensor("c", 4000, 3)};
+  put_bytes(path, file_of(equal));
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 4000, nullptr));
+  std::filesystem::resize_file(damaged, 300);
+  auto options = sized<st_verify_options>();
+  std::string told;
+  options.report_user = &told;
+  options.report = [](void *user, const st_report *report) {
+    if (report->level == ST_LOG_ERROR) *static_cast<std::string *>(user) += report->message;
+    return 0;
+  };
+  EXPECT_ST(ST_E_TRUNCATED, st_verify(folder.c_str(), &options));
+  EXPECT_EQ(told, st_last_error());
+  EXPECT_EQ(told.find("'" + damaged + "'"), told.rfind("'" + damaged + "'")) << told;
+  EXPECT_NE(told.find("'" + damaged + "'"), std::string::npos) << told;
+  EXPECT_EQ(last().shard, 1u);
+}
+
+TEST_F(CapiErrors, AForkedChildIsToldToBeginAnew) {
+  st_file *file = open();
+  st_txn *txn = nullptr;
+  ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+  const st_tensor good = value(0, new_a);
+  ASSERT_ST(ST_OK, st_txn_update(txn, "a", 1, &good));
+  st_writer *writer = nullptr;
+  ASSERT_ST(ST_OK, st_writer_open((dir / "written").c_str(), nullptr, 0, nullptr, 0, nullptr, &writer));
+  const auto has = [](const char *words) { return std::string(st_last_error()).find(words) != std::string::npos; };
+  static pid_t child;
+  child = ::fork();
+  if (child == 0) {
+    int wrong = 0;
+    if (st_txn_commit(txn) != ST_E_FORKED || !has("begin another one here")) wrong |= 1;
+    if (st_writer_finish(writer) != ST_E_FORKED || !has("open another one here")) wrong |= 2;
+    if (st_update(file, "a", 1, &good) != ST_OK) wrong |= 4;
+    ::_exit(wrong);
+  }
+  int ended = 0;
+  ASSERT_EQ(::waitpid(child, &ended, 0), child);
+  EXPECT_EQ(ended, 0);
+  auto options = sized<st_save_options>();
+  child = -1;
+  options.progress = [](void *, uint64_t, uint64_t) {
+    if (child < 0) child = ::fork();
+    return 0;
+  };
+  st_tensor named = good;
+  named.name = "a";
+  named.name_len = 1;
+  const st_status saved = st_save((dir / "saved").c_str(), &named, 1, nullptr, 0, &options);
+  if (child == 0) ::_exit(saved == ST_E_FORKED && has("so call it anew here") ? 0 : 1);
+  EXPECT_EQ(saved, ST_OK);
+  ASSERT_EQ(::waitpid(child, &ended, 0), child);
+  EXPECT_EQ(ended, 0);
+  st_txn_free(txn);
+  st_writer_free(writer);
   st_close(file);
 }
 

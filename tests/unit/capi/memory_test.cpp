@@ -20,8 +20,9 @@
 
 namespace {
 
-// Which of this thread's allocations fails; negative: none.
+// Which of this thread's allocations fails, and all after it; negative: none.
 thread_local long allocations_left = -1;
+thread_local bool fails_once = false;  // none after it
 thread_local bool failed = false;
 // What this thread has taken and not given back, and the most of that.
 thread_local long in_use = 0, most_in_use = 0;
@@ -29,6 +30,7 @@ thread_local long in_use = 0, most_in_use = 0;
 void *allocate(std::size_t n, std::size_t alignment) {
   if (allocations_left == 0) {
     failed = true;
+    if (fails_once) allocations_left = -1;
     return nullptr;
   }
   if (allocations_left > 0) --allocations_left;
@@ -254,6 +256,56 @@ TEST_F(OutOfMemory, OpenOfShardsAndOfADelta) {
             EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM") << st_last_error();
         });
   }
+}
+
+// It parses all that a delta says of itself. The memory is there again for the sentence that would blame the delta.
+TEST_F(OutOfMemory, DescribingADelta) {
+  const std::string changed = dir / "changed", delta = dir / "delta";
+  std::vector<testing::TestTensor> now = tensors;
+  now.erase(now.begin());
+  now[0].bytes[0] ^= 1;
+  put_bytes(changed, testing::file_of(now));
+  ASSERT_ST(ST_OK, st_delta_create(path.c_str(), changed.c_str(), delta.c_str(), nullptr));
+  auto info = sized<st_delta_info>();
+  fails_once = true;
+  expect_clean(
+      10, [&] { return st_delta_describe(delta.c_str(), &info); },
+      [&](long n, st_status status) {
+        if (status != ST_OK) {
+          EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM") << n << st_last_error();
+        }
+      });
+  fails_once = false;
+}
+
+// Where memory runs out amid it, its cause has no words.
+TEST_F(OutOfMemory, ChangesThatCannotBeFinishedHaveASentence) {
+  fails_once = true;
+  bool deferred = false, unfinished = false;
+  for (long n = 0; n == 0 || failed; ++n) {
+    put_bytes(path, old);
+    st_file *file = open();
+    auto options = sized<st_txn_options>();
+    options.flags = ST_TXN_JOURNAL_ONLY;
+    st_txn *txn = nullptr;
+    const st_tensor b = value(1, new_b);
+    ASSERT_ST(ST_OK, st_txn_begin(file, &options, &txn));
+    ASSERT_ST(ST_OK, st_txn_update(txn, "b", 1, &b));
+    ASSERT_ST(ST_OK, st_txn_commit(txn));
+    st_txn_free(txn);
+    for (const auto &entry : fs::recursive_directory_iterator(dir.path()))
+      deferred |= entry.is_regular_file() && entry.path() != path && entry.file_size() > 0;
+    const st_status status = starve(n, [&] { return st_sync(file); });
+    unfinished |= status == ST_E_NEEDS_RECOVERY;
+    if (status != ST_OK) {
+      EXPECT_EQ(std::string(st_last_error()).find("()"), std::string::npos) << st_last_error();
+    }
+    st_close(file);
+    ASSERT_ST(ST_OK, st_recover(path.c_str(), nullptr));
+    EXPECT_TRUE(same_bytes(bytes_of(path), with(b_at, new_b)));
+  }
+  EXPECT_TRUE(unfinished || !deferred);
+  fails_once = false;
 }
 
 TEST_F(OutOfMemory, OpenOfAFileThatIsRefused) {

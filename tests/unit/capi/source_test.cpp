@@ -131,6 +131,18 @@ TEST_F(CapiSource, OpeningTakesOneReadAndNoMoreThanWhatMayBeTheHeader) {
   st_close(file);
 }
 
+// The scanner leaves such a header to the full parser.
+TEST_F(CapiSource, OpeningTakesOneReadAlsoWhereTheHeaderHasEscapes) {
+  store.held = testing::raw_file(
+      R"({"__metadata__":{"k":"a \"quote\""},"\u0061":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "x");
+  st_file *file = open_source(store.source());
+  EXPECT_EQ(store.reads, 1);
+  EXPECT_EQ(seen(file, "a"), "x");
+  EXPECT_EQ(store.reads, 2);
+  ASSERT_ST(ST_OK, st_refresh(file)) << "the hash of the header is the same";
+  st_close(file);
+}
+
 TEST_F(CapiSource, ViewsThatMayBeWrittenNeverReachIt) {
   auto options = sized<st_open_options>();
   options.map = ST_MAP_COPY_ON_WRITE;

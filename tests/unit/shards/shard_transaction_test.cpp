@@ -1074,9 +1074,8 @@ TEST_F(ShardTransactionTest, AnIndexThatNobodyCouldReadIsNotWritten) {
     TransactionOptions options;
     options.new_names = new_names;
     auto t = begin(*c, options);
-    ASSERT_TRUE(is_ok(t->set_metadata("k\xff", "v")));
-    EXPECT_TRUE(fails_with(Status::header_utf8, t->plan()));
-    EXPECT_TRUE(fails_with(Status::header_utf8, t->commit()));
+    EXPECT_TRUE(fails_with(Status::header_utf8, t->set_metadata("k\xff", "v")));
+    ASSERT_TRUE(is_ok(t->commit()));
     EXPECT_TRUE(same_bytes(bytes_of(index), before));
   }
   ASSERT_TRUE(is_ok(begin(*c)->commit()));
