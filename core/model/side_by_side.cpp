@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/interrupt.h"
+#include "os/made_in.h"
 #include "read/thread_pool.h"
 
 namespace st::store {
@@ -17,7 +18,12 @@ class Opening {
   using OpenOne = std::function<Result<void>(uint32_t)>;
 
   Opening(os::Env &env, const std::set<uint32_t> &members, const Control &control, const OpenOne &open)
-      : members_(members.begin(), members.end()), control_(control), open_(open), pool_(env), end_(members_.size()) {}
+      : members_(members.begin(), members.end()),
+        control_(control),
+        open_(open),
+        made_in_(env),
+        pool_(env),
+        end_(members_.size()) {}
 
   Result<void> run(unsigned most) {
     const size_t threads = std::min<size_t>(members_.size(), most);
@@ -44,8 +50,10 @@ class Opening {
     return {};
   }
 
-  // Those before it go on: one of them may fail, too.
+  // Those before it go on: one of them may fail, too. In a child of a fork there are no others, and one of them may
+  // have the mutex.
   Result<void> failed(size_t i, Error why) {
+    if (!made_in_.this_process()) return Failure(std::move(why));
     const std::lock_guard lock(mutex_);
     if (i > end_) return {};
     if (was_stopped(why)) return Failure(std::move(why));
@@ -57,6 +65,7 @@ class Opening {
   const std::vector<uint32_t> members_;
   const Control &control_;
   const OpenOne &open_;
+  const os::MadeIn made_in_;
   read::ThreadPool pool_;
   std::atomic<size_t> next_ = 0, end_;  // end_: of those to open
   std::mutex mutex_;

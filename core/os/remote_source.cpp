@@ -118,8 +118,10 @@ class RemoteSource final : public Source {
     st_remote_error error = {};
     const auto *given = reinterpret_cast<const st_remote_range *>(ranges.data());
     if (calls_.read(object_, given, ranges.size(), stops, &error) == 0) return 0;
-    const std::lock_guard lock(mutex_);
-    why_ = error.message;
+    if (made_in_.this_process()) {  // else it has forked amid the read, and a thread of the parent may have the mutex
+      const std::lock_guard lock(mutex_);
+      why_ = error.message;
+    }
     return errno_of(error.status);
   }
   const std::string *url() const override { return &name(); }
@@ -139,6 +141,7 @@ class RemoteSource final : public Source {
  private:
   const st_remote_calls &calls_;
   st_remote_object *const object_;
+  const MadeIn made_in_{Env::posix()};
   mutable std::mutex mutex_;
   std::string why_;  // of the read that failed last
 };

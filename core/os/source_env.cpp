@@ -49,10 +49,14 @@ std::string SourceEnv::why() {
 int SourceEnv::read(std::span<const Source::Range> ranges) {
   if (is_of_parent()) return -EOPNOTSUPP;
   if (!reads_.acquire_unless([] { return InterruptCheck::stops(); })) return -ECANCELED;
+  // The read may ask a caller that forks. In the child a thread that is not there may have locked the permits.
   struct Return {
     Permits &to;
-    ~Return() { to.release(); }
-  } const give_back{reads_};
+    const MadeIn &made_in;
+    ~Return() {
+      if (made_in.this_process()) to.release();
+    }
+  } const give_back{reads_, made_in_};
   return -source_->read(ranges);
 }
 

@@ -14,22 +14,23 @@ namespace {
 
 constexpr uint64_t unasked = uint64_t{16} << 20;  // bytes between looks whether to go on
 
-// The caller may take its time, so nobody waits for the mutex meanwhile.
-Result<void> go_on(std::unique_lock<std::mutex> &lock) {
+// The caller may take its time, so nobody waits for the mutex meanwhile. It may fork: in the child nobody may be left
+// to give the mutex back.
+Result<void> go_on(std::unique_lock<std::mutex> &lock, const os::MadeIn &made_in) {
   const bool held = lock.owns_lock();
   if (held) lock.unlock();
   const bool stops = InterruptCheck::stops();
-  if (held) lock.lock();
+  if (held && made_in.this_process()) lock.lock();
   if (stops) return Failure(*InterruptCheck::stopped());
   return {};
 }
 
 // A source asks by itself, and is the faster the more is wanted of it at once.
 Result<void> read_in_blocks(const os::File &file, std::byte *to, uint64_t n, uint64_t offset,
-                            std::unique_lock<std::mutex> &lock) {
+                            std::unique_lock<std::mutex> &lock, const os::MadeIn &made_in) {
   const uint64_t at_once = file.env().long_read() > 0 ? n : unasked;
   for (uint64_t done = 0; done < n; done += std::min(at_once, n - done)) {
-    if (done > 0) ST_TRY(go_on(lock));
+    if (done > 0) ST_TRY(go_on(lock, made_in));
     ST_TRY(file.read(to + done, std::min(at_once, n - done), offset + done));
   }
   return {};
@@ -42,6 +43,7 @@ class Content::Reading {
  public:
   Reading(Own &own, Locked &lock, size_t slot) : own_(own), lock_(lock), slot_(slot) { own.being_read.push_back(slot); }
   ~Reading() {
+    if (!own_.made_in.this_process()) return;
     if (!lock_.owns_lock()) lock_.lock();
     std::erase(own_.being_read, slot_);
     own_.was_read.notify_all();
@@ -61,7 +63,7 @@ Result<Content> Content::open(const os::File &file, uint64_t size, size_t slots,
   Content c;
   c.size_ = size;
   ST_TRY(auto mapped, map_or_fall_back(file, size, wanted, filesystem, log));
-  c.own_ = std::make_unique<Own>();
+  c.own_ = std::make_unique<Own>(file.env());
   c.slots_ = slots;
   if (mapped.mode != MapMode::none) c.mapping_ = std::make_shared<const os::Mapping>(std::move(mapped.mapping));
   c.map_ = mapped.mode;
@@ -107,7 +109,7 @@ uint64_t Content::bytes_owned() const {
 template <class Done>
 Result<void> Content::await(Locked &lock, Done done) const {
   constexpr std::chrono::milliseconds until_asked(100);
-  while (!own_->was_read.wait_for(lock, until_asked, done)) ST_TRY(go_on(lock));
+  while (!own_->was_read.wait_for(lock, until_asked, done)) ST_TRY(go_on(lock, own_->made_in));
   return {};
 }
 
@@ -127,7 +129,7 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
     const uint32_t changes = owned.changes[slot];
     lock.unlock();
     if (reads == 1) arena = Arena::of_view(file.env(), n);
-    ST_TRY(read_in_blocks(file, arena.data(), n, offset, lock));
+    ST_TRY(read_in_blocks(file, arena.data(), n, offset, lock, own_->made_in));
     lock.lock();
     if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);  // of a load
     if (owned.changes[slot] == changes) break;
@@ -163,7 +165,7 @@ Result<Content::Claim> Content::claim(std::span<const size_t> slots) const {
 }
 
 Content::Claim::~Claim() {
-  if (!of_ || slots_.empty()) return;
+  if (!of_ || slots_.empty() || !of_->own_->made_in.this_process()) return;
   const Locked lock(of_->own_->mutex);
   Owned &owned = of_->own(lock);
   for (const size_t slot : slots_) owned.claimed[slot] = false;
@@ -234,7 +236,7 @@ Result<void> Content::read_again(const os::File &file, size_t slot, uint64_t off
   } outdating{owned.pieces[slot]};
   if (writable_) return {};
   std::byte *const to = outdating.piece.load(std::memory_order_relaxed) + skip;
-  auto read = is_known ? file.read(to, n, offset) : read_in_blocks(file, to, n, offset, lock);
+  auto read = is_known ? file.read(to, n, offset) : read_in_blocks(file, to, n, offset, lock, own_->made_in);
   outdating.stays = read || (!is_known && read.error().os_errno == ESTALE);
   return read;
 }

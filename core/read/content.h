@@ -16,6 +16,7 @@
 #include "base/waiters.h"
 #include "os/file.h"
 #include "os/filesystem.h"
+#include "os/made_in.h"
 #include "os/mapping.h"
 #include "read/arena.h"
 #include "read/given_copies.h"
@@ -131,7 +132,9 @@ class Content {
     std::atomic<uint64_t> bytes = 0;
   };
   struct Own {
+    explicit Own(os::Env &env) : made_in(env) {}
     ~Own() { delete owned.load(); }
+    const os::MadeIn made_in;              // a child takes no mutex of its parent's
     std::mutex mutex;                      // of what Owned has but `pieces`, and of what is here but `owned`
     std::atomic<Owned *> owned = nullptr;  // made when first needed, so that mapped files need no table
     std::vector<size_t> being_read;        // slots, each by one thread that looks

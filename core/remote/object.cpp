@@ -106,11 +106,12 @@ bool Object::makes_it_whole(std::span<const Wanted> ranges) const {
 // asked once more when all has come.
 Result<std::vector<Summed>> Object::pull_from_store(const std::vector<Wanted> &ranges, bool asks, const Stops &stops) {
   struct Asking {
+    const Store &store;
     WholeCheck *check;
     ~Asking() {
-      if (check) check->not_said();
+      if (check && !store.is_of_parent()) check->not_said();
     }
-  } asking{asks ? &*check_ : nullptr};
+  } asking{*store_, asks ? &*check_ : nullptr};
   const bool is_the_end = ranges.empty();
   Aside aside;
   std::vector<Summed> came;

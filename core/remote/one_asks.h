@@ -9,17 +9,21 @@
 
 #include "base/waiters.h"
 #include "remote/stopping.h"
+#include "remote/this_process.h"
 
 namespace st::remote {
 
 class OneAsks {
  public:
   // `lock` is of the mutex of what is asked for. It is free while the caller is asked. False: the caller wants no more.
+  // The caller may fork. Its child returns without the lock, which a thread of the parent may have for ever.
   bool wait_for_others(std::unique_lock<std::mutex> &lock) {
+    const int64_t process = this_process();
     while (another_asks()) {
       answered_.wait_for(lock, std::chrono::milliseconds(between_questions_ms));
       lock.unlock();
       const bool wants_no_more = Stopping::is_wanted();
+      if (this_process() != process) return false;
       lock.lock();
       if (wants_no_more) return false;
     }
@@ -29,7 +33,7 @@ class OneAsks {
   // `lock` is held.
   bool another_asks() const { return asker_ != std::thread::id() && asker_ != std::this_thread::get_id(); }
 
-  // Answers `question`, which is asked while the lock is free.
+  // Answers `question`, which is asked while the lock is free. In a child of a fork amid the question it stays free.
   template <class Question>
   auto ask(std::unique_lock<std::mutex> &lock, Question question) {
     const struct Asking {
@@ -38,6 +42,7 @@ class OneAsks {
         lock.unlock();
       }
       ~Asking() {
+        if (this_process() != process) return;
         lock.lock();
         of.asker_ = outer;
         of.answered_.notify_all();
@@ -45,6 +50,7 @@ class OneAsks {
       OneAsks &of;
       std::unique_lock<std::mutex> &lock;
       const std::thread::id outer;
+      const int64_t process = this_process();
     } asking(*this, lock);
     return question();
   }

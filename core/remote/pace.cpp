@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "remote/this_process.h"
 
 namespace st::remote {
 namespace {
@@ -39,6 +40,7 @@ std::optional<uint64_t> Times::p99() const {
 
 Pace::Pace(const Limits &limits)
     : limits_(limits),
+      process_(this_process()),
       piece_(limits.piece),
       connections_(std::min(limits.first_connections, limits.connections)),
       tokens_(limits.tokens) {}
@@ -68,6 +70,7 @@ bool Pace::take_place() {
 }
 
 void Pace::give_back() {
+  if (this_process() != process_) return;
   const std::lock_guard lock(mutex_);
   --busy_;
   free_.notify_one();
@@ -162,6 +165,7 @@ bool Pace::begin_hedge(uint64_t now_ms) {
 }
 
 void Pace::end_hedge() {
+  if (this_process() != process_) return;
   const std::lock_guard lock(mutex_);
   --hedges_;
   --busy_;

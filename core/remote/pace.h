@@ -62,6 +62,7 @@ class Pace {
   bool take_token(uint64_t now_ms);
 
   const Limits limits_;
+  const int64_t process_;  // a child of a fork gives nothing back: a thread of the parent may have the mutex for ever
   mutable std::mutex mutex_;
   Waiters free_;
   uint32_t busy_ = 0, hedges_ = 0;

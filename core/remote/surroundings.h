@@ -10,11 +10,9 @@
 #include "remote/credentials/ask.h"
 #include "remote/credentials/credentials.h"
 #include "remote/credentials/program.h"
+#include "remote/this_process.h"
 
 namespace st::remote {
-
-// Its number. Another one in a child of a fork, also where no library was told of that.
-int64_t this_process();
 
 // A bucket of S3, and the region in which it answers.
 struct BucketRegion {

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <future>
 #include <map>
@@ -451,6 +452,51 @@ TEST_F(ALongPiece, KeepsNobodyOutWhileItsCallerIsAsked) {
   EXPECT_TRUE(is_ok(c.refresh_own(file, 0, 0, length)));
   EXPECT_EQ(asked, 3u);
   EXPECT_FALSE(c.in_own_memory(0));
+}
+
+// The caller forks when it is asked, while another thread has the mutex of the content. That thread is not in the
+// child.
+TEST_F(ALongPiece, KeepsNoChildFromItsEndThatForksWhileItIsRead) {
+  constexpr uint64_t half = length / 2;
+  c = *Content::open(file, length, 2, MapMode::none, {Storage::local, "testfs"}, nullptr);
+  env.after_read = nullptr;
+  const auto look = [&] { return Result<void>(c.view(file, 0, 0, half) ? Result<void>() : fail(Status::io, "no")); };
+  const auto refresh = [&] { return c.refresh_own(file, 0, 0, half); };
+  ASSERT_TRUE(is_ok(c.view(file, 1, half, half)));
+  for (const auto &read : {std::function<Result<void>()>(look), std::function<Result<void>()>(refresh)}) {
+    std::promise<void> locked, over;
+    env.after_read = [&](uint64_t offset) {
+      if (offset < half) return;
+      locked.set_value();
+      over.get_future().wait();
+    };
+    std::thread locks;
+    pid_t child = -1;
+    const InterruptScope forks([&]() -> Result<void> {
+      if (child >= 0) return {};
+      locks = std::thread([&] { EXPECT_TRUE(is_ok(c.refresh(file, 1, half, half))); });
+      locked.get_future().wait();
+      child = ::fork();
+      if (child == 0) {
+        ::alarm(60);  // only ends a test that fails
+        return fail(Status::forked, "in the child");
+      }
+      over.set_value();
+      return {};
+    });
+    Result<void> done;
+    {
+      const auto claim = *c.claim(std::array<size_t, 1>{0});
+      done = read();
+    }
+    if (child == 0) ::_exit(done ? 1 : 0);
+    EXPECT_TRUE(is_ok(done));
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    locks.join();
+    env.after_read = nullptr;
+  }
 }
 
 // The server has forgotten the file; or it is not known whether all of the piece was read.

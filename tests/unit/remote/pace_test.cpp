@@ -2,10 +2,16 @@
 #include "remote/pace.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <future>
+#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "remote/one_asks.h"
 
 namespace st::remote {
 namespace {
@@ -132,6 +138,89 @@ TEST(PaceTest, ACallerThatWantsNoMoreWaitsForNoPlace) {
   EXPECT_EQ(asked, 2u);
   pace.give_back();
   EXPECT_TRUE(pace.await_place(at_the_second));
+}
+
+// A caller that is asked may fork, while another thread has the mutex. Its child ends the call, and takes no mutex.
+class AChildAmidACall : public ::testing::Test {
+ protected:
+  static int end_of(pid_t child) {
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return status;
+  }
+  // Forks while another thread has the mutex. The number is 0 in the child.
+  pid_t fork_while_locked() {
+    std::promise<void> locked;
+    std::thread other([&] {
+      const std::lock_guard lock(mutex);
+      locked.set_value();
+      over.get_future().wait();
+    });
+    locked.get_future().wait();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(60);  // only ends a test that fails
+      other.detach();
+      return child;
+    }
+    over.set_value();
+    other.join();
+    return child;
+  }
+  std::mutex mutex;
+  std::promise<void> over;
+};
+
+TEST_F(AChildAmidACall, GivesNoPlaceBack) {
+  Pace pace({});
+  ASSERT_TRUE(pace.take_place());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    pace.give_back();
+    pace.end_hedge();
+    ::_exit(pace.busy() == 1 ? 0 : 1);
+  }
+  EXPECT_EQ(end_of(child), 0);
+  pace.give_back();
+  EXPECT_EQ(pace.busy(), 0u);
+}
+
+TEST_F(AChildAmidACall, EndsAQuestionWithoutTheLock) {
+  OneAsks asks;
+  std::unique_lock lock(mutex);
+  const pid_t child = asks.ask(lock, [this] { return fork_while_locked(); });
+  if (child == 0) ::_exit(lock.owns_lock() ? 1 : 0);
+  EXPECT_TRUE(lock.owns_lock());
+  EXPECT_EQ(end_of(child), 0);
+}
+
+TEST_F(AChildAmidACall, EndsAWaitForAnothersQuestionWithoutTheLock) {
+  OneAsks asks;
+  std::promise<void> asked, answered;
+  std::thread another([&] {
+    std::unique_lock lock(mutex);
+    asks.ask(lock, [&] {
+      asked.set_value();
+      answered.get_future().wait();
+      return 0;
+    });
+  });
+  asked.get_future().wait();
+  pid_t child = -1;
+  const Stops stops = [&] {
+    child = fork_while_locked();
+    return true;
+  };
+  std::unique_lock lock(mutex);
+  {
+    const Stopping stopping(stops);
+    EXPECT_FALSE(asks.wait_for_others(lock));
+  }
+  if (child == 0) ::_exit(lock.owns_lock() ? 1 : 0);
+  EXPECT_EQ(end_of(child), 0);
+  lock.unlock();
+  answered.set_value();
+  another.join();
 }
 
 }  // namespace
