@@ -104,9 +104,10 @@ Result<write::Applied> apply(Staged &staged, const CommitLock &lock, write::File
     ST_TRY(check_room(staged, lock.file(), reckon_patch(staged, lock.file(), write::Record::redo, false)));
   }
   ST_TRY(stage_borrowed(staged));
-  ST_TRY(write::reserve_space(lock.file(), staged.snapshot->filesystem, staged.pieces(), staged.control));
-  return write::apply_redo(lock.file(), dir, *staged.journal.journal, staged.pieces(), lock.identity,
-                           flushes_of(staged), sync, staged.control, ask);
+  const std::vector<write::Piece> pieces = staged.pieces();
+  ST_TRY(write::reserve_space(lock.file(), staged.snapshot->filesystem, pieces, staged.control));
+  return write::apply_redo(lock.file(), dir, *staged.journal.journal, pieces, lock.identity, flushes_of(staged), sync,
+                           staged.control, ask);
 }
 
 Result<void> finish(Staged &staged, CommitLock &lock, const AnyTransaction::AtLast &at_last) {

@@ -7,7 +7,8 @@ namespace st::store {
 
 void SliceMap::put(Strip strip) {
   if (strip.length == 0) return;
-  auto at = strips_.lower_bound(strip.begin);
+  const bool behind_all = strips_.empty() || strips_.rbegin()->first < strip.begin;
+  auto at = behind_all ? strips_.end() : strips_.lower_bound(strip.begin);
   if (at != strips_.begin()) {
     Strip &before = std::prev(at)->second;
     if (before.end() > strip.end())  // the new one lies inside it

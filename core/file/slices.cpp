@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/round.h"
 #include "file/staging.h"
+#include "os/given_memory.h"
 
 namespace st::store {
 namespace {
@@ -161,20 +162,92 @@ Result<SliceMap *> map_of(Staged &staged, size_t index) {
   return &staged.slices.emplace(index, std::move(fresh)).first->second.map;
 }
 
+// Bytes that follow each other in the tensor and among the values.
+struct Run {
+  uint64_t begin, skip, length;  // in the tensor; among the values
+};
+
+// Short runs that do not ascend, as they lie in the tensor, and of those for the same bytes the last. None where they
+// lie otherwise, or overlap in part: then the values stay in the order in which they were given.
+template <class EachRun>
+std::vector<Run> runs_to_sort(EachRun each_run) {
+  constexpr uint64_t short_run = uint64_t{16} << 10;  // a longer one costs no more where it lies
+  uint64_t count = 0, sum = 0, end = 0;
+  bool ascend = true;
+  each_run([&](uint64_t begin, uint64_t, uint64_t length) {
+    ascend = ascend && begin >= end;
+    end = begin + length;
+    sum += length;
+    ++count;
+  });
+  if (ascend || sum / count >= short_run) return {};
+  std::vector<Run> runs;
+  runs.reserve(count);
+  each_run([&](uint64_t begin, uint64_t skip, uint64_t length) { runs.push_back({begin, skip, length}); });
+  std::sort(runs.begin(), runs.end(),
+            [](const Run &a, const Run &b) { return std::pair(a.begin, a.skip) < std::pair(b.begin, b.skip); });
+  size_t kept = 0;
+  for (const Run &run : runs) {
+    const bool same = kept > 0 && runs[kept - 1].begin == run.begin && runs[kept - 1].length == run.length;
+    if (!same && kept > 0 && run.begin < runs[kept - 1].begin + runs[kept - 1].length) return {};
+    kept += same ? 0 : 1;
+    runs[kept - 1] = run;
+  }
+  runs.resize(kept);
+  return runs;
+}
+
+// A chunk after the other is gathered, and is a payload.
+Result<void> stage_sorted(Staged &staged, const std::vector<Run> &runs, std::span<const std::byte> bytes,
+                          SliceMap *map) {
+  constexpr uint64_t chunk = write::write_chunk_bytes;
+  os::Env &env = staged.journal.journal->file().env();
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min<uint64_t>(chunk, bytes.size()));
+  // Memory that is gone is an error here; of a short run alone nobody would ask.
+  for (uint64_t at = 0; at < bytes.size(); at += chunk)
+    ST_TRY(os::copy_given(env, bytes.data() + at, std::min<uint64_t>(chunk, bytes.size() - at), buffer.get()));
+  uint64_t total = 0, done = 0, held = 0;
+  for (const Run &run : runs) total += run.length;
+  const auto append = [&]() -> Result<void> {
+    const auto part = staged.control.with(!staged.control.progress() ? Progress() : [&](uint64_t more, uint64_t) {
+      return staged.control.progress()(done + more, total);
+    });
+    ST_TRY(auto payload, staged.journal.journal->append(buffer.get(), held, part));
+    staged.slice_payloads.push_back(payload);
+    done += held;
+    held = 0;
+    return {};
+  };
+  for (const Run &run : runs)
+    for (uint64_t of = 0; of < run.length;) {
+      const uint64_t n = std::min(run.length - of, chunk - held);
+      ST_TRY(os::copy_given(env, bytes.data() + run.skip + of, n, buffer.get() + held));
+      map->put({run.begin + of, n, staged.slice_payloads.size(), held});
+      of += n;
+      held += n;
+      if (held == chunk) ST_TRY(append());
+    }
+  return held == 0 ? Result<void>() : append();
+}
+
 // `each_run` calls what it is given with the place of each run in the tensor, and in the bytes, and its length.
 template <class EachRun>
 Result<void> stage_runs(Staged &staged, std::string_view name, const Form &form, std::span<const std::byte> bytes,
                         EachRun each_run) {
   ST_TRY(staged.need_journal());
-  const size_t number = staged.slice_payloads.size();
-  ST_TRY(auto payload, staged.journal.journal->append(bytes.data(), bytes.size(), staged.control));
-  staged.slice_payloads.push_back(payload);
   SliceMap map;
   SliceMap *to = &map;
   if (!staged.draft) {
     ST_TRY(to, map_of(staged, *staged.snapshot->header.index.find(name)));
   }
-  each_run([&](uint64_t begin, uint64_t skip, uint64_t length) { to->put({begin, length, number, skip}); });
+  if (const std::vector<Run> runs = runs_to_sort(each_run); !runs.empty()) {
+    ST_TRY(stage_sorted(staged, runs, bytes, to));
+  } else {
+    const size_t number = staged.slice_payloads.size();
+    ST_TRY(auto payload, staged.journal.journal->append(bytes.data(), bytes.size(), staged.control));
+    staged.slice_payloads.push_back(payload);
+    each_run([&](uint64_t begin, uint64_t skip, uint64_t length) { to->put({begin, length, number, skip}); });
+  }
   if (!staged.draft) return {};
   Change change{Change::update_slice, std::string(name), {}, form, staged.slice_maps.size()};
   staged.slice_maps.push_back(std::move(map));

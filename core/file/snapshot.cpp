@@ -50,7 +50,15 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const HugeBuffer &b
   return ReadHeader{std::move(header), hasher.digest()};
 }
 
+// The kernel's read-ahead for the header ends before a small file does: its tensors would wait for the disk once more.
+void begin_to_read(const os::File &file, uint64_t file_size) {
+  constexpr uint64_t small_file = uint64_t{128} << 10;
+  if (file_size > at_first && file_size <= small_file && !file.reads_past_cache())
+    file.env().fadvise(file.fd(), 0, file_size, POSIX_FADV_WILLNEED);
+}
+
 Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
+  begin_to_read(file, file_size);
   const HugeBuffer buffer(window + header_padding);
   ST_TRY(auto got, file.read_up_to(buffer.get(), std::min(file_size, at_first), 0));
   char first[length_bytes] = {};

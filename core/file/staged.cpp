@@ -28,8 +28,8 @@ bool Staged::publishes() const {
 }
 
 void sort_by_offset(std::vector<write::Piece> *pieces) {
-  std::sort(pieces->begin(), pieces->end(),
-            [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
+  const auto before = [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; };
+  if (!std::is_sorted(pieces->begin(), pieces->end(), before)) std::sort(pieces->begin(), pieces->end(), before);
 }
 
 std::vector<write::Piece> Staged::pieces() const {

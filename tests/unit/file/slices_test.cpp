@@ -1,8 +1,11 @@
 // Updates of parts of tensors, against a model that has an array for each tensor: in place and published, over each
 // other and over whole tensors, and what they lock, journal and leave alone.
+#include <sys/mman.h>
+
 #include <climits>
 #include <list>
 #include <map>
+#include <numeric>
 #include <random>
 
 #include "bound.h"
@@ -366,6 +369,62 @@ TEST_F(Slices, JournalAndWriteTheirBytesAlone) {
   EXPECT_EQ(c->counters().bytes_written, 40960u);
   EXPECT_LT(c->counters().journal_bytes, 40960u + 3 * 4096);
   EXPECT_LT(counting.written, 2 * 40960u + 4 * 4096);
+}
+
+// Rows in any order go to the journal as they lie in the tensor: neighbours are one piece of it, and none is gathered
+// once more, or read in pages of which a row takes little.
+TEST_F(Slices, OfShortRowsInAnyOrderAreJournalledAndReadOnce) {
+  constexpr uint64_t rows = 4096, row_bytes = 512, all = rows * row_bytes;
+  testing::put_bytes(path, testing::file_of({{"t", Dtype::U8, {rows, row_bytes}, pattern(all, 3)}}));
+  for (const bool publish : {false, true}) {
+    testing::CountingEnv counting{os::Env::posix()};
+    auto c = open(counting);
+    std::vector<int64_t> order(rows);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    order.push_back(order.front());  // its last value counts
+    const Values values{{rows + 1, row_bytes}, pattern(all + row_bytes, publish ? 4 : 5)};
+    std::string wanted(all, '\0');
+    for (size_t i = 0; i < order.size(); ++i)
+      wanted.replace(static_cast<size_t>(order[i]) * row_bytes, row_bytes, values.bytes, i * row_bytes, row_bytes);
+    std::vector<uint64_t> told;
+    TransactionOptions options;
+    options.publish = publish;
+    options.progress = [&](uint64_t done, uint64_t total) {
+      if (total == all && (told.empty() || told.back() != done)) told.push_back(done);
+      return true;
+    };
+    auto t = begin(*c, std::move(options));
+    ASSERT_TRUE(is_ok(t->update_slice("t", {{}, order}, values)));
+    EXPECT_EQ(told.size(), all / write::write_chunk_bytes);
+    EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+    ASSERT_TRUE(is_ok(t->commit()));
+    EXPECT_TRUE(same_bytes(seen(*c, "t"), wanted));
+    if (!publish) {
+      EXPECT_LT(c->counters().journal_bytes, all + all / 16);
+    }
+    EXPECT_LT(counting.read, 6 * all);
+  }
+}
+
+TEST_F(Slices, OfRowsWhoseMemoryIsGoneAreAnError) {
+  const size_t n = 64 * 4096;
+  const std::string emptied = dir / "emptied";
+  testing::put_bytes(emptied, std::string(n, 'x'));
+  auto file = os::File::open(env, AT_FDCWD, emptied, O_RDWR, 0, emptied);
+  ASSERT_TRUE(is_ok(file));
+  void *mapped = mmap(nullptr, n, PROT_READ, MAP_SHARED, file->fd(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  fs::resize_file(emptied, 0);
+  std::vector<int64_t> backwards(64);
+  for (int64_t i = 0; i < 64; ++i) backwards[static_cast<size_t>(i)] = 63 - i;
+  auto c = open();
+  auto t = begin(*c);
+  const uint64_t shape[] = {64, 1024};
+  EXPECT_TRUE(fails_with(
+      Status::io, t->update_slice("emb", {{}, backwards}, {static_cast<uint32_t>(Dtype::F32), shape, mapped, n})));
+  munmap(mapped, n);
+  expect_shown(*open(), fresh);
 }
 
 // As many as there are rows: the last locks reach over what lies between.
