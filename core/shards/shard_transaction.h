@@ -43,12 +43,15 @@ class ShardTransaction final : public AnyTransaction {
   ShardTransaction(Shards &shards, Catalogue state, TransactionOptions options)
       : shards_(shards),
         options_(of_parts(std::move(options))),
-        state_(std::move(state)),
-        shown_(static_cast<const ShardCatalogue &>(*state_.several())) {}
+        state_(std::move(state)) {}
   static TransactionOptions of_parts(TransactionOptions options) {
     options.journal_only = false;  // nobody settles what would wait in a shard
     return options;
   }
+  const ShardCatalogue &shown() const { return static_cast<const ShardCatalogue &>(*state_.several()); }
+  // Opened, if it is not yet. Where that does not go with the state, as others have replaced shards, the transaction goes
+  // on from a later state of the same index.
+  Result<ShardCatalogue::Pinned> pin(uint32_t shard);
   Result<void> may_go_on() const;
   std::optional<uint32_t> shard_of(std::string_view name) const;
   Result<uint32_t> existing(std::string_view name) const;
@@ -73,8 +76,7 @@ class ShardTransaction final : public AnyTransaction {
 
   Shards &shards_;
   const TransactionOptions options_;
-  const Catalogue state_;  // and with it its shards, which the parts are of
-  const ShardCatalogue &shown_;
+  Catalogue state_;  // and with it its shards, which the parts are of
   std::map<uint32_t, std::unique_ptr<Transaction>> parts_;  // by number of the shard
   std::map<std::string, std::optional<uint32_t>> moved_;    // names that are no longer where the index has them
   std::vector<MetadataChange> metadata_;
