@@ -123,8 +123,8 @@ class Catalogue {
   const Snapshot *snapshot_ = nullptr;
 };
 
-// What a call is going to ask a catalogue for. It opens members together, which at() and find() would open one after the
-// other: side by side behind a URL, and else with one look at whether they go with what is open.
+// What a call is going to ask a catalogue for. It opens members together, which at() and find() would open one after
+// the other: side by side behind a URL, and else with one look at whether they go with what is open.
 class Wanted {
  public:
   explicit Wanted(const Catalogue &of)

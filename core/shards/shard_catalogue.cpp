@@ -97,10 +97,10 @@ Result<void> ShardCatalogue::check_not_replaced(const std::vector<const Snapshot
   return {};
 }
 
-// A commit of others may have replaced several shards since one of them was opened. What it has made of another must not
-// be shown beside that. So what was just opened is shown if it is what was remembered; else if no shard that is open, and
-// none that was just opened, has been replaced since. No mutex is held meanwhile: another call may pin shards beside
-// this one. Whoever pins later looks again at what the other has pinned.
+// A commit of others may have replaced several shards since one of them was opened. What it has made of another must
+// not be shown beside that. So what was just opened is shown if it is what was remembered; else if no shard that is
+// open, and none that was just opened, has been replaced since. No mutex is held meanwhile: another call may pin shards
+// beside this one. Whoever pins later looks again at what the other has pinned.
 Result<void> ShardCatalogue::pin_together(Found found) const {
   if (owner_.is_of_sources()) {
     for (auto &[i, now] : found) pins_[i].keep(std::move(now));
@@ -165,7 +165,9 @@ Result<ShardCatalogue::Remembered> ShardCatalogue::look_at_unopened() const {
 Result<void> ShardCatalogue::remember_unopened() const {
   if (owner_.is_of_sources() || !opens_together()) return {};
   constexpr int attempts = 8;
-  const auto same = [](const struct stat &a, const struct stat &b) { return Shards::state_of(a) == Shards::state_of(b); };
+  const auto same = [](const struct stat &a, const struct stat &b) {
+    return Shards::state_of(a) == Shards::state_of(b);
+  };
   ST_TRY(auto before, look_at_unopened());
   for (int n = 0; n < attempts && !remembered_; ++n) {
     const auto known = all_pinned();

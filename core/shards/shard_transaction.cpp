@@ -269,6 +269,13 @@ Result<void> ShardTransaction::check_named() const {
   return {};
 }
 
+// An old shard may have gone since, before anything could be locked or planned.
+template <class T>
+Result<T> ShardTransaction::or_why_gone(Result<T> done) const {
+  if (!done && done.error().status == Status::no_file) ST_TRY(check_named());
+  return done;
+}
+
 Result<void> ShardTransaction::approve() const {
   ST_TRY(may_change(shards_));  // another commit may have failed while this one waited for its locks
   ST_TRY(shards_.location().check_led_to());
@@ -338,7 +345,7 @@ Result<CommitPlan> ShardTransaction::plan() {
   return shards_.with_room([&]() -> Result<CommitPlan> {
     if (parts.empty() && !changes_index()) return plan_nothing();
     if (parts.size() > 1 || changes_index() || renames_shards())
-      return ShardCommit(shards_, shown(), work_of(parts)).plan();
+      return or_why_gone(ShardCommit(shards_, shown(), work_of(parts)).plan());
     auto plan = parts.front().second->plan();
     if (!plan) plan.error().shard = parts.front().first;
     return plan;
@@ -380,7 +387,7 @@ ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
 }
 
 Result<void> ShardTransaction::commit_together(const Parts &parts) {
-  return ShardCommit(shards_, shown(), work_of(parts)).run([this] { return approve(); }, at_last_);
+  return or_why_gone(ShardCommit(shards_, shown(), work_of(parts)).run([this] { return approve(); }, at_last_));
 }
 
 // The handle shows what was committed. Where the files did not change there is
