@@ -163,7 +163,7 @@ Result<ShardCatalogue::Remembered> ShardCatalogue::look_at_unopened() const {
 // A commit of others gives several shards their names one after the other. So the shards are looked at twice, and in
 // between nothing is under way that recovery would finish: then each of them had its name when another was looked at.
 Result<void> ShardCatalogue::remember_unopened() const {
-  if (owner_.is_of_sources() || !opens_together()) return {};
+  if (owner_.is_of_sources() || remembered_ || !opens_together()) return {};
   constexpr int attempts = 8;
   const auto same = [](const struct stat &a, const struct stat &b) {
     return Shards::state_of(a) == Shards::state_of(b);
