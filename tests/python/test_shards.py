@@ -246,7 +246,7 @@ def test_a_handle_shows_no_part_of_a_change_by_another(sharded):
         with other.transaction(publish=True) as t:
             t.update("a", before + 1)
             t.update("c", np.zeros(50, np.int64))
-        for look in (lambda: f.read("c"), lambda: f["c"], f.load):
+        for look in (lambda: f.read("c"), lambda: f["c"], lambda: f.read_many(["a", "c"])):
             with refused("FILE_CHANGED", "was replaced since it was looked at"):
                 look()
         np.testing.assert_array_equal(f.read("a"), before)

@@ -276,9 +276,8 @@ TEST_F(CapiSnapshotOfSeveral, ShowsNoPartOfACommitByAnotherHandle) {
       EXPECT_ST(ST_E_FILE_CHANGED, st_get(f, "b", ST_NTS, &t));
       EXPECT_ST(ST_E_FILE_CHANGED, st_load(f, nullptr, 0, nullptr));
       std::string room(20000, '\0');
-      st_read_request both[2] = {};
-      both[0] = {.name = "a", .name_len = ST_NTS, .dst = room.data(), .dst_size = 4000};
-      both[1] = {.name = "b", .name_len = ST_NTS, .dst = room.data() + 4000, .dst_size = 10007};
+      const st_read_request both[] = {{"a", ST_NTS, 0, room.data(), 4000, nullptr, 0, 0},
+                                      {"b", ST_NTS, 0, room.data() + 4000, 10007, nullptr, 0, 0}};
       EXPECT_ST(ST_E_FILE_CHANGED, st_read_many(f, both, 2, nullptr));
     }
     ASSERT_ST(ST_OK, st_refresh(file));
