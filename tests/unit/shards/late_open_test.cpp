@@ -2,6 +2,8 @@
 // transaction. What others have committed meanwhile is shown as a whole, or not at all.
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "bound.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
@@ -179,6 +181,67 @@ TEST_F(LateOpen, AHandleOpensMoreBesideItsOwnCommits) {
     EXPECT_EQ(look(before, {"a", "c"}), "old old");
     EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
     if (HasFailure()) return;
+  }
+}
+
+// Another commits c and d, and another thread then asks the same state for d.
+TEST_F(LateOpen, TwoCallsThatOpenShardsBesideEachOtherShowOneState) {
+  bool more = true;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto shards = open(env);
+    const Catalogue state = shards->catalogue();
+    EXPECT_EQ(look(state, {"a"}), "old");
+    std::string d, c;
+    more = before_call(
+        n,
+        [&] {
+          change_by_another({"c", "d"});
+          d = one(state, "d");
+        },
+        [&] { c = one(state, "c"); });
+    EXPECT_TRUE(!more || c == d || c == "changed" || d == "changed") << c << ' ' << d;
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(LateOpen, WhatIsReplacedAllTheTimeIsToldAsAChange) {
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  const Catalogue kept = c->catalogue();
+  env.before = [&](Call what) {
+    if (what == Call::fstatat) change_by_another({"c"});
+    return 0;
+  };
+  keep(kept);
+  EXPECT_EQ(look(kept, {"c"}), "changed");
+  env.before = nullptr;
+  EXPECT_EQ(look(kept, {"c", "d"}), "new old");
+}
+
+TEST_F(LateOpen, EachCallMayFail) {
+  const auto expect_io = [&](size_t n, const auto &call) {
+    size_t left = n;
+    bool failed = false;
+    env.before = [&](Call) { return left-- == 0 ? (failed = true, EIO) : 0; };
+    const Result<void> done = call();
+    env.before = nullptr;
+    EXPECT_TRUE(done || done.error().status == Status::io) << done.error().message;
+    return failed;
+  };
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    const auto c = open(env);
+    EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+    const Catalogue kept = c->catalogue();
+    more = expect_io(n, [&] { return kept.several()->remember_unopened(); });
+    more |= expect_io(n, [&]() -> Result<void> {
+      ST_TRY(kept.range(2, 2));
+      return {};
+    });
+    EXPECT_EQ(look(kept, {"a", "c", "d"}), "old old old");
   }
 }
 
