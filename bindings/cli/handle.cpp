@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "interrupt.h"
 #include "json.h"
@@ -163,35 +164,39 @@ Matches File::find_all(const std::string &word) const {
   return matches;
 }
 
-void File::open_shards_of(std::span<const std::string> words) const {
-  if (!is_url() || is_one_file() || words.size() < 2) return;
-  std::vector<std::string> names;
-  std::vector<st_read_request> requests;
-  names.reserve(words.size());
+File::ShardsOf::ShardsOf(const File &file, const std::vector<std::string> &words) : file_(file) {
+  if (!file.is_url() || file.is_one_file() || words.size() < 2) return;
+  names_.reserve(words.size());
   for (const std::string &word : words) {
-    const std::string &name = names.emplace_back(plain_name(word));
-    st_read_request &request = requests.emplace_back();
+    const std::string &name = names_.emplace_back(plain_name(word));
+    st_read_request &request = requests_.emplace_back();
     request.name = name.data();
     request.name_len = name.size();
   }
+}
+
+void File::ShardsOf::open(size_t first) const {
+  if (first + 1 >= requests_.size()) return;
+  const std::span rest = std::span(requests_).subspan(first);
   // They have no room, so nothing is read.
-  const st_status status = st_read_many(file_, requests.data(), requests.size(), nullptr);
+  const st_status status = st_read_many(file_.file_, rest.data(), rest.size(), nullptr);
   if (status != ST_E_BUFFER_SIZE && status != ST_E_NOT_FOUND) check(status);
 }
 
 std::vector<size_t> File::find_each(const std::vector<std::string> &names) const {
   std::vector<size_t> found(names.empty() ? count() : 0);
   std::iota(found.begin(), found.end(), 0);
-  open_shards_of(names);
+  ShardsOf(*this, names).open(0);
   for (const std::string &name : names) found.push_back(find(name));
   return found;
 }
 
 std::vector<Matches> File::find_all_of_each(const std::vector<std::string> &words) const {
   std::vector<Matches> found;
+  const ShardsOf shards(*this, words);
   bool are_open = false;
   for (size_t i = 0; i < words.size(); ++i) {
-    if (!are_open) open_shards_of(std::span(words).subspan(i));
+    if (!are_open) shards.open(i);
     found.push_back(find_all(words[i]));
     are_open = !found.back().tensors.empty();
   }

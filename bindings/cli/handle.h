@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,9 +75,18 @@ class File {
   std::vector<st_tensor> views(const std::vector<size_t> &tensors) const;
 
  private:
-  // find() would open the shards behind a URL one by one. This opens those of the tensors that these words name side by
-  // side; a word that names none ends it.
-  void open_shards_of(std::span<const std::string> words) const;
+  // find() would open the shards behind a URL one by one. This opens those of the tensors that words name side by side,
+  // from the first of them on; a word that names none ends it.
+  class ShardsOf {
+   public:
+    ShardsOf(const File &file, const std::vector<std::string> &words);
+    void open(size_t first) const;
+
+   private:
+    const File &file_;
+    std::vector<std::string> names_;
+    std::vector<st_read_request> requests_;
+  };
 
   std::string path_;
   st_file *file_;

@@ -1,5 +1,5 @@
-// Keeps what a log is told until the thing that it is about is done, or only recovery knows whether it will be. So nobody
-// is warned of a file that failed, nor twice, as of a file that is made in two steps.
+// Keeps what a log is told until the thing that it is about is done, or only recovery knows whether it will be. So
+// nobody is warned of a file that failed, nor twice, as of a file that is made in two steps.
 #pragma once
 
 #include <algorithm>

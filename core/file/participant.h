@@ -76,7 +76,8 @@ class Participant {
   void finish() noexcept;
   // The commit was never decided: takes all back. `open`: it may have been decided, so all is left to recovery.
   void drop(bool open) noexcept;
-  // Of the new file, once nothing of the commit is under way: the log may fork. drop(false) forgets what there was.
+  // Tells the warnings about the new file. Nothing of the commit is under way then: the log may fork. drop(false)
+  // forgets them.
   void warn() noexcept;
 
   // The same if it takes no other's name: see new_names.cpp. Before it is locked, or planned.

@@ -59,7 +59,7 @@ class Merged {
   virtual size_t index_bytes() const = 0;  // of memory, besides those of the members
   // Status file_changed if the index that names the members was replaced since it was read.
   virtual Result<void> check_unchanged() const { return {}; }
-  // Members that are not open yet are to be those that are there now, for whoever keeps this state.
+  // From now on this state has those members alone that are there now, also where they are opened later.
   virtual Result<void> remember_unopened() const { return {}; }
 
   uint64_t look = 0;  // the number of the look that found it: see MultiFileOf

@@ -30,7 +30,7 @@ class Member {
     if (opened_.compare_exchange_strong(none, fresh.get(), std::memory_order_acq_rel)) return fresh.release();
     return none;
   }
-  // Of the file that it would open, if it is in a folder.
+  // Looks at the file that it would open, if it is in a folder.
   int stat(struct stat *out) const { return folder_->env().fstatat(folder_->fd(), name_.c_str(), out, 0); }
   DataFile *opened() const { return opened_.load(std::memory_order_acquire); }
   // What is in it was found to go with what is shown of the others: a new catalogue may have it as it is.

@@ -100,7 +100,7 @@ Result<void> ShardCatalogue::check_not_replaced(const std::vector<const Snapshot
 // A commit of others may have replaced several shards since one of them was opened. What it has made of another must
 // not be shown beside that. So what was just opened is shown if it is what was remembered; else if no shard that is
 // open, and none that was just opened, has been replaced since. No mutex is held meanwhile: another call may pin shards
-// beside this one. Whoever pins later looks again at what the other has pinned.
+// beside this one. The later of the two looks again at what the other has pinned.
 Result<void> ShardCatalogue::pin_together(Found found) const {
   if (owner_.is_of_sources()) {
     for (auto &[i, now] : found) pins_[i].keep(std::move(now));

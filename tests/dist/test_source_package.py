@@ -36,7 +36,15 @@ def test_it_carries_the_sources_that_a_build_takes_and_not_what_was_found_or_mea
     assert {n.removeprefix("lib/") for n in of_zstd if n.endswith(".c")} == sources_of_zstd()
     assert {n for n in of_zstd if not n.endswith((".c", ".h"))} == {"LICENSE", "meson.build"}
     assert {"PKG-INFO", "LICENSE", "pyproject.toml", "meson.build", "core/base/error.cpp"} <= names
-    left_out = "tests/fuzz/corpus", "tests/bench/plots/", "tests/bench/REPORT.md", "build/", "dist/"
+    left_out = (
+        "tests/fuzz/corpus",
+        "tests/bench/plots/",
+        "tests/bench/REPORT.md",
+        "tests/model/",
+        "tests/dist/",
+        "build/",
+        "dist/",
+    )
     assert not [name for name in names if name.startswith(left_out)]
     assert source_package().stat().st_size <= LARGEST
 

@@ -890,8 +890,8 @@ void st_txn_free(st_txn *txn);
  *  - before another handle or process changes some of the same bytes,
  *    publishes, saves or recovers. It writes the bytes once more, from the
  *    journal.
- * So the flag pays where the same tensors change again later, as after a step
- * of training. At most 16 commits wait: the 17th first makes them durable.
+ * So the flag pays where commits that follow one another change different
+ * bytes. At most 16 commits wait: the 17th first makes them durable.
  * The flag changes nothing where the commit publishes, on shards, on btrfs, and
  * on network and FUSE storage: there ST_OK means that the file has the bytes,
  * durably.

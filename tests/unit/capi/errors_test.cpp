@@ -97,7 +97,7 @@ class CapiErrors : public testing::CapiScene {
     EXPECT_ST(ST_OK, st_last_error_info(&info));
     return info;
   }
-  // Of what has failed just now: `words` are in its sentence.
+  // What has failed just now has `words` in its sentence.
   static void expect_told(st_status wanted, const char *words, std::string_view tensor, st_status status) {
     EXPECT_STREQ(st_status_name(status), st_status_name(wanted)) << st_last_error();
     EXPECT_NE(std::string(st_last_error()).find(words), std::string::npos) << st_last_error();
