@@ -286,6 +286,22 @@ def test_many_rows_cost_few_requests_and_little_memory(tall):
         assert peak - got.nbytes < (9 << 20) + 48 * len(rows)
 
 
+def test_the_rows_are_those_of_the_index_as_it_was_given(tall):
+    tensors, path = tall
+    rows = np.arange(0, 200_000, 50)
+    given = rows.copy()
+
+    class Writer:  # as another thread might, after the rows were looked at
+        def __index__(self):
+            rows[:] = 0
+            return 7
+
+    with libst.open(path) as f:
+        picked, one = f.read_many([("numbers", rows), ("numbers", (Writer(),))])
+    assert not rows.any()
+    assert same(picked, tensors["numbers"][given]) and same(one, tensors["numbers"][7])
+
+
 @pytest.mark.parametrize("wrong", [3000, -3001, 2**62, -(2**63)])
 def test_the_row_that_is_not_there_is_named(tall, wrong):
     rows = np.arange(2000)
