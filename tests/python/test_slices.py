@@ -302,6 +302,29 @@ def test_the_rows_are_those_of_the_index_as_it_was_given(tall):
     assert same(picked, tensors["numbers"][given]) and same(one, tensors["numbers"][7])
 
 
+@pytest.fixture
+def far(tall):
+    """A file that is not near, and where it was read since it was opened."""
+    data, places = tall[1].read_bytes(), []
+
+    def read(offset, buffer):
+        places.append(offset)
+        buffer[:] = data[offset : offset + len(buffer)]
+
+    with libst.open_source(read, size=len(data)) as f:
+        places.clear()
+        yield f, places
+
+
+def test_many_rows_of_several_tensors_are_read_in_the_order_of_the_file(tall, far):
+    f, places = far
+    rows = np.arange(2000)
+    names = sorted(set(tall[0]) - {"nothing"}, key=lambda name: -f.info(name).file_offset)
+    for got, name in zip(f.read_many([(name, rows) for name in names]), names):
+        assert same(got, tall[0][name][rows])
+    assert places == sorted(places) and len(set(places)) >= len(names)
+
+
 @pytest.mark.parametrize("wrong", [3000, -3001, 2**62, -(2**63)])
 def test_the_row_that_is_not_there_is_named(tall, wrong):
     rows = np.arange(2000)

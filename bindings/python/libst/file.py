@@ -477,7 +477,8 @@ class File(Mapping[str, Array]):
 
     def read_many(self, names: Any, *, progress: Optional[Progress] = None) -> Any:
         """Copy many tensors, or parts of tensors, in the order of the file whatever order they are named in:
-        neighbours in one request, by as many readers as the storage likes.
+        neighbours in one request, by as many readers as the storage likes. Parts of more than 1024 short rows follow
+        all others, again in the order of the file.
 
             f.read_many(["a", "b"])                        # {"a": ..., "b": ...}
             f.read_many([("a", 7), ("a", slice(0, 2))])    # [f["a"][7], f["a"][0:2]], copied
