@@ -377,7 +377,8 @@ def test_many_rows_of_several_tensors_are_read_in_the_order_of_the_file(tall, fa
     assert places == sorted(places) and len(set(places)) >= len(names)
 
 
-def test_rows_of_far_storage_share_requests_over_wider_gaps(tall, far, monkeypatch):
+def requests_of_reads(monkeypatch):
+    """How many each further read of many asks for."""
     asked = []
     call_bulk = Pin.call_bulk
 
@@ -386,11 +387,27 @@ def test_rows_of_far_storage_share_requests_over_wider_gaps(tall, far, monkeypat
         call_bulk(pin, function, where, count, **options)
 
     monkeypatch.setattr(Pin, "call_bulk", call)
+    return asked
+
+
+def test_rows_of_far_storage_share_requests_over_wider_gaps(tall, far, monkeypatch):
+    asked = requests_of_reads(monkeypatch)
     rows = np.repeat(np.arange(0, 200_000, 2000), 11)
     with libst.open(tall[1]) as near:
         for f in (near, far[0]):
             assert same(f.slice("numbers")[rows], tall[0]["numbers"][rows])
     assert asked == [100, 1]
+
+
+def test_longer_rows_of_far_storage_share_requests(tmp_path, monkeypatch):
+    asked = requests_of_reads(monkeypatch)
+    whole = np.arange(100 * 4096, dtype=np.int32).reshape(100, 4096)
+    libst.save(tmp_path / "m", {"w": whole})
+    rows = np.arange(1200) * 7 % 100
+    with libst.open(tmp_path / "m") as near, open(tmp_path / "m", "rb") as file, libst.open_source(file) as far:
+        for f in (near, far):
+            assert same(f.slice("w")[rows], whole[rows])
+    assert asked == [1200, 1]
 
 
 @pytest.mark.parametrize("wrong", [3000, -3001, 2**62, -(2**63)])

@@ -19,6 +19,7 @@ _GAP = 4 << 10  # bytes of the file between two rows that are read with them, as
 _ROOM = 8 << 20  # bytes of the buffer
 _FAR_ROOM = 64 << 20  # the same, where a request waits long, and many are to wait at once
 _FAR_GAP = 256 << 10  # C reads through such gaps there anyway, but by more requests
+_FAR_SHORT = 64 << 10
 _AT_ONCE = 1 << 15  # stretches, and so requests
 _COPIED = 256 << 10  # bytes that are taken from the buffer at once, by way of memory of their own
 
@@ -51,9 +52,9 @@ class _Window(NamedTuple):
     to: Numbers  #: of each row in the result
 
 
-def is_worth(count: int, nbytes: int) -> bool:
+def is_worth(count: int, nbytes: int, is_near: bool) -> bool:
     """Whether so many rows, each of so many bytes, are read so."""
-    return count > _FEW and 0 < nbytes <= _SHORT
+    return count > _FEW and 0 < nbytes <= (_SHORT if is_near else _FAR_SHORT)
 
 
 def read_windows(pin: Pin, tensor: Rows, part: Part, out: Array, steps: Steps) -> None:

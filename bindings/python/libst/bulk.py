@@ -348,7 +348,7 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
             i, shape, dtype, seen = known[name]  # most parts of a tensor have the same shape
             if picks_rows(index):
                 part = cut_rows(index, shape)
-                by_windows = _is_for_windows(part, dtype)
+                by_windows = _is_for_windows(part, dtype, pin.is_near)
                 if by_windows:
                     picked.append((len(of), part))
                 packed, count, shape = b"" if by_windows else ranges_of_rows(part), 1 + part.range_count, part.shape
@@ -383,9 +383,9 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         del pin
 
 
-def _is_for_windows(part: Part, dtype: int) -> bool:
+def _is_for_windows(part: Part, dtype: int, is_near: bool) -> bool:
     """A packed row may begin in a byte, where others of its window do not."""
-    return dtype not in PACKED and is_worth(part.shape[0], _part(part.shape[1:], dtype)[0])
+    return dtype not in PACKED and is_worth(part.shape[0], _part(part.shape[1:], dtype)[0], is_near)
 
 
 def _requests_of_parts(

@@ -510,9 +510,10 @@ class File(Mapping[str, Array]):
     def slice(self, name: str) -> TensorSlice:
         """A tensor to read parts of: `f.slice("w")[1:3, ::2, ..., 0]`, `f.slice("w")[[7, 3, 5]]`.
 
-        A row of an array of indices takes about half a kilobyte besides the result. More than 1024 rows, of at most
-        4 KiB each and of no packed dtype, take 40 bytes each. They are read by way of a buffer of 8 MiB, or of 64 MiB
-        where the storage is far, by at most 32768 requests at once, which take half a kilobyte each.
+        A row of an array of indices takes about half a kilobyte besides the result. More than 1024 short rows take 40
+        bytes each. They are read by way of a buffer, by at most 32768 requests at once, which take half a kilobyte
+        each. The buffer has 8 MiB, and a short row at most 4 KiB; where the storage is far 64 MiB and 64 KiB. A row of
+        a packed dtype is never short.
 
         For rows of a mapped file that is in memory `f["w"][rows]` is quicker. Raises NotFoundError."""
         return TensorSlice._of(self._pin(), name)
