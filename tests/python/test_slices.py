@@ -6,6 +6,8 @@ import libst
 import numpy as np
 import pytest
 from conftest import TENSORS, refused
+from libst import _windows
+from libst._pin import Pin
 from safetensors.numpy import save_file
 
 W = TENSORS["w"]
@@ -244,6 +246,18 @@ def test_many_rows_in_any_order_are_numpys(tall, options):
                     assert same(f.slice(name)[(rows, *part)], whole[(np.array(rows), *part)]), (name, part)
 
 
+def test_rows_of_many_windows_are_numpys(tall, monkeypatch):
+    tensors, path = tall
+    random = np.random.default_rng(8)
+    for limit, value in (("_AT_ONCE", 3), ("_ROOM", 20_000), ("_COPIED", 5000)):
+        monkeypatch.setattr(_windows, limit, value)
+    with libst.open(path) as f:
+        for name in ("numbers", "pairs", "pages"):
+            n = len(tensors[name])
+            for rows in (random.integers(-n, n, 2000), np.repeat(random.integers(0, n, 50), 40), np.arange(n)[::-1]):
+                assert same(f.slice(name)[rows], tensors[name][rows])
+
+
 def test_many_rows_stand_beside_other_parts(tall):
     tensors, path = tall
     rows = np.random.default_rng(5).integers(-3000, 3000, 5000)
@@ -284,6 +298,116 @@ def test_many_rows_cost_few_requests_and_little_memory(tall):
         assert after.bytes_read - before.bytes_read < tensors["numbers"].nbytes + 1000
         assert after.read_requests - before.read_requests < 50
         assert peak - got.nbytes < (9 << 20) + 48 * len(rows)
+
+
+@pytest.mark.parametrize("nbytes, count, buffer", [(4 << 10, 8000, 9 << 20), (16 << 10, 1100, 1 << 20)])
+def test_long_rows_that_come_often_take_little_memory(tmp_path, nbytes, count, buffer):
+    random = np.random.default_rng(7)
+    whole = random.integers(0, 256, (50, nbytes), np.uint8)
+    libst.save(tmp_path / "m", {"w": whole})
+    rows = random.integers(0, 50, count)
+    with libst.open(tmp_path / "m") as f:
+        tracemalloc.start()
+        try:
+            got = f.slice("w")[rows]
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert same(got, whole[rows])
+    assert peak - got.nbytes < buffer
+
+
+def test_rows_of_one_stretch_are_read_at_once(tall):
+    tensors, path = tall
+    with libst.open(path, io_threads=1) as f:
+        before = f.stats().read_requests
+        assert same(f.slice("numbers")[np.arange(200_000)], tensors["numbers"])
+        assert f.stats().read_requests - before < 3
+
+
+def test_of_wide_rows_only_the_picked_part_is_read(tmp_path):
+    count, width = 8800, 40 << 10
+    header = b'{"wide":{"dtype":"U8","shape":[%d,%d],"data_offsets":[0,%d]}}' % (count, width, count * width)
+    with open(tmp_path / "wide", "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(file.tell() + count * width)
+    rows = np.arange(0, count, 8)
+    with libst.open(tmp_path / "wide") as f:
+        before = f.stats().bytes_read
+        assert not f.slice("wide")[rows, 0].any()
+        assert f.stats().bytes_read - before < 2 * len(rows)
+
+
+def test_the_rows_are_those_of_the_index_as_it_was_given(tall):
+    tensors, path = tall
+    rows = np.arange(0, 200_000, 50)
+    given = rows.copy()
+
+    class Writer:  # as another thread might, after the rows were looked at
+        def __index__(self):
+            rows[:] = 0
+            return 7
+
+    with libst.open(path) as f:
+        picked, one = f.read_many([("numbers", rows), ("numbers", (Writer(),))])
+    assert not rows.any()
+    assert same(picked, tensors["numbers"][given]) and same(one, tensors["numbers"][7])
+
+
+@pytest.fixture
+def far(tall):
+    """A file that is not near, and where it was read since it was opened."""
+    data, places = tall[1].read_bytes(), []
+
+    def read(offset, buffer):
+        places.append(offset)
+        buffer[:] = data[offset : offset + len(buffer)]
+
+    with libst.open_source(read, size=len(data)) as f:
+        places.clear()
+        yield f, places
+
+
+def test_many_rows_of_several_tensors_are_read_in_the_order_of_the_file(tall, far):
+    f, places = far
+    rows = np.arange(2000)
+    names = sorted(set(tall[0]) - {"nothing"}, key=lambda name: -f.info(name).file_offset)
+    for got, name in zip(f.read_many([(name, rows) for name in names]), names):
+        assert same(got, tall[0][name][rows])
+    assert places == sorted(places) and len(set(places)) >= len(names)
+
+
+def requests_of_reads(monkeypatch):
+    """How many each further read of many asks for."""
+    asked = []
+    call_bulk = Pin.call_bulk
+
+    def call(pin, function, where, count, **options):
+        asked.append(count)
+        call_bulk(pin, function, where, count, **options)
+
+    monkeypatch.setattr(Pin, "call_bulk", call)
+    return asked
+
+
+def test_rows_of_far_storage_share_requests_over_wider_gaps(tall, far, monkeypatch):
+    asked = requests_of_reads(monkeypatch)
+    rows = np.repeat(np.arange(0, 200_000, 2000), 11)
+    with libst.open(tall[1]) as near:
+        for f in (near, far[0]):
+            assert same(f.slice("numbers")[rows], tall[0]["numbers"][rows])
+    assert asked == [100, 1]
+
+
+def test_longer_rows_of_far_storage_share_requests(tmp_path, monkeypatch):
+    asked = requests_of_reads(monkeypatch)
+    whole = np.arange(100 * 4096, dtype=np.int32).reshape(100, 4096)
+    libst.save(tmp_path / "m", {"w": whole})
+    rows = np.arange(1200) * 7 % 100
+    with libst.open(tmp_path / "m") as near, open(tmp_path / "m", "rb") as file, libst.open_source(file) as far:
+        for f in (near, far):
+            assert same(f.slice("w")[rows], whole[rows])
+    assert asked == [1200, 1]
 
 
 @pytest.mark.parametrize("wrong", [3000, -3001, 2**62, -(2**63)])

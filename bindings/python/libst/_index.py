@@ -110,7 +110,7 @@ def _is_array(part: Any) -> bool:
 
 
 def _rows_of(part: Any) -> Optional[Numbers]:
-    """An array of indices, or None if it is something else."""
+    """An array of indices, copied, as another thread may write in the given one; or None if it is something else."""
     if not _is_array(part):
         return None
     array = np.asarray(part)
@@ -118,7 +118,7 @@ def _rows_of(part: Any) -> Optional[Numbers]:
         raise TypeError(f"an array of indices has one dimension and holds integers, not {array.ndim} of {array.dtype}")
     if array.size and int(array.max()) > _MOST:
         raise IndexError(f"index {array.max()} is out of bounds for axis 0")
-    return np.ascontiguousarray(array, np.int64)
+    return np.array(array, np.int64)
 
 
 def _parts_of(index: Any, rank: int) -> tuple[Any, ...]:

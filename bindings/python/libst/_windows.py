@@ -11,14 +11,17 @@ from . import _abi
 from ._callbacks import Callbacks, Progress
 from ._index import Numbers, Part, stretches
 from ._pin import Array, Pin
-from ._rows import Rows, address, requests_of
+from ._rows import MEMORY, Rows, address, requests_of
 
 _FEW = 1024  # rows, whose requests cost little
-_SHORT = 64 << 10  # bytes of a row; a longer one is worth its request, and is not to be copied twice
-_GAP = 4 << 10  # bytes between two rows that are read with them, as the kernel brings whole pages
+_SHORT = 4 << 10  # bytes of a row; a longer one is worth its request, and is not to be copied twice
+_GAP = 4 << 10  # bytes of the file between two rows that are read with them, as the kernel brings whole pages
 _ROOM = 8 << 20  # bytes of the buffer
 _FAR_ROOM = 64 << 20  # the same, where a request waits long, and many are to wait at once
-_AT_ONCE = 1 << 15  # rows, and so requests
+_FAR_GAP = 256 << 10  # C reads through such gaps there anyway, but by more requests
+_FAR_SHORT = 64 << 10
+_AT_ONCE = 1 << 15  # stretches, and so requests
+_COPIED = 256 << 10  # bytes that are taken from the buffer at once, by way of memory of their own
 
 
 class Steps:
@@ -44,14 +47,14 @@ class _Window(NamedTuple):
     #: In the tensor: the first row of each stretch, and the first behind it.
     begins: Numbers
     ends: Numbers
-    places: Numbers  #: of each stretch in the buffer
-    at: Numbers  #: of each row in the buffer
+    places: Numbers  #: of each stretch, as those of rows
+    at: Numbers  #: of each row: its place, in a buffer that had room for all windows
     to: Numbers  #: of each row in the result
 
 
-def is_worth(count: int, nbytes: int) -> bool:
+def is_worth(count: int, nbytes: int, is_near: bool) -> bool:
     """Whether so many rows, each of so many bytes, are read so."""
-    return count > _FEW and 0 < nbytes <= _SHORT
+    return count > _FEW and 0 < nbytes <= (_SHORT if is_near else _FAR_SHORT)
 
 
 def read_windows(pin: Pin, tensor: Rows, part: Part, out: Array, steps: Steps) -> None:
@@ -60,19 +63,25 @@ def read_windows(pin: Pin, tensor: Rows, part: Part, out: Array, steps: Steps) -
         rows: Any = part.rows
         nbytes = out.nbytes // len(rows)
         rows_out = out.view(np.dtype((np.void, nbytes)))
-        room = (_ROOM if pin.is_near else _FAR_ROOM) // nbytes
-        buffer = np.empty(room, rows_out.dtype)
-        for window in _windows(rows, _GAP // nbytes, room):
+        gap, room = (_GAP, _ROOM) if pin.is_near else (_FAR_GAP, _FAR_ROOM)
+        buffer = np.empty(room // nbytes, rows_out.dtype)
+        for window in _windows(rows, gap // _row_size(tensor), len(buffer)):
             ranges = stretches(window.begins, window.ends, part)
-            places = address(buffer) + window.places * nbytes
+            places = address(buffer) + (window.places - window.at[0]) * nbytes
             requests, where = requests_of(tensor, places, (window.ends - window.begins) * nbytes)
-            requests["ranges"] = address(ranges) + np.arange(len(ranges)) * ranges.strides[0]
+            requests["ranges"] = address(ranges) + np.arange(len(ranges), dtype=np.int64) * ranges.strides[0]
             requests["range_count"] = ranges.shape[1]
             progress = steps.next(len(window.to) * nbytes)
             pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
-            rows_out[window.to] = buffer.take(window.at)
+            _take(buffer, window, rows_out)
     finally:
         del pin
+
+
+def _row_size(tensor: Rows) -> int:
+    """Bytes in the file, of which a part may pick few."""
+    rows: int = MEMORY[int(tensor["shape"]) // 8 - 1]
+    return int(tensor["nbytes"]) // rows
 
 
 def _windows(rows: Numbers, gap: int, room: int) -> Iterator[_Window]:
@@ -80,16 +89,24 @@ def _windows(rows: Numbers, gap: int, room: int) -> Iterator[_Window]:
     to = rows.argsort(kind="stable")
     rows = rows[to]
     at = np.diff(rows, prepend=rows[0] - 1)  # 0 for a row that comes again
-    at[at > gap + 1] = 1  # nothing between is read
+    begins = np.flatnonzero(at > gap + 1)  # the stretches, but for the first
+    at[begins] = 1  # nothing between is read
     np.cumsum(at, out=at)
     first = 0
     while first < len(rows):
-        end = min(int(at.searchsorted(at[first] + room)), first + _AT_ONCE)
-        yield _window(rows[first:end], at[first:end] - at[first], to[first:end], gap)
+        end = int(at.searchsorted(at[first] + room))
+        after = begins.searchsorted(first, side="right")
+        others = begins[after : after + _AT_ONCE]
+        if len(others) == _AT_ONCE:
+            end = min(end, int(others[-1]))
+        others = others[: others.searchsorted(end)]
+        firsts, lasts = np.append(first, others), np.append(others, end) - 1
+        yield _Window(rows[firsts], rows[lasts] + 1, at[firsts], at[first:end], to[first:end])
         first = end
 
 
-def _window(rows: Numbers, at: Numbers, to: Numbers, gap: int) -> _Window:
-    first = np.concatenate(([0], np.flatnonzero(np.diff(rows) > gap + 1) + 1))
-    last = np.append(first[1:], len(rows)) - 1
-    return _Window(rows[first], rows[last] + 1, at[first], at, to)
+def _take(buffer: Array, window: _Window, rows_out: Array) -> None:
+    step = _COPIED // buffer.itemsize
+    for first in range(0, len(window.to), step):
+        some = slice(first, first + step)
+        rows_out[window.to[some]] = buffer.take(window.at[some] - window.at[0])

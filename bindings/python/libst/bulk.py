@@ -333,7 +333,7 @@ def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) ->
 
 def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progress]) -> list[Array]:
     """Each a name and an index, as a slice takes it: one request, or one for each row that an array picks. Many short
-    rows are read by windows, after all else."""
+    rows are read by windows, tensor by tensor, after all else."""
     try:
         if not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
             raise TypeError("give pairs of a name and an index alone, such as ('w', slice(None)), or names alone")
@@ -348,7 +348,7 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
             i, shape, dtype, seen = known[name]  # most parts of a tensor have the same shape
             if picks_rows(index):
                 part = cut_rows(index, shape)
-                by_windows = _is_for_windows(part, dtype)
+                by_windows = _is_for_windows(part, dtype, pin.is_near)
                 if by_windows:
                     picked.append((len(of), part))
                 packed, count, shape = b"" if by_windows else ranges_of_rows(part), 1 + part.range_count, part.shape
@@ -366,8 +366,7 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         padded = lengths + -lengths % _ALIGNMENT
         places = np.cumsum(padded) - padded
         block, start = _block(int(padded.sum()))
-        if picked:
-            steps = Steps(progress, pin.callbacks, sum(sizes))
+        steps = Steps(progress, pin.callbacks, sum(sizes))
         if len(picked) < len(parts):
             together = np.frombuffer(b"".join(ranges), BYTES)
             addresses = places + (address(block) + start)
@@ -375,6 +374,7 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
             if picked:
                 progress = steps.next(sum(sizes) - sum([sizes[number] for number, _ in picked]))
             pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
+        picked.sort(key=lambda each: rows[["shard", "file_offset"]][of[each[0]]].item())
         for number, part in picked:
             begin = start + int(places[number])
             read_windows(pin, rows[of[number]], part, block[begin : begin + sizes[number]], steps)
@@ -383,9 +383,9 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         del pin
 
 
-def _is_for_windows(part: Part, dtype: int) -> bool:
+def _is_for_windows(part: Part, dtype: int, is_near: bool) -> bool:
     """A packed row may begin in a byte, where others of its window do not."""
-    return dtype not in PACKED and is_worth(part.shape[0], _part(part.shape[1:], dtype)[0])
+    return dtype not in PACKED and is_worth(part.shape[0], _part(part.shape[1:], dtype)[0], is_near)
 
 
 def _requests_of_parts(

@@ -477,7 +477,8 @@ class File(Mapping[str, Array]):
 
     def read_many(self, names: Any, *, progress: Optional[Progress] = None) -> Any:
         """Copy many tensors, or parts of tensors, in the order of the file whatever order they are named in:
-        neighbours in one request, by as many readers as the storage likes.
+        neighbours in one request, by as many readers as the storage likes. Parts of more than 1024 short rows follow
+        all others, again in the order of the file.
 
             f.read_many(["a", "b"])                        # {"a": ..., "b": ...}
             f.read_many([("a", 7), ("a", slice(0, 2))])    # [f["a"][7], f["a"][0:2]], copied
@@ -507,8 +508,13 @@ class File(Mapping[str, Array]):
         bulk.prefetch(self._pin(), names, progress)
 
     def slice(self, name: str) -> TensorSlice:
-        """A tensor to read parts of: `f.slice("w")[1:3, ::2, ..., 0]`, `f.slice("w")[[7, 3, 5]]`. More than
-        1024 rows take 40 bytes each besides the result, and a buffer of 8 MiB, or of 64 MiB where the storage is far.
+        """A tensor to read parts of: `f.slice("w")[1:3, ::2, ..., 0]`, `f.slice("w")[[7, 3, 5]]`.
+
+        A row of an array of indices takes about half a kilobyte besides the result. More than 1024 short rows take 40
+        bytes each. They are read by way of a buffer, by at most 32768 requests at once, which take half a kilobyte
+        each. The buffer has 8 MiB, and a short row at most 4 KiB; where the storage is far 64 MiB and 64 KiB. A row of
+        a packed dtype is never short.
+
         For rows of a mapped file that is in memory `f["w"][rows]` is quicker. Raises NotFoundError."""
         return TensorSlice._of(self._pin(), name)
 
