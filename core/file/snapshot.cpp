@@ -50,15 +50,15 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const HugeBuffer &b
   return ReadHeader{std::move(header), hasher.digest()};
 }
 
-// The kernel's read-ahead for the header ends before a small file does: its tensors would wait for the disk once more.
-void begin_to_read(const os::File &file, uint64_t file_size) {
+// What is not mapped is read next. The kernel's read-ahead for the header ends before a small file does: its tensors
+// would wait for the disk once more.
+void announce(const os::File &file, uint64_t file_size, read::MapMode map) {
   constexpr uint64_t small_file = uint64_t{128} << 10;
-  if (file_size > at_first && file_size <= small_file && !file.reads_past_cache())
-    file.env().fadvise(file.fd(), 0, file_size, POSIX_FADV_WILLNEED);
+  if (map != read::MapMode::none || file.reads_past_cache()) return;
+  if (file_size > at_first && file_size <= small_file) file.env().fadvise(file.fd(), 0, file_size, POSIX_FADV_WILLNEED);
 }
 
 Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
-  begin_to_read(file, file_size);
   const HugeBuffer buffer(window + header_padding);
   ST_TRY(auto got, file.read_up_to(buffer.get(), std::min(file_size, at_first), 0));
   char first[length_bytes] = {};
@@ -98,6 +98,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, const struct sta
 
   snapshot->filesystem = wanted.filesystem ? *wanted.filesystem : os::probe_filesystem(file);
   if (!wanted.follows && !os::keeps_stale_pages(snapshot->filesystem.type)) file.read_through_cache();
+  announce(file, size, wanted.map);
   ST_TRY(auto &&read, read_header(file, size));
   snapshot->identity = identity;
   snapshot->header = std::move(read.header);

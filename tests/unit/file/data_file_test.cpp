@@ -76,7 +76,7 @@ TEST_F(DataFileTest, ASmallFileIsOpenedByFewCalls) {
 }
 
 // Before its header is read, so that its tensors come in the same request to the disk.
-TEST_F(DataFileTest, AFileOfAFewPagesIsAskedForAsAWhole) {
+TEST_F(DataFileTest, AFileOfAFewPagesThatIsNotMappedIsAskedForAsAWhole) {
   class Asked : public testing::FaultEnv {
    public:
     using FaultEnv::FaultEnv;
@@ -91,17 +91,20 @@ TEST_F(DataFileTest, AFileOfAFewPagesIsAskedForAsAWhole) {
     bool has_read = false;
     std::vector<std::pair<uint64_t, uint64_t>> asked;
   };
-  for (const uint64_t bytes : {1000, 60000, 200000}) {
-    Asked env(os::Env::posix());
-    const std::string file = testing::file_of({{"t", Dtype::U8, {bytes}, pattern(bytes, 1)}});
-    put_bytes(path, file);
-    auto c = DataFile::open(env, path, {});
-    ASSERT_TRUE(is_ok(c));
-    EXPECT_TRUE(same_bytes(seen(**c, "t"), pattern(bytes, 1)));
-    std::vector<std::pair<uint64_t, uint64_t>> wanted;
-    if (bytes == 60000) wanted.emplace_back(0, file.size());
-    EXPECT_TRUE(env.asked == wanted) << bytes;
-  }
+  for (const auto map : {read::MapMode::none, read::MapMode::automatic})
+    for (const uint64_t bytes : {1000, 60000, 200000}) {
+      Asked env(os::Env::posix());
+      const std::string file = testing::file_of({{"t", Dtype::U8, {bytes}, pattern(bytes, 1)}});
+      put_bytes(path, file);
+      OpenOptions options;
+      options.map = map;
+      auto c = DataFile::open(env, path, std::move(options));
+      ASSERT_TRUE(is_ok(c));
+      EXPECT_TRUE(same_bytes(seen(**c, "t"), pattern(bytes, 1)));
+      std::vector<std::pair<uint64_t, uint64_t>> wanted;
+      if (map == read::MapMode::none && bytes == 60000) wanted.emplace_back(0, file.size());
+      EXPECT_TRUE(env.asked == wanted) << bytes;
+    }
 }
 
 TEST_F(DataFileTest, ReadsSlicesAndCountsTheirBytes) {
