@@ -75,13 +75,9 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out) {
 st_status st_snapshot(st_file *file, st_file **out) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_snapshot", file, out));
-    if (file->pin) {
-      *out = new st_file(std::make_shared<store::Pinned>(*file->pin));
-      return {};
-    }
-    store::Catalogue state = file->model->catalogue();
-    if (state.several()) ST_TRY(state.several()->remember_unopened());
-    *out = new st_file(std::make_shared<store::Pinned>(file->model, std::move(state)));
+    auto made = file->pin ? std::make_shared<store::Pinned>(*file->pin)
+                          : std::make_shared<store::Pinned>(file->model, file->model->catalogue());
+    *out = new st_file(made);
     return {};
   });
 }

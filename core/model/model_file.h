@@ -30,12 +30,7 @@ class Member {
     if (opened_.compare_exchange_strong(none, fresh.get(), std::memory_order_acq_rel)) return fresh.release();
     return none;
   }
-  // Looks at the file that it would open, if it is in a folder.
-  int stat(struct stat *out) const { return folder_->env().fstatat(folder_->fd(), name_.c_str(), out, 0); }
   DataFile *opened() const { return opened_.load(std::memory_order_acquire); }
-  // What is in it was found to go with what is shown of the others: a new catalogue may have it as it is.
-  bool is_shown() const { return shown_.load(std::memory_order_acquire); }
-  void note_shown() noexcept { shown_.store(true, std::memory_order_release); }
   const std::string &path() const { return path_; }
   const std::string &name() const { return name_; }
 
@@ -54,7 +49,6 @@ class Member {
   const os::OpenByName sources_;  // of what is in no folder
   const std::string name_;
   std::atomic<DataFile *> opened_ = nullptr;
-  std::atomic<bool> shown_ = false;
 };
 
 }  // namespace st::store

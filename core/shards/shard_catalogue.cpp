@@ -1,21 +1,12 @@
 #include "shards/shard_catalogue.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
 
 #include "model/side_by_side.h"
 #include "shards/shards.h"
 
 namespace st::store {
-namespace {
-
-// Whatever was patched in it.
-bool is_same_file(const struct stat &a, const struct stat &b) {
-  return os::same_inode(a, b) && a.st_size == b.st_size;
-}
-
-}  // namespace
 
 ShardCatalogue::ShardCatalogue(const Shards &owner, ReadIndex read, Members members)
     : owner_(owner), read_(std::move(read)), members_(std::move(members)), pins_(members_.size()) {
@@ -45,158 +36,32 @@ Result<ShardCatalogue::Pinned> ShardCatalogue::pin(uint32_t i) const {
 }
 
 Result<ShardCatalogue::Pinned> ShardCatalogue::open_and_pin(uint32_t i) const {
-  const auto look_and_pin = [&]() -> Result<void> {
-    Found found;
-    ST_TRY(found[i], first_look(i));
-    return pin_together(std::move(found));
-  };
-  auto done = look_and_pin();
+  auto found = first_look(i);
+  if (found) return Pinned{members_[i]->opened(), *found};
   // A commit of this handle may have changed the shard meanwhile. Before that it handed the old snapshot to this state.
-  if (const Snapshot *now = pinned(i)) return Pinned{members_[i]->opened(), now};
-  return Failure(std::move(done.error()));
+  if (const Snapshot *handed = pinned(i)) return Pinned{members_[i]->opened(), handed};
+  return Failure(std::move(found.error()));
 }
 
-bool ShardCatalogue::opens_together() const {
-  return std::ranges::any_of(pins_, [](const auto &pin) { return !pin.get(); });
+std::optional<uint32_t> ShardCatalogue::awaited_for(size_t i) const {
+  return owner_.is_of_sources() ? std::optional(shard_with(i)) : std::nullopt;
+}
+
+std::optional<uint32_t> ShardCatalogue::awaited_for(std::string_view name) const {
+  return owner_.is_of_sources() ? read_.index.shard_of(name) : std::nullopt;
 }
 
 Result<void> ShardCatalogue::open(const std::set<uint32_t> &awaited, const Progress &progress) const {
   std::set<uint32_t> missing;
   std::ranges::copy_if(awaited, std::inserter(missing, missing.end()), [this](uint32_t i) { return !pinned(i); });
-  if (owner_.is_of_sources())
-    return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of(progress),
-                             [this](uint32_t i) -> Result<void> {
-                               ST_TRY(open_and_pin(i));
-                               return {};
-                             });
-  const auto waits = interrupts_of(owner_.member_options());
-  Found found;
-  for (const uint32_t i : missing) {
-    auto looked = first_look(i);
-    if (looked)
-      found[i] = std::move(*looked);
-    else if (!pinned(i))  // see open_and_pin()
-      return Failure(std::move(looked.error()));
-  }
-  return pin_together(std::move(found));
+  return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of(progress),
+                           [this](uint32_t i) -> Result<void> {
+                             ST_TRY(open_and_pin(i));
+                             return {};
+                           });
 }
 
-std::vector<const Snapshot *> ShardCatalogue::all_pinned() const {
-  std::vector<const Snapshot *> all;
-  all.reserve(pins_.size());
-  for (const auto &pin : pins_) all.push_back(pin.get());
-  return all;
-}
-
-Result<void> ShardCatalogue::check_not_replaced(const std::vector<const Snapshot *> &pinned) const {
-  for (uint32_t i = 0; i < pinned.size(); ++i) {
-    if (!pinned[i]) continue;
-    ST_TRY(const auto replaced, members_[i]->opened()->was_replaced_by_others(*pinned[i]));
-    if (replaced) return Failure(replaced_since(i));
-  }
-  return {};
-}
-
-// A commit of others may have replaced several shards since one of them was opened. What it has made of another must
-// not be shown beside that. So what was just opened is shown if it is what was remembered; else if no shard that is
-// open, and none that was just opened, has been replaced since. No mutex is held meanwhile: another call may pin shards
-// beside this one. The later of the two looks again at what the other has pinned.
-Result<void> ShardCatalogue::pin_together(Found found) const {
-  if (owner_.is_of_sources()) {
-    for (auto &[i, now] : found) pins_[i].keep(std::move(now));
-    return {};
-  }
-  constexpr int most_refreshes = 8;  // others may replace a shard each time
-  for (int refreshes = 0;;) {
-    const Remembered *const remembered = remembered_;
-    const auto known = all_pinned();
-    bool as_remembered = remembered != nullptr;
-    std::vector<uint32_t> stale;
-    for (const auto &[i, now] : found) {
-      if (known[i]) continue;
-      const bool same_file = remembered && is_same_file((*remembered)[i], now->identity);
-      if (remembered && !same_file) return Failure(replaced_since(i));
-      as_remembered = as_remembered && Shards::state_of((*remembered)[i]) == Shards::state_of(now->identity);
-    }
-    if (!as_remembered) {
-      ST_TRY(check_not_replaced(known));
-      for (const auto &[i, now] : found) {
-        if (known[i]) continue;
-        ST_TRY(const auto replaced, members_[i]->opened()->was_replaced_by_others(*now));
-        if (replaced) stale.push_back(i);
-      }
-    }
-    if (stale.empty() && pin_if_still(known, remembered, found)) return {};
-    for (const uint32_t i : stale) {
-      if (refreshes == most_refreshes) return Failure(replaced_since(i));
-      ST_TRY(owner_.refresh_unshown(*members_[i]));
-      ST_TRY(found[i], first_look(i));
-    }
-    refreshes += !stale.empty();
-  }
-}
-
-// If what was looked at is all that is pinned and remembered.
-bool ShardCatalogue::pin_if_still(const std::vector<const Snapshot *> &known, const Remembered *remembered,
-                                  Found &found) const {
-  Shards::Kept &kept = owner_.kept_.mine();
-  const std::lock_guard lock(kept.mutex);
-  if (remembered_ != remembered || all_pinned() != known) return false;
-  const bool is_current = owner_.hold().get() == this;
-  for (auto &[i, now] : found) {
-    pins_[i].keep(std::move(now));
-    if (is_current) members_[i]->note_shown();
-  }
-  return true;
-}
-
-Result<ShardCatalogue::Remembered> ShardCatalogue::look_at_unopened() const {
-  Remembered all(members_.size());
-  for (uint32_t i = 0; i < members_.size(); ++i) {
-    if (pinned(i)) continue;
-    const int r = members_[i]->stat(&all[i]);
-    if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", members_[i]->path()));
-  }
-  return all;
-}
-
-// A commit of others gives several shards their names one after the other. So the shards are looked at twice, and in
-// between nothing is under way that recovery would finish: then each of them had its name when another was looked at.
-Result<void> ShardCatalogue::remember_unopened() const {
-  if (owner_.is_of_sources() || remembered_ || !opens_together()) return {};
-  constexpr int attempts = 8;
-  const auto same = [](const struct stat &a, const struct stat &b) {
-    return Shards::state_of(a) == Shards::state_of(b);
-  };
-  ST_TRY(auto before, look_at_unopened());
-  for (int n = 0; n < attempts && !remembered_; ++n) {
-    const auto known = all_pinned();
-    if (!owner_.recover_left(0)) return {};
-    ST_TRY(auto now, look_at_unopened());
-    if (std::ranges::equal(before, now, same)) {
-      if (!check_not_replaced(known)) return {};
-      auto fresh = std::make_unique<const Remembered>(std::move(now));
-      Shards::Kept &kept = owner_.kept_.mine();
-      const std::lock_guard lock(kept.mutex);
-      if (remembered_) return {};
-      if (all_pinned() == known) {
-        remembered_ = fresh.release();
-        return {};
-      }
-    }
-    before = std::move(now);
-  }
-  return {};
-}
-
-Error ShardCatalogue::replaced_since(uint32_t shard) const {
-  Error e = error(Status::file_changed, in_quotes(members_[shard]->path()),
-                  " was replaced since it was looked at; refresh the handle, or open it anew");
-  e.shard = shard;
-  return e;
-}
-
-Result<HeldSnapshot> ShardCatalogue::first_look(uint32_t i) const {
+Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
   auto opened = members_[i]->open(owner_.member_options());
   if (!opened) {
     Error e = std::move(opened.error());
@@ -212,8 +77,8 @@ Result<HeldSnapshot> ShardCatalogue::first_look(uint32_t i) const {
   // The second look may meet such a change that began after the first, but then this index goes with it.
   for (int looks = 0; looks < 2; ++looks) {
     ST_TRY(check_unchanged());
-    if (auto now = (*opened)->hold(); agrees(i, *now)) return now;
-    if (pinned(i)) return (*opened)->hold();  // which nobody asks for: see open_and_pin()
+    if (auto now = (*opened)->hold(); agrees(i, *now)) return pins_[i].keep(std::move(now));
+    if (const Snapshot *handed = pinned(i)) return handed;
     if (owner_.is_of_sources()) break;
     const Control control = owner_.control_of({});
     const os::LockWait wait{owner_.options().lock_timeout_ms, &control, nullptr};
@@ -274,17 +139,11 @@ std::vector<Opened> ShardCatalogue::opened() const {
   return all;
 }
 
-void ShardCatalogue::pin_shown() const {
-  for (uint32_t i = 0; i < members_.size(); ++i)
-    if (members_[i]->is_shown())
-      if (auto now = members_[i]->opened()->hold(); agrees(i, *now)) pins_[i].keep(std::move(now));
-}
-
-void ShardCatalogue::pin_opened(const Member &shard) const {
+void ShardCatalogue::pin_opened(const Member *only) const {
   for (uint32_t i = 0; i < members_.size(); ++i) {
-    if (members_[i].get() != &shard || pinned(i)) continue;
-    if (auto now = shard.opened()->hold(); agrees(i, *now))
-      static_cast<void>(pin_together({{i, std::move(now)}}));  // else whoever asks for it is told
+    const DataFile *c = !only || only == members_[i].get() ? members_[i]->opened() : nullptr;
+    if (!c || pinned(i)) continue;
+    if (auto now = c->hold(); agrees(i, *now)) pins_[i].keep(std::move(now));
   }
 }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -27,9 +26,6 @@ class ShardCatalogue final : public Merged {
  public:
   using Members = std::vector<std::shared_ptr<Member>>;
   ShardCatalogue(const Shards &owner, ReadIndex read, Members members);
-  ~ShardCatalogue() override { delete remembered_.load(); }
-  ShardCatalogue(const ShardCatalogue &) = delete;
-  ShardCatalogue &operator=(const ShardCatalogue &) = delete;
 
   size_t size() const override { return read_.index.size(); }
   Result<Place> at(size_t i) const override;
@@ -43,9 +39,8 @@ class ShardCatalogue final : public Merged {
     return read_.index.metadata_find(key);
   }
 
-  bool opens_together() const override;
-  std::optional<uint32_t> awaited_for(size_t i) const override { return shard_with(i); }
-  std::optional<uint32_t> awaited_for(std::string_view name) const override { return read_.index.shard_of(name); }
+  std::optional<uint32_t> awaited_for(size_t i) const override;
+  std::optional<uint32_t> awaited_for(std::string_view name) const override;
   Result<void> open(const std::set<uint32_t> &awaited, const Progress &progress) const override;
 
   size_t members() const override { return members_.size(); }
@@ -67,9 +62,6 @@ class ShardCatalogue final : public Merged {
   // of opening.
   Result<Pinned> pin(uint32_t i) const;
   Result<void> check_unchanged() const override;
-  // What pin() finds later is what is there now. But beside a commit of others nothing is remembered: then a shard that
-  // is opened later must only go with those that are open.
-  Result<void> remember_unopened() const override;
   // The same, but a commit of this handle is a change like any other.
   Result<void> check_same_index() const;
   // Is this the index file that was read?
@@ -78,27 +70,14 @@ class ShardCatalogue final : public Merged {
   bool agrees(uint32_t shard, const Snapshot &snapshot) const;
   // Its snapshot, if somebody needed it already.
   const Snapshot *pinned(uint32_t i) const { return pins_[i].get(); }
-  // Pins those of the shards that are shown, and agree: so that they stay what they are here, whatever is published
-  // next. Before this catalogue is shown.
-  void pin_shown() const;
-  // The same of one that is open, if it goes with what is pinned here.
-  void pin_opened(const Member &shard) const;
+  // Pins those of these shards that are open already and agree: so that they stay what they are here, whatever is
+  // published next.
+  void pin_opened(const Member *only = nullptr) const;
 
  private:
-  // Shards that were opened, and are not pinned yet.
-  using Found = std::map<uint32_t, HeldSnapshot>;
-  // What was there of the shards that were not open; of the others nothing is known.
-  using Remembered = std::vector<struct stat>;
-
   uint32_t shard_with(size_t i) const;
   Result<Pinned> open_and_pin(uint32_t i) const;
-  Result<HeldSnapshot> first_look(uint32_t i) const;
-  Result<void> pin_together(Found found) const;
-  bool pin_if_still(const std::vector<const Snapshot *> &known, const Remembered *remembered, Found &found) const;
-  std::vector<const Snapshot *> all_pinned() const;
-  Result<void> check_not_replaced(const std::vector<const Snapshot *> &pinned) const;
-  Result<Remembered> look_at_unopened() const;
-  Error replaced_since(uint32_t shard) const;
+  Result<const Snapshot *> first_look(uint32_t i) const;
   Error explain(uint32_t shard, const Snapshot &snapshot) const;
 
   const Shards &owner_;
@@ -107,7 +86,6 @@ class ShardCatalogue final : public Merged {
   const Members members_;
   std::vector<size_t> first_;                           // index of each shard's first tensor
   mutable std::vector<Versions<Snapshot>::Once> pins_;  // held
-  mutable std::atomic<const Remembered *> remembered_ = nullptr;
 };
 
 }  // namespace st::store

@@ -156,15 +156,9 @@ bool Shards::is_behind(const Kept &kept, const Look &look) const {
   });
 }
 
-// A catalogue that is made meanwhile has the shard if the one before it has.
 void Shards::pin_in_all_states(const Member &shard) {
-  for (Held shown = hold();;) {
-    each_catalogue([&](const ShardCatalogue &c) { c.pin_opened(shard); });
-    Held now = hold();
-    if (now.get() == shown.get()) break;
-    shown = std::move(now);
-  }
-  if (!shard.is_shown()) ++unseen_;  // the rest is refreshed before it is shown
+  std::lock_guard lock(kept_.mine().mutex);
+  each_catalogue([&](const ShardCatalogue &c) { c.pin_opened(&shard); });
 }
 
 void Shards::keep_open(const std::set<std::string> &names) const {
@@ -217,7 +211,7 @@ std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read, Kept &kep
     if (gone) shard->opened()->close_idle_journals();
     return gone;
   });
-  catalogue->pin_shown();
+  catalogue->pin_opened();
   return catalogue;
 }
 
@@ -237,7 +231,7 @@ write::Findings Shards::told() const {
   };
 }
 
-Result<void> Shards::recover_left(int32_t timeout_ms) const {
+Result<void> Shards::recover_left(int32_t timeout_ms) {
   const Control control = control_of({});
   const os::LockWait wait{timeout_ms, &control, nullptr};
   ST_TRY(with_room([&] { return write::recover_super_if_needed(at_, wait, options().writable, told()); }));
@@ -355,7 +349,6 @@ Result<void> Shards::refresh() {
 // recovery.
 Result<void> Shards::refresh_shards(int32_t timeout_ms) {
   struct Refreshed {
-    Member *member;
     DataFile *shard;
     DataFile::Look begun;
     std::optional<DataFile::Found> found = {};  // nothing: it is gone
@@ -367,7 +360,7 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
   const Held shown = hold();
   std::vector<Refreshed> all;
   for (const auto &member : shown->shards())
-    if (DataFile *shard = member->opened()) all.push_back({member.get(), shard, shard->begin_look()});
+    if (DataFile *shard = member->opened()) all.push_back({shard, shard->begin_look()});
   for (bool again = true; again;) {
     for (Refreshed &r : all) {
       r.now = {};  // not under the mutex: it may be the last to hold it
@@ -391,19 +384,10 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
     for (const Refreshed &r : all) {
       if (r.found) r.shard->show(*r.found);
       r.shard->note_refreshed(r.begun);
-      r.member->note_shown();
     }
     kept.refreshed = unseen;
     ++shards_newer_;
   }
-  return {};
-}
-
-Result<void> Shards::refresh_unshown(Member &shard) const {
-  ST_TRY(const auto found, shard.opened()->find(options().lock_timeout_ms));
-  Kept &kept = kept_.mine();
-  const std::lock_guard lock(kept.mutex);
-  if (!shard.is_shown()) shard.opened()->show(found);
   return {};
 }
 

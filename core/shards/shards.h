@@ -104,11 +104,9 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // Shards of these names, which a state in use may have, are about to go.
   void keep_open(const std::set<std::string> &names) const;
   Result<void> refresh_shards(int32_t timeout_ms);
-  // One alone, which no catalogue shows as it is.
-  Result<void> refresh_unshown(Member &shard) const;
   Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   Result<void> check_all_there(const ShardIndex &index) const;
-  Result<void> recover_left(int32_t timeout_ms) const;  // by dead writers
+  Result<void> recover_left(int32_t timeout_ms);  // by dead writers
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
   // Has a commit of this handle put it there? A child does not know what its parent was about to show.
@@ -128,7 +126,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   os::Location at_;                              // of the index
   std::shared_ptr<const os::Directory> folder_;  // that the shards are named in
   const os::MadeIn made_in_;
-  mutable os::PerProcess<Kept> kept_;
+  os::PerProcess<Kept> kept_;
   std::atomic<bool> poisoned_ = false;
   // States of two indexes: the one that a commit of ours is putting in place, and the one before, if that is ours, too.
   std::atomic<uint64_t> own_index_ = 0, own_before_ = 0;

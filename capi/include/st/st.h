@@ -1024,14 +1024,9 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
  * callbacks, which must live as long, and its counts in st_file_stats.
  * st_interrupt of either reaches calls on both. Shards that `file` has not
  * opened are opened when first needed; if one was replaced by then, the answer
- * is ST_E_FILE_CHANGED. So the first st_snapshot of a state looks at the names
- * of these shards, and until its next refresh `file` answers the same. Amid a
- * commit of another handle, or if `file` is behind one, nothing is noted: then
- * the answer is ST_E_FILE_CHANGED only if a shard that is open was replaced.
- * A shard may also be replaced after it was opened. Under ST_MAP_NONE and
- * ST_MAP_COPY_ON_WRITE that is ST_E_FILE_CHANGED, too, if its descriptor was
- * given up for others. Statuses: ST_E_IO if a shard cannot be looked at. Any
- * thread. */
+ * is ST_E_FILE_CHANGED. A shard may also be replaced later. Under ST_MAP_NONE
+ * and ST_MAP_COPY_ON_WRITE that is ST_E_FILE_CHANGED, too, if its descriptor
+ * was given up for others. Any thread. */
 st_status st_snapshot(st_file *file, st_file **out);
 
 /* Keep the mapping in which views of what `file` shows now lie: they stay until
@@ -1218,14 +1213,12 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *  - A shard is opened, and held against the index, when it is first needed. So
  *    any call that takes a tensor may also answer as st_open does, with
  *    ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE. It answers ST_E_FILE_CHANGED if
- *    the index was replaced since it was read, or another handle has replaced a
- *    shard that was opened before: else it might show a part of a change
- *    (st_refresh mends that). A transaction then refreshes the handle itself.
- *  - A handle keeps at most 128 descriptors open, however many shards there
- *    are. It keeps no more than an eighth of those that the process may have
- *    (ulimit -n). While it commits, a transaction takes three for each shard
- *    that it patches, and up to eight for one that it publishes. Where they run
- *    out it answers ST_E_IO; nothing is changed.
+ *    the index was replaced since it was read (st_refresh). A handle keeps at
+ *    most 128 descriptors open, however many shards there are. It keeps no more
+ *    than an eighth of those that the process may have (ulimit -n). While it
+ *    commits, a transaction takes three for each shard that it patches, and up
+ *    to eight for one that it publishes. Where they run out it answers ST_E_IO;
+ *    nothing is changed.
  *  - A transaction is all or nothing across shards. Each call on its handle,
  *    each snapshot and each refresh sees all of it or nothing, but for patches,
  *    which show one by one. So does st_refresh of another handle, if no commit
