@@ -167,8 +167,23 @@ struct Run {
   uint64_t begin, skip, length;  // in the tensor; among the values
 };
 
-// Short runs that do not ascend, as they lie in the tensor, and of those for the same bytes the last. None where they
-// lie otherwise, or overlap in part: then the values stay in the order in which they were given.
+// As they lie in the tensor, and of those for the same bytes the last. None if they overlap in part.
+std::vector<Run> in_order(std::vector<Run> runs) {
+  std::sort(runs.begin(), runs.end(),
+            [](const Run &a, const Run &b) { return std::pair(a.begin, a.skip) < std::pair(b.begin, b.skip); });
+  size_t kept = 0;
+  for (const Run &run : runs) {
+    const bool same = kept > 0 && runs[kept - 1].begin == run.begin && runs[kept - 1].length == run.length;
+    if (!same && kept > 0 && run.begin < runs[kept - 1].begin + runs[kept - 1].length) return {};
+    kept += same ? 0 : 1;
+    runs[kept - 1] = run;
+  }
+  runs.resize(kept);
+  return runs;
+}
+
+// Short runs that do not ascend, in order. None where they lie otherwise, or overlap in part: then the values stay in
+// the order in which they were given.
 template <class EachRun>
 std::vector<Run> runs_to_sort(EachRun each_run) {
   constexpr uint64_t short_run = uint64_t{16} << 10;  // a longer one costs no more where it lies
@@ -184,17 +199,7 @@ std::vector<Run> runs_to_sort(EachRun each_run) {
   std::vector<Run> runs;
   runs.reserve(count);
   each_run([&](uint64_t begin, uint64_t skip, uint64_t length) { runs.push_back({begin, skip, length}); });
-  std::sort(runs.begin(), runs.end(),
-            [](const Run &a, const Run &b) { return std::pair(a.begin, a.skip) < std::pair(b.begin, b.skip); });
-  size_t kept = 0;
-  for (const Run &run : runs) {
-    const bool same = kept > 0 && runs[kept - 1].begin == run.begin && runs[kept - 1].length == run.length;
-    if (!same && kept > 0 && run.begin < runs[kept - 1].begin + runs[kept - 1].length) return {};
-    kept += same ? 0 : 1;
-    runs[kept - 1] = run;
-  }
-  runs.resize(kept);
-  return runs;
+  return in_order(std::move(runs));
 }
 
 // A chunk after the other is gathered, and is a payload.

@@ -423,6 +423,40 @@ TEST_F(Slices, OfShortRowsInAnyOrderAreJournalledAndReadOnce) {
   }
 }
 
+TEST_F(Slices, OfRowsInAnyOrderThatCannotBeJournalledAreAnError) {
+  constexpr uint64_t rows = 4096, row_bytes = 520, all = rows * row_bytes;
+  testing::put_bytes(path, testing::file_of({{"t", Dtype::U8, {rows, row_bytes}, pattern(all, 3)}}));
+  std::vector<int64_t> backwards(rows);
+  for (size_t i = 0; i < rows; ++i) backwards[i] = static_cast<int64_t>(rows - 1 - i);
+  const Values values{{rows, row_bytes}, pattern(all, 4)};
+  const auto is_write = [](testing::Call call) { return call == testing::Call::pwrite; };
+  for (const size_t n : {0, 1, 2}) {
+    testing::FaultEnv faulty(env);
+    auto c = open(faulty);
+    auto t = begin(*c);
+    faulty.before = testing::nth_call_fails(n, -EIO, true, is_write);
+    EXPECT_TRUE(fails_with(Status::io, t->update_slice("t", {{}, backwards}, values))) << n;
+    faulty.before = nullptr;
+    t.reset();
+    EXPECT_TRUE(same_bytes(seen(*c, "t"), pattern(all, 3)));
+  }
+}
+
+TEST_F(Slices, OfLongRowsInAnyOrderAreTakenAsTheyWereGiven) {
+  constexpr uint64_t rows = 8, row_bytes = 20000, all = rows * row_bytes;
+  testing::put_bytes(path, testing::file_of({{"t", Dtype::U8, {rows, row_bytes}, pattern(all, 3)}}));
+  std::vector<int64_t> backwards(rows);
+  for (size_t i = 0; i < rows; ++i) backwards[i] = static_cast<int64_t>(rows - 1 - i);
+  const Values values{{rows, row_bytes}, pattern(all, 4)};
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update_slice("t", {{}, backwards}, values)));
+  ASSERT_TRUE(is_ok(t->commit()));
+  std::string wanted;
+  for (uint64_t i = rows; i-- > 0;) wanted += values.bytes.substr(i * row_bytes, row_bytes);
+  EXPECT_TRUE(same_bytes(seen(*c, "t"), wanted));
+}
+
 TEST_F(Slices, OfRowsWhoseMemoryIsGoneAreAnError) {
   const size_t n = 64 * 4096;
   const std::string emptied = dir / "emptied";
