@@ -32,8 +32,8 @@ class Writable:
     _pins: list[Pin]  # the mapping's, and that of the state that it is of; none: not asked for yet
     _shown: set[str]  # the tensors of which views of the mapping were given out
     _patched: set[str]  # since then
-    # Tensors that were patched, where they were asked for; another dict after each commit. No tensors of torch: one that is made
-    # under inference_mode stays of that mode for all its users.
+    # Tensors that were patched, where they were asked for; another dict after each commit. None is torch's: one that is
+    # made under inference_mode stays of that mode for all its users.
     _copies: dict[str, Copy]
     _is_looked_at: bool  # whether the last commit left that file in place is known
 

@@ -311,19 +311,21 @@ TEST_F(Slices, OfBytesAreTakenAsTheyLie) {
 }
 
 TEST_F(Slices, OfBytesThatOverlapInPartAreTakenInTheirOrder) {
-  auto c = open();
-  auto t = begin(*c);
-  const std::vector<ByteRange> ranges = {{4000, 900}, {9, 5}, {3900, 300}, {4100, 50}};
-  const std::string bytes = pattern(1255, 9);
-  ASSERT_TRUE(is_ok(t->update_ranges("v", ranges, std::as_bytes(std::span(bytes)))));
-  ASSERT_TRUE(is_ok(t->commit()));
   std::string wanted = fresh.at("v").bytes;
-  uint64_t taken = 0;
-  for (const ByteRange &r : ranges) {
-    wanted.replace(r.begin, r.length, bytes, taken, r.length);
-    taken += r.length;
+  for (const std::vector<ByteRange> &ranges :
+       {std::vector<ByteRange>{{4000, 900}, {9, 5}, {3900, 300}, {4100, 50}}, {{4000, 300}, {9, 5}, {4000, 50}}}) {
+    auto c = open();
+    auto t = begin(*c);
+    const std::string bytes = pattern(1255, static_cast<unsigned>(ranges.size()));
+    uint64_t taken = 0;
+    for (const ByteRange &r : ranges) {
+      wanted.replace(r.begin, r.length, bytes, taken, r.length);
+      taken += r.length;
+    }
+    ASSERT_TRUE(is_ok(t->update_ranges("v", ranges, std::as_bytes(std::span(bytes.data(), taken)))));
+    ASSERT_TRUE(is_ok(t->commit()));
+    EXPECT_TRUE(same_bytes(seen(*c, "v"), wanted));
   }
-  EXPECT_TRUE(same_bytes(seen(*c, "v"), wanted));
 }
 
 TEST_F(Slices, OfOneTensorGoOnSideBySide) {
@@ -442,19 +444,21 @@ TEST_F(Slices, OfRowsInAnyOrderThatCannotBeJournalledAreAnError) {
   }
 }
 
-TEST_F(Slices, OfLongRowsInAnyOrderAreTakenAsTheyWereGiven) {
-  constexpr uint64_t rows = 8, row_bytes = 20000, all = rows * row_bytes;
-  testing::put_bytes(path, testing::file_of({{"t", Dtype::U8, {rows, row_bytes}, pattern(all, 3)}}));
-  std::vector<int64_t> backwards(rows);
-  for (size_t i = 0; i < rows; ++i) backwards[i] = static_cast<int64_t>(rows - 1 - i);
-  const Values values{{rows, row_bytes}, pattern(all, 4)};
-  auto c = open();
-  auto t = begin(*c);
-  ASSERT_TRUE(is_ok(t->update_slice("t", {{}, backwards}, values)));
-  ASSERT_TRUE(is_ok(t->commit()));
-  std::string wanted;
-  for (uint64_t i = rows; i-- > 0;) wanted += values.bytes.substr(i * row_bytes, row_bytes);
-  EXPECT_TRUE(same_bytes(seen(*c, "t"), wanted));
+// Long ones are taken as they were given. The short ones fill their payload.
+TEST_F(Slices, OfRowsFromTheLastToTheFirst) {
+  for (const auto &[rows, row_bytes] : {std::pair<uint64_t, uint64_t>(8, 20000), {256, 4096}}) {
+    testing::put_bytes(path, testing::file_of({{"t", Dtype::U8, {rows, row_bytes}, pattern(rows * row_bytes, 3)}}));
+    std::vector<int64_t> backwards(rows);
+    for (size_t i = 0; i < rows; ++i) backwards[i] = static_cast<int64_t>(rows - 1 - i);
+    const Values values{{rows, row_bytes}, pattern(rows * row_bytes, 4)};
+    auto c = open();
+    auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->update_slice("t", {{}, backwards}, values)));
+    ASSERT_TRUE(is_ok(t->commit()));
+    std::string wanted;
+    for (uint64_t i = rows; i-- > 0;) wanted += values.bytes.substr(i * row_bytes, row_bytes);
+    EXPECT_TRUE(same_bytes(seen(*c, "t"), wanted)) << rows;
+  }
 }
 
 TEST_F(Slices, OfRowsWhoseMemoryIsGoneAreAnError) {
