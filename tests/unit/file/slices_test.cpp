@@ -438,6 +438,9 @@ TEST_F(Slices, OfRowsInAnyOrderThatCannotBeJournalledAreAnError) {
     auto t = begin(*c);
     faulty.before = testing::nth_call_fails(n, -EIO, true, is_write);
     EXPECT_TRUE(fails_with(Status::io, t->update_slice("t", {{}, backwards}, values))) << n;
+    t = begin(*c);
+    const std::vector<ByteRange> ranges = {{9, 2}, {0, 2}};
+    EXPECT_TRUE(n > 0 || fails_with(Status::io, t->update_ranges("t", ranges, std::as_bytes(std::span("abc", 4)))));
     faulty.before = nullptr;
     t.reset();
     EXPECT_TRUE(same_bytes(seen(*c, "t"), pattern(all, 3)));
@@ -457,6 +460,12 @@ TEST_F(Slices, OfRowsFromTheLastToTheFirst) {
     ASSERT_TRUE(is_ok(t->commit()));
     std::string wanted;
     for (uint64_t i = rows; i-- > 0;) wanted += values.bytes.substr(i * row_bytes, row_bytes);
+    EXPECT_TRUE(same_bytes(seen(*c, "t"), wanted)) << rows;
+    t = begin(*c);
+    const std::vector<ByteRange> halves = {{wanted.size() / 2, wanted.size() / 2}, {0, wanted.size() / 2}};
+    ASSERT_TRUE(is_ok(t->update_ranges("t", halves, std::as_bytes(std::span(wanted)))));
+    ASSERT_TRUE(is_ok(t->commit()));
+    std::rotate(wanted.begin(), wanted.begin() + static_cast<ptrdiff_t>(wanted.size() / 2), wanted.end());
     EXPECT_TRUE(same_bytes(seen(*c, "t"), wanted)) << rows;
   }
 }
