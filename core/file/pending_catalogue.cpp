@@ -1,7 +1,8 @@
 #include "file/pending_catalogue.h"
-#include "format/header.h"
 
 #include <algorithm>
+
+#include "format/header.h"
 
 namespace st::store {
 namespace {

@@ -934,12 +934,12 @@ typedef struct st_save_options {
 /* Write a file of n tensors and m pairs of metadata. Until it returns ST_OK the
  * path leads to the old file, or to none; then to the new one, durably. Readers
  * of an old file keep it. It is written under a temporary name beside the path
- * (.<name>.st-tmp-<digits>, removed on failure, and by the next writer or by
- * st_recover if this one dies; the next writer may leave it if it was one of
- * three or more at once). The mode is by the umask; a file that is replaced
- * hands on its mode, owner, ACL and extended attributes; its other hard links
- * keep the old bytes. A symbolic link is followed, but one that leads to
- * nothing is replaced itself.
+ * (.<name>.st-tmp-<digits>), and removed on failure. If this process dies, the
+ * next writer or st_recover removes it. The next writer may leave it if it was
+ * one of three or more at once. The mode is by the umask. A file that is
+ * replaced hands on its mode, owner, ACL and extended attributes; its other
+ * hard links keep the old bytes. A symbolic link is followed, but one that
+ * leads to nothing is replaced itself.
  *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; other
  *            fields as in st_update. `data` is borrowed during the call.
  *   opts     NULL for the defaults.
