@@ -9,10 +9,7 @@ namespace st::capi {
 Result<SlicePlan> plan(const store::Place &place, const st_range *ranges, size_t n) {
   const TensorView t = place.tensor();
   auto made = SlicePlan::make(t.dtype, t.shape, ranges_of(ranges, n));
-  if (!made) {
-    made.error().message = text("tensor ", in_quotes(t.name), ": ", made.error().message);
-    made.error() = std::move(made.error()).about_tensor(t.name);
-  }
+  if (!made) return Failure(naming_tensor(t.name, std::move(made.error())));
   return made;
 }
 

@@ -75,4 +75,9 @@ Error os_error(int err, std::string_view what, std::string_view path) {
   return e;
 }
 
+Error naming_tensor(std::string_view name, Error e) {
+  e.message = text("tensor ", in_quotes(name), ": ", e.message);
+  return std::move(e).about_tensor(name);
+}
+
 }  // namespace st

@@ -93,5 +93,7 @@ Failure fail(Status status, const Parts &...parts) {
 
 // The failure of one system call: "cannot WHAT 'PATH': No such file or directory".
 Error os_error(int err, std::string_view what, std::string_view path);
+// The same error, about that tensor, which its sentence names first.
+Error naming_tensor(std::string_view name, Error e);
 
 }  // namespace st

@@ -281,10 +281,7 @@ Result<void> stage_slice(Staged &staged, std::string_view name, const TensorPart
   const auto form = form_of(staged, std::string(name));
   if (!form) return Failure(no_such_tensor(name, staged.file.path()));
   auto selection = Selection::make(form->dtype, form->shape, part);
-  if (!selection) {
-    selection.error().message = text("tensor ", in_quotes(name), ": ", selection.error().message);
-    return Failure(std::move(selection.error()).about_tensor(name));
-  }
+  if (!selection) return Failure(naming_tensor(name, std::move(selection.error())));
   ST_TRY(check_values(name, *form, *selection, value));
   const std::span bytes(static_cast<const std::byte *>(value.bytes), value.nbytes);
   return stage(staged, name, *form, bytes, [&](auto take) { selection->each_run(take); });
