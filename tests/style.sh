@@ -70,6 +70,13 @@ format_rust() {
   cargo fmt --manifest-path bindings/rust/Cargo.toml --all --check
 }
 
+# What a reader sees first. A new entry there is meant, and named here.
+top_level() {
+  local known=(.ci .clang-format .clang-tidy .gitattributes .gitignore CHANGELOG.md LICENSE README.md bindings capi core
+    meson.build meson_options.txt pyproject.toml tests)
+  ! git ls-files --cached --others --exclude-standard | cut -d/ -f1 | sort -u | grep -vxFf <(printf '%s\n' "${known[@]}")
+}
+
 st_h_has_one_width() { ! awk 'length > 80 { print FILENAME ":" FNR ": " length " wide" }' capi/include/st/st.h | grep .; }
 
 generated() { "$PYTHON" capi/generate.py --check && "$PYTHON" tests/storage/hosts_table.py --check; }
@@ -88,6 +95,7 @@ all() {
   check gofmt format_go
   check rustfmt format_rust
   check shellcheck lint_shell
+  check "the top level" top_level
   check "st.h is at most 80 wide" st_h_has_one_width
   check "what is generated" generated
   check "the texts that mutants change" mutants_are_in_the_sources
