@@ -55,6 +55,13 @@ std::optional<uint64_t> rate_limit_ends(const Head &head) {
   return out;
 }
 
+// A cache gives what the server said to it, and for how many seconds it has kept that.
+std::optional<int64_t> said_at(const Head &head) {
+  const auto date = parse_http_time(std::string(head.field("date")));
+  if (!date) return std::nullopt;
+  return *date + static_cast<int64_t>(parse_length(head.field("age")).value_or(0));
+}
+
 bool is_encoded(const Head &head) {
   const std::string_view encoding = head.field("content-encoding");
   return !encoding.empty() && encoding != "identity" && encoding != "aws-chunked";
@@ -201,7 +208,9 @@ Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Versi
               0,
               std::string(head.field("x-goog-generation")),
               checksum_of(head),
-              commit_of(head)};
+              commit_of(head),
+              parse_http_time(std::string(head.field("last-modified"))),
+              said_at(head)};
   // There is no range of nothing, and nothing else has none that begins at 0. S3 does not even say the size.
   if (head.code == 416 && answer.cut == Cut::none && (!range || range->total == 0u)) return {};
   if (auto refused = refusal(answer, site, false)) return std::move(*refused);

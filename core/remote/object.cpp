@@ -52,6 +52,20 @@ void Store::give_back(std::unique_ptr<Transport> transport) {
   pace_.give_back();
 }
 
+// A time that is still to come tells nothing. Servers that share the work have clocks
+// that differ a little.
+bool Store::is_younger_than_first(const Version &version) {
+  constexpr int64_t clocks_differ_s = 2;
+  const std::lock_guard lock(mutex_);
+  if (!has_first_) {
+    has_first_ = true;
+    first_said_at_ = version.said_at;
+    return false;
+  }
+  if (!version.put_at || !version.said_at || !first_said_at_) return false;
+  return *version.put_at > *first_said_at_ + clocks_differ_s && *version.put_at <= *version.said_at;
+}
+
 Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::shared_ptr<const Site> site,
                                              const Stops &stops) {
   std::unique_ptr<Object> object(new Object(std::move(store), std::move(site)));
@@ -64,6 +78,10 @@ Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::
   object->begin_.resize(received);
   object->begin_.shrink_to_fit();
   const Version &version = object->version_;
+  const bool is_younger = object->store_->is_younger_than_first(version);
+  if (is_younger && object->commit().empty())  // a commit of the Hub never changes
+    ST_TRY(object->about(
+        fail(Status::file_changed, "it was replaced after the checkpoint was opened; open the checkpoint anew")));
   const bool says_it_later =
       object->site_->says_checksum_with_head() && received < version.size && !version.etag.empty();
   if (version.checksum || says_it_later) {

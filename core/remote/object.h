@@ -40,6 +40,9 @@ class Store {
 
   const Limits &limits() const { return limits_; }
   Pace &pace() { return pace_; }
+  // Was that object put there after the first one of the checkpoint was opened, which is its index? By the server's
+  // clock; false: perhaps.
+  bool is_younger_than_first(const Version &version);
   // Another process made it, whose child this one is, and sends and reads by its connections.
   bool is_of_parent() const { return this_process() != process_; }
 
@@ -53,6 +56,8 @@ class Store {
   const int64_t process_ = this_process();
   std::mutex mutex_;
   std::vector<std::unique_ptr<Transport>> idle_;
+  bool has_first_ = false;
+  std::optional<int64_t> first_said_at_;
 };
 
 class Object {

@@ -23,6 +23,8 @@ struct Version {
   std::string generation = {};            // of Google's
   std::optional<Checksum> checksum = {};  // of all of it
   std::string commit = {};                // of the Hub's
+  // Seconds since 1970, by the server's clock: when it was put there, and when that was said.
+  std::optional<int64_t> put_at = {}, said_at = {};
 
   bool known() const { return !etag.empty() || !modified.empty(); }
 };

@@ -55,6 +55,54 @@ def test_reads_shards_by_their_index(base, arrays):
         np.testing.assert_array_equal(f["rows"], arrays["rows"])
 
 
+def test_shards_are_those_that_were_there_when_the_index_was_opened(tmp_path):
+    """By the times that the server says."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        now = "Fri, 24 May 2013 12:00:00 GMT"
+
+        def __init__(self, *arguments):
+            super().__init__(*arguments, directory=tmp_path)
+
+        def log_message(self, *_):
+            pass
+
+        def date_time_string(self, timestamp=None):
+            return self.now if timestamp is None else super().date_time_string(timestamp)
+
+    def put(name, at):
+        libst.save(tmp_path / f"{name}.safetensors", {name: np.full(3, at)})
+        os.utime(tmp_path / f"{name}.safetensors", (at, at))
+
+    noon = 1369396800
+    for name in "abc":
+        put(name, noon - 60)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {name: f"{name}.safetensors" for name in "abc"}}))
+    os.utime(index, (noon, noon))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            with libst.open(f"http://127.0.0.1:{server.server_port}/{index.name}") as f:
+                assert f.read("a")[0] == noon - 60
+                for name in "ac":
+                    put(name, noon + 60)
+                Handler.now = "Fri, 24 May 2013 12:02:00 GMT"
+                assert f.read("b")[0] == noon - 60
+                with fails(
+                    Status.FILE_CHANGED, match=r"c\.safetensors': it was replaced after the checkpoint was opened"
+                ):
+                    f.read("c")
+            check(
+                libst.load(f"http://127.0.0.1:{server.server_port}/"),
+                {n: np.full(3, noon + 60 - 120 * (n == "b")) for n in "abc"},
+            )
+        finally:
+            server.shutdown()
+            serving.join()
+
+
 def test_a_folder_without_an_index_has_a_model(base, arrays):
     check(libst.load(f"{base}/plain/"), arrays)
 

@@ -425,9 +425,10 @@ typedef struct st_open_options {
  * libst-remote.so.2 reads it. The first URL loads that library, from beside
  * this one or as the loader finds it. A URL is read as st_open_source says, in
  * the version that was opened. If the server has another by then, the call is
- * ST_E_FILE_CHANGED. A URL may name an index of shards. With a slash at its end
- * it names a folder, with a model.safetensors.index.json or else a
- * model.safetensors.
+ * ST_E_FILE_CHANGED. A URL may name an index of shards. A shard that was put
+ * there after the index was opened, by the clock of the server, is
+ * ST_E_FILE_CHANGED, too. With a slash at its end a URL names a folder, with a
+ * model.safetensors.index.json or else a model.safetensors.
  * st_verify takes URLs too, and so does each call that takes a model or a delta
  * to read. Calls that write or recover a file answer ST_E_UNSUPPORTED.
  * core/remote/README.md has the credentials.

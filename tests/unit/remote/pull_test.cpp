@@ -570,6 +570,41 @@ TEST_F(PullTest, ALinkMayEndAgainOnceItBroughtSomething) {
   EXPECT_FALSE(read_and_check(**object, 450)) << "a new one that is refused at once is the last";
 }
 
+// By the clock of the server, of which a cache says how long ago it was read. Where nothing is told, or what cannot be,
+// it is taken.
+TEST_F(PullTest, ALaterObjectOfACheckpointIsAsOldAsItsIndex) {
+  struct Case {
+    std::string date, age, modified, now;
+    bool is_taken;
+  };
+  const auto at = [](const char *time) { return text("Fri, 24 May 2013 ", time, " GMT"); };
+  for (const Case &c : {
+           Case{at("12:00:00"), "", at("12:00:02"), at("13:00:00"), true},
+           Case{at("12:00:00"), "", at("12:00:03"), at("13:00:00"), false},
+           Case{at("12:00:00"), "60", at("12:01:02"), at("13:00:00"), true},
+           Case{at("12:00:00"), "60", at("12:01:03"), at("13:00:00"), false},
+           Case{at("12:00:00"), "soon", at("12:00:03"), at("13:00:00"), false},
+           Case{at("12:00:00"), "", at("13:00:01"), at("13:00:00"), true},
+           Case{"", "", at("12:00:03"), at("13:00:00"), true},
+           Case{at("12:00:00"), "", "yesterday", at("13:00:00"), true},
+           Case{at("12:00:00"), "", at("12:00:03"), "", true},
+       }) {
+    SCOPED_TRACE(text(c.date, " + ", c.age, ", ", c.modified, ", ", c.now));
+    SimulatedStore store(size);
+    const auto shared = std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits());
+    store.also = {{"last-modified", at("11:59:00")}, {"date", c.date}, {"age", c.age}};
+    ASSERT_TRUE(Object::open(shared, site()));
+    store.also = {{"last-modified", c.modified}, {"date", c.now}};
+    const auto later = Object::open(shared, site());
+    EXPECT_EQ(later.has_value(), c.is_taken);
+    if (later) continue;
+    EXPECT_EQ(later.error().status, Status::file_changed);
+    EXPECT_THAT(later.error().message, HasSubstr("model': it was replaced after the checkpoint was opened"));
+    store.also.emplace_back("x-repo-commit", "0123456789abcdef0123456789abcdef01234567");
+    EXPECT_TRUE(Object::open(shared, site())) << "a commit never changes";
+  }
+}
+
 // What leads to another place cannot answer for a while.
 TEST_F(PullTest, ARefusalIsAskedAgainWhileNobodyKnowsTheNextPlace) {
   const auto led = std::make_shared<Led>();

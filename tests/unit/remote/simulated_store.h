@@ -64,6 +64,7 @@ class SimulatedStore {
   uint64_t sent = 0, dropped = 0, most_flying = 0;
   uint64_t again_in = 0;
   bool tells_checksum = false;
+  std::vector<std::pair<std::string, std::string>> also;  // fields of each answer
   int head_code = 0;              // of the answers to HEAD, which tell the checksum; 0: they do not come
   uint64_t head_takes = 0;        // ms
   bool in_any_place = false;      // requests may write to one place
@@ -122,6 +123,7 @@ class SimulatedStore {
     else if (fault != Fault::no_etag)
       fields.emplace_back("etag", etag_);
     if (tells_checksum) fields.emplace_back("x-goog-hash", "crc32c=" + checksum_);
+    fields.insert(fields.end(), also.begin(), also.end());
     uint64_t n = last - first + 1;
     fields.emplace_back("content-length", text(n));
     if (fault == Fault::short_body) n /= 2;
