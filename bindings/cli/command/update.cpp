@@ -71,7 +71,7 @@ void set_data(st_tensor &tensor, std::string_view bytes) {
 void take_from(Session &session, const Update &options, Payload &payload) {
   payload.from = std::make_unique<File>(session, options.from);
   const File &from = *payload.from;
-  payload.tensors = from.views(from.find_each(options.names));
+  payload.tensors = from.views(from.find_each(options.names), session.quiet);
 }
 
 // One tensor of `file`, or a slice of it, with other bytes.
