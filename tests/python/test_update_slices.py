@@ -128,7 +128,7 @@ def test_a_misfit_leaves_the_transaction_as_it_was(model, what):
         with f.transaction() as t:
             with refused(status) as caught:
                 t.update("w", values, at=at)
-            assert isinstance(caught.value, kind)
+            assert isinstance(caught.value, kind) and caught.value.tensor == "w" and "'w'" in str(caught.value)
             with pytest.raises(libst.NotFoundError):
                 t.update("absent", values, at=at)
             t.update("w", -W[:1], at=np.s_[:1])
