@@ -29,6 +29,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
   c->path_ = at.path();
   c->at_ = std::move(at);
 
+  const uint64_t second = env.unix_time();
   ST_TRY(auto snapshot, c->look(c->options_.writable, c->options_.lock_timeout_ms));
   ST_TRY(read::check_map_setting(env, c->options_.map));
   ST_TRY(c->strategy_, read::choose_strategy(env, c->options_.bulk, snapshot->filesystem));
@@ -37,7 +38,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
     c->journals_ = std::make_unique<write::JournalFolder>(c->at_, snapshot->identity);
     c->deferred_ = std::make_unique<DeferredCommits>(env, c->path_, *c->journals_);
   }
-  c->adopt(c->place(std::move(snapshot)));
+  c->adopt(c->place(std::move(snapshot), ++c->looks_, second));
   return c;
 }
 
@@ -220,10 +221,39 @@ void warn_that_not_shown(const Log &log) noexcept try {
 } catch (const std::bad_alloc &) {
 }
 
-HeldSnapshot DataFile::place(std::unique_ptr<Snapshot> state, uint64_t look) {
+HeldSnapshot DataFile::place(std::unique_ptr<Snapshot> state, uint64_t look, uint64_t second) {
   state->look = look;
+  state->looked_at = second;
   if (options_.descriptors && state->env) state->share_descriptor(options_.descriptors);
   return versions_.place(std::move(state));
+}
+
+// A file that is put in place by a commit of this handle is shown before it is no longer being placed, or withheld. So
+// the second question is asked before the third.
+Result<bool> DataFile::was_replaced_by_others(const Snapshot &state) const {
+  for (;;) {
+    const HeldSnapshot before = hold();
+    struct stat named;
+    if (state.reads_past_cache()) at_.renew();
+    const int r = at_.stat(&named);
+    if (r < 0 && r != -ENOENT && r != -ESTALE) return Failure(os_error(-r, "look at", path_));
+    // The size, too: where nothing holds the old file open, the new one may have its inode. No patch changes it.
+    const bool is_same = r < 0 || (os::same_inode(named, state.identity) && named.st_size == state.identity.st_size);
+    if (is_same) return false;
+    const bool is_being_placed = named.st_ino == placing_ || is_withheld();
+    const HeldSnapshot now = hold();
+    if (now->others != state.others) return true;
+    if (is_being_placed || os::same_inode(named, now->identity)) return false;
+    if (now.get() == before.get()) return true;
+  }
+}
+
+bool DataFile::is_untouched_since(uint64_t second, const Snapshot &state) const {
+  struct stat named;
+  if (!os::tells_times(state.filesystem) || at_.stat(&named) < 0 || !os::same_inode(named, state.identity))
+    return false;
+  const auto changed = static_cast<uint64_t>(std::max(named.st_mtim.tv_sec, named.st_ctim.tv_sec));
+  return changed + os::clock_lag_s < second;
 }
 
 void DataFile::keep_open(const Snapshot &state) noexcept try {
@@ -270,7 +300,10 @@ Result<bool> DataFile::place_found(Found &found, std::unique_ptr<Snapshot> state
     patches = patches_;
     ST_TRY(state->map_anew());
   }
-  found.state = place(std::move(state), found.look.number);
+  const Snapshot &before = *found.look.shown;
+  const bool is_own = state->is_of_same_file(before) || state->identity.st_ino == placing_;
+  state->others = before.others + (is_own ? 0 : 1);
+  found.state = place(std::move(state), found.look.number, found.look.second);
   keep_open_as_others(*found.state);
   // A write, so that a patch either is seen here or sees what was placed.
   return !keeps_old || patches_.fetch_add(0) == patches;

@@ -151,9 +151,9 @@ class DataFile {
   // place.
   struct Look {
     HeldSnapshot shown;
-    uint64_t number = 0, patches = 0, follows = 0;
+    uint64_t number = 0, patches = 0, follows = 0, second = 0;
   };
-  Look begin_look() { return {hold(), ++looks_, patches_, follows_}; }  // before the file is opened
+  Look begin_look() { return {hold(), ++looks_, patches_, follows_, env_.unix_time()}; }  // before the file is opened
   // What that look has found is shown, and held. None: look again.
   Result<HeldSnapshot> adopt_found(const Look &look, std::unique_ptr<Snapshot> found);
   // A refresh in two steps, for a model that shows what it finds in all of its files at once. The caller opens the
@@ -178,9 +178,19 @@ class DataFile {
   void withhold() noexcept { withheld_by_ = env_.fork_generation() + 1; }
   void end_withholding() noexcept { withheld_by_ = 0; }
   // Before a commit, so that nothing can fail after it.
-  HeldSnapshot place(std::unique_ptr<Snapshot> made) { return place(std::move(made), ++looks_); }
+  HeldSnapshot place(std::unique_ptr<Snapshot> made) {
+    if (const HeldSnapshot shown = hold()) made->others = shown->others;
+    return place(std::move(made), ++looks_, env_.unix_time());
+  }
   // By the commit, under its locks. Takes no memory.
   void adopt(const HeldSnapshot &made) noexcept;
+  // Does the name lead to another file than that of `state`, which this handle has shown? What its own commits have put
+  // there, or are putting there, counts as the same, unless others have replaced it in between. What is gone does, too:
+  // nothing newer can be found.
+  Result<bool> was_replaced_by_others(const Snapshot &state) const;
+  // Is it that of `state` still, and was it neither replaced nor patched since that second? By the times of the file,
+  // so false means perhaps.
+  bool is_untouched_since(uint64_t second, const Snapshot &state) const;
   // The file that `state` is of is about to lose its name, by which it could be opened again: its states keep a
   // descriptor open, as long as there is room for it (os::Descriptors::keep).
   void keep_open(const Snapshot &state) noexcept;
@@ -294,7 +304,7 @@ class DataFile {
   void keep_open_as_others(const Snapshot &placed) const;
   Result<bool> place_found(Found &found, std::unique_ptr<Snapshot> state);
   bool is_withheld() const { return withheld_by_ == env_.fork_generation() + 1; }
-  HeldSnapshot place(std::unique_ptr<Snapshot> state, uint64_t look);
+  HeldSnapshot place(std::unique_ptr<Snapshot> state, uint64_t look, uint64_t second);
   void end_writing() noexcept;
   bool is_left_behind(const Snapshot &now, const Snapshot &fresh) const;
   // What lay beside the file. Without any journal nothing has touched it.

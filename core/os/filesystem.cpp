@@ -174,6 +174,11 @@ bool shows_another(std::string_view type) {
   return type == overlay || type == "ecryptfs";
 }
 
+bool tells_times(const Filesystem &filesystem) {
+  const bool is_near = filesystem.storage == Storage::local || filesystem.storage == Storage::memory;
+  return is_near && !dates_changes_late(filesystem.type) && !shows_another(filesystem.type);
+}
+
 Storage storage_of_type(std::string_view type) {
   const auto *found =
       std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return c.type == type; });

@@ -53,6 +53,11 @@ bool dates_changes_late(std::string_view type);
 // Are the files there those of another filesystem, which may lie anywhere? Pure.
 bool shows_another(std::string_view type);
 
+// Do the times of a file there tell, by this machine's clock, when it was changed last? Then they lag behind the clock
+// by less than this. Pure.
+bool tells_times(const Filesystem &filesystem);
+constexpr uint64_t clock_lag_s = 2;
+
 // The class of a filesystem type as in the mount table. Pure.
 Storage storage_of_type(std::string_view type);
 

@@ -36,32 +36,95 @@ Result<ShardCatalogue::Pinned> ShardCatalogue::pin(uint32_t i) const {
 }
 
 Result<ShardCatalogue::Pinned> ShardCatalogue::open_and_pin(uint32_t i) const {
-  auto found = first_look(i);
-  if (found) return Pinned{members_[i]->opened(), *found};
+  const auto look_and_pin = [&]() -> Result<void> {
+    Found found;
+    ST_TRY(found[i], first_look(i));
+    return pin_together(std::move(found));
+  };
+  auto done = look_and_pin();
   // A commit of this handle may have changed the shard meanwhile. Before that it handed the old snapshot to this state.
-  if (const Snapshot *handed = pinned(i)) return Pinned{members_[i]->opened(), handed};
-  return Failure(std::move(found.error()));
+  if (const Snapshot *now = pinned(i)) return Pinned{members_[i]->opened(), now};
+  return Failure(std::move(done.error()));
 }
 
-std::optional<uint32_t> ShardCatalogue::awaited_for(size_t i) const {
-  return owner_.is_of_sources() ? std::optional(shard_with(i)) : std::nullopt;
-}
-
-std::optional<uint32_t> ShardCatalogue::awaited_for(std::string_view name) const {
-  return owner_.is_of_sources() ? read_.index.shard_of(name) : std::nullopt;
+bool ShardCatalogue::opens_together() const {
+  return std::ranges::any_of(pins_, [](const auto &pin) { return !pin.get(); });
 }
 
 Result<void> ShardCatalogue::open(const std::set<uint32_t> &awaited, const Progress &progress) const {
   std::set<uint32_t> missing;
   std::ranges::copy_if(awaited, std::inserter(missing, missing.end()), [this](uint32_t i) { return !pinned(i); });
-  return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of(progress),
-                           [this](uint32_t i) -> Result<void> {
-                             ST_TRY(open_and_pin(i));
-                             return {};
-                           });
+  if (owner_.is_of_sources())
+    return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of(progress),
+                             [this](uint32_t i) -> Result<void> {
+                               ST_TRY(open_and_pin(i));
+                               return {};
+                             });
+  const auto waits = interrupts_of(owner_.member_options());
+  Found found;
+  for (const uint32_t i : missing) {
+    auto looked = first_look(i);
+    if (looked)
+      found[i] = std::move(*looked);
+    else if (!pinned(i))  // see open_and_pin()
+      return Failure(std::move(looked.error()));
+  }
+  return pin_together(std::move(found));
 }
 
-Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
+ShardCatalogue::Pins ShardCatalogue::pins() const {
+  Pins all(pins_.size());
+  std::ranges::transform(pins_, all.begin(), [](const auto &pin) { return pin.get(); });
+  return all;
+}
+
+// Are there moments at which all of these had their names? Those of `pinned` have had one in common. So have those that
+// were found now and not replaced since these were looked for: one look at each tells. Else nothing that is open may
+// have been replaced up to now.
+Result<void> ShardCatalogue::check_go_together(const Pins &pinned, const Found &found) const {
+  uint64_t since = UINT64_MAX;
+  for (const Snapshot *state : pinned)
+    if (state) since = std::min(since, state->looked_at);
+  const auto is_as_before = [&](const auto &one) {
+    return members_[one.first]->is_untouched_since(since, *one.second);
+  };
+  if ((since == UINT64_MAX && found.size() < 2) || std::ranges::all_of(found, is_as_before)) return {};
+  for (uint32_t i = 0; i < pinned.size(); ++i) {
+    const auto fresh = found.find(i);
+    const Snapshot *const state = pinned[i] ? pinned[i] : fresh != found.end() ? fresh->second.get() : nullptr;
+    if (!state) continue;
+    ST_TRY(const auto replaced, members_[i]->was_replaced_by_others(*state));
+    if (replaced) return Failure(replaced_since(i));
+  }
+  return {};
+}
+
+// A commit of others may have replaced several shards since one of them was opened. What it has made of another must
+// not be shown beside that. No mutex is held while files are looked at: another call may pin shards beside this one.
+// Whoever pins later looks again at what the other has pinned.
+Result<void> ShardCatalogue::pin_together(Found found) const {
+  for (;;) {
+    const Pins before = pins();
+    if (!owner_.is_of_sources()) ST_TRY(check_go_together(before, found));
+    const std::lock_guard lock(owner_.kept_.mine().mutex);
+    if (pins() != before) continue;
+    const bool is_current = owner_.hold().get() == this;
+    for (auto &[i, now] : found) {
+      pins_[i].keep(std::move(now));
+      if (is_current) members_[i]->note_shown();
+    }
+    return {};
+  }
+}
+
+Error ShardCatalogue::replaced_since(uint32_t shard) const {
+  Error e = error(Status::file_changed, in_quotes(members_[shard]->path()),
+                  " was replaced by another since it was opened; refresh the handle, or open it anew");
+  e.shard = shard;
+  return e;
+}
+
+Result<HeldSnapshot> ShardCatalogue::first_look(uint32_t i) const {
   auto opened = members_[i]->open(owner_.member_options());
   if (!opened) {
     Error e = std::move(opened.error());
@@ -77,8 +140,8 @@ Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
   // The second look may meet such a change that began after the first, but then this index goes with it.
   for (int looks = 0; looks < 2; ++looks) {
     ST_TRY(check_unchanged());
-    if (auto now = (*opened)->hold(); agrees(i, *now)) return pins_[i].keep(std::move(now));
-    if (const Snapshot *handed = pinned(i)) return handed;
+    if (auto now = (*opened)->hold(); agrees(i, *now)) return now;
+    if (pinned(i)) return (*opened)->hold();  // which nobody asks for: see open_and_pin()
     if (owner_.is_of_sources()) break;
     const Control control = owner_.control_of({});
     const os::LockWait wait{owner_.options().lock_timeout_ms, &control, nullptr};
@@ -139,12 +202,21 @@ std::vector<Opened> ShardCatalogue::opened() const {
   return all;
 }
 
-void ShardCatalogue::pin_opened(const Member *only) const {
+void ShardCatalogue::pin_shown() const {
+  for (uint32_t i = 0; i < members_.size(); ++i)
+    if (members_[i]->is_shown())
+      if (auto now = members_[i]->opened()->hold(); agrees(i, *now)) pins_[i].keep(std::move(now));
+}
+
+Result<void> ShardCatalogue::pin_opened(const Member &shard) const {
   for (uint32_t i = 0; i < members_.size(); ++i) {
-    const DataFile *c = !only || only == members_[i].get() ? members_[i]->opened() : nullptr;
-    if (!c || pinned(i)) continue;
-    if (auto now = c->hold(); agrees(i, *now)) pins_[i].keep(std::move(now));
+    if (members_[i].get() != &shard || pinned(i)) continue;
+    auto now = shard.opened()->hold();
+    if (!agrees(i, *now)) continue;
+    auto done = pin_together({{i, std::move(now)}});
+    if (!done && done.error().status != Status::file_changed) return done;  // else who asks for the shard is told that
   }
+  return {};
 }
 
 uint32_t ShardCatalogue::shard_with(size_t i) const {

@@ -156,9 +156,20 @@ bool Shards::is_behind(const Kept &kept, const Look &look) const {
   });
 }
 
-void Shards::pin_in_all_states(const Member &shard) {
-  std::lock_guard lock(kept_.mine().mutex);
-  each_catalogue([&](const ShardCatalogue &c) { c.pin_opened(&shard); });
+// A catalogue that is made meanwhile has the shard if the one before it has.
+Result<void> Shards::pin_in_all_states(const Member &shard) {
+  for (Held shown = hold();;) {
+    Result<void> done;
+    each_catalogue([&](const ShardCatalogue &c) {
+      if (done) done = c.pin_opened(shard);
+    });
+    ST_TRY(done);
+    Held now = hold();
+    if (now.get() == shown.get()) break;
+    shown = std::move(now);
+  }
+  if (!shard.is_shown()) ++unseen_;  // the others are refreshed before it is shown
+  return {};
 }
 
 void Shards::keep_open(const std::set<std::string> &names) const {
@@ -211,7 +222,7 @@ std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read, Kept &kep
     if (gone) shard->opened()->close_idle_journals();
     return gone;
   });
-  catalogue->pin_opened();
+  catalogue->pin_shown();
   return catalogue;
 }
 
@@ -349,6 +360,7 @@ Result<void> Shards::refresh() {
 // recovery.
 Result<void> Shards::refresh_shards(int32_t timeout_ms) {
   struct Refreshed {
+    Member *member;
     DataFile *shard;
     DataFile::Look begun;
     std::optional<DataFile::Found> found = {};  // nothing: it is gone
@@ -360,7 +372,7 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
   const Held shown = hold();
   std::vector<Refreshed> all;
   for (const auto &member : shown->shards())
-    if (DataFile *shard = member->opened()) all.push_back({shard, shard->begin_look()});
+    if (DataFile *shard = member->opened()) all.push_back({member.get(), shard, shard->begin_look()});
   for (bool again = true; again;) {
     for (Refreshed &r : all) {
       r.now = {};  // not under the mutex: it may be the last to hold it
@@ -384,6 +396,7 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
     for (const Refreshed &r : all) {
       if (r.found) r.shard->show(*r.found);
       r.shard->note_refreshed(r.begun);
+      r.member->note_shown();
     }
     kept.refreshed = unseen;
     ++shards_newer_;

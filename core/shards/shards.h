@@ -90,7 +90,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read, Kept &kept);
   // A transaction will change this shard, which is opened: each state that lacks it gets it as it is now.
-  void pin_in_all_states(const Member &shard);
+  Result<void> pin_in_all_states(const Member &shard);
   // A commit renames the new index into place. `replaced` is locked.
   Result<void> rename_index(const os::File &replaced, write::TemporaryFile &fresh);
   // Shows the index as it is now, and the shards as they are shown. But where others have changed more than one file,
@@ -126,7 +126,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   os::Location at_;                              // of the index
   std::shared_ptr<const os::Directory> folder_;  // that the shards are named in
   const os::MadeIn made_in_;
-  os::PerProcess<Kept> kept_;
+  mutable os::PerProcess<Kept> kept_;
   std::atomic<bool> poisoned_ = false;
   // States of two indexes: the one that a commit of ours is putting in place, and the one before, if that is ours, too.
   std::atomic<uint64_t> own_index_ = 0, own_before_ = 0;

@@ -1023,10 +1023,11 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
  * file, if its path still leads there. It has the options of `file`: its
  * callbacks, which must live as long, and its counts in st_file_stats.
  * st_interrupt of either reaches calls on both. Shards that `file` has not
- * opened are opened when first needed; if one was replaced by then, the answer
- * is ST_E_FILE_CHANGED. A shard may also be replaced later. Under ST_MAP_NONE
- * and ST_MAP_COPY_ON_WRITE that is ST_E_FILE_CHANGED, too, if its descriptor
- * was given up for others. Any thread. */
+ * opened are opened when first needed. If one was changed by then, and another
+ * that is open was replaced, both may be parts of one change: the answer is
+ * ST_E_FILE_CHANGED. A shard may also be replaced after it was opened. Under ST_MAP_NONE and
+ * ST_MAP_COPY_ON_WRITE that is ST_E_FILE_CHANGED, too, if its descriptor was
+ * given up for others. Any thread. */
 st_status st_snapshot(st_file *file, st_file **out);
 
 /* Keep the mapping in which views of what `file` shows now lie: they stay until
@@ -1213,12 +1214,14 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *  - A shard is opened, and held against the index, when it is first needed. So
  *    any call that takes a tensor may also answer as st_open does, with
  *    ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE. It answers ST_E_FILE_CHANGED if
- *    the index was replaced since it was read (st_refresh). A handle keeps at
- *    most 128 descriptors open, however many shards there are. It keeps no more
- *    than an eighth of those that the process may have (ulimit -n). While it
- *    commits, a transaction takes three for each shard that it patches, and up
- *    to eight for one that it publishes. Where they run out it answers ST_E_IO;
- *    nothing is changed.
+ *    the index was replaced since it was read. So it does if the shard was
+ *    changed by then, and another handle has replaced one that is open: both may
+ *    be parts of one change. st_refresh mends that; a transaction does it itself.
+ *  - A handle keeps at most 128 descriptors open, however many shards there
+ *    are. It keeps no more than an eighth of those that the process may have
+ *    (ulimit -n). While it commits, a transaction takes three for each shard
+ *    that it patches, and up to eight for one that it publishes. Where they run
+ *    out it answers ST_E_IO; nothing is changed.
  *  - A transaction is all or nothing across shards. Each call on its handle,
  *    each snapshot and each refresh sees all of it or nothing, but for patches,
  *    which show one by one. So does st_refresh of another handle, if no commit
