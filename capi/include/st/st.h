@@ -1025,9 +1025,9 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
  * st_interrupt of either reaches calls on both. Shards that `file` has not
  * opened are opened when first needed. If one was changed by then, and another
  * that is open was replaced, both may be parts of one change: the answer is
- * ST_E_FILE_CHANGED. A shard may also be replaced after it was opened. Under ST_MAP_NONE and
- * ST_MAP_COPY_ON_WRITE that is ST_E_FILE_CHANGED, too, if its descriptor was
- * given up for others. Any thread. */
+ * ST_E_FILE_CHANGED. A shard may also be replaced after it was opened. Under
+ * ST_MAP_NONE and ST_MAP_COPY_ON_WRITE that is ST_E_FILE_CHANGED, too, if its
+ * descriptor was given up for others. Any thread. */
 st_status st_snapshot(st_file *file, st_file **out);
 
 /* Keep the mapping in which views of what `file` shows now lie: they stay until
