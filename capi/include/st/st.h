@@ -1215,8 +1215,9 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *    any call that takes a tensor may also answer as st_open does, with
  *    ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE. It answers ST_E_FILE_CHANGED if
  *    the index was replaced since it was read. So it does if the shard was
- *    changed by then, and another handle has replaced one that is open: both may
- *    be parts of one change. st_refresh mends that; a transaction does it itself.
+ *    changed by then, and another handle has replaced one that is open: both
+ *    may be parts of one change. st_refresh mends that; a transaction refreshes
+ *    the handle itself.
  *  - A handle keeps at most 128 descriptors open, however many shards there
  *    are. It keeps no more than an eighth of those that the process may have
  *    (ulimit -n). While it commits, a transaction takes three for each shard
