@@ -29,7 +29,6 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
   c->path_ = at.path();
   c->at_ = std::move(at);
 
-  const uint64_t second = env.unix_time();
   ST_TRY(auto snapshot, c->look(c->options_.writable, c->options_.lock_timeout_ms));
   ST_TRY(read::check_map_setting(env, c->options_.map));
   ST_TRY(c->strategy_, read::choose_strategy(env, c->options_.bulk, snapshot->filesystem));
@@ -38,7 +37,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
     c->journals_ = std::make_unique<write::JournalFolder>(c->at_, snapshot->identity);
     c->deferred_ = std::make_unique<DeferredCommits>(env, c->path_, *c->journals_);
   }
-  c->adopt(c->place(std::move(snapshot), ++c->looks_, second));
+  c->adopt(c->place(std::move(snapshot)));
   return c;
 }
 
@@ -221,9 +220,8 @@ void warn_that_not_shown(const Log &log) noexcept try {
 } catch (const std::bad_alloc &) {
 }
 
-HeldSnapshot DataFile::place(std::unique_ptr<Snapshot> state, uint64_t look, uint64_t second) {
+HeldSnapshot DataFile::place(std::unique_ptr<Snapshot> state, uint64_t look) {
   state->look = look;
-  state->looked_at = second;
   if (options_.descriptors && state->env) state->share_descriptor(options_.descriptors);
   return versions_.place(std::move(state));
 }
@@ -303,7 +301,7 @@ Result<bool> DataFile::place_found(Found &found, std::unique_ptr<Snapshot> state
   const Snapshot &before = *found.look.shown;
   const bool is_own = state->is_of_same_file(before) || state->identity.st_ino == placing_;
   state->others = before.others + (is_own ? 0 : 1);
-  found.state = place(std::move(state), found.look.number, found.look.second);
+  found.state = place(std::move(state), found.look.number);
   keep_open_as_others(*found.state);
   // A write, so that a patch either is seen here or sees what was placed.
   return !keeps_old || patches_.fetch_add(0) == patches;

@@ -151,9 +151,9 @@ class DataFile {
   // place.
   struct Look {
     HeldSnapshot shown;
-    uint64_t number = 0, patches = 0, follows = 0, second = 0;
+    uint64_t number = 0, patches = 0, follows = 0;
   };
-  Look begin_look() { return {hold(), ++looks_, patches_, follows_, env_.unix_time()}; }  // before the file is opened
+  Look begin_look() { return {hold(), ++looks_, patches_, follows_}; }  // before the file is opened
   // What that look has found is shown, and held. None: look again.
   Result<HeldSnapshot> adopt_found(const Look &look, std::unique_ptr<Snapshot> found);
   // A refresh in two steps, for a model that shows what it finds in all of its files at once. The caller opens the
@@ -180,7 +180,7 @@ class DataFile {
   // Before a commit, so that nothing can fail after it.
   HeldSnapshot place(std::unique_ptr<Snapshot> made) {
     if (const HeldSnapshot shown = hold()) made->others = shown->others;
-    return place(std::move(made), ++looks_, env_.unix_time());
+    return place(std::move(made), ++looks_);
   }
   // By the commit, under its locks. Takes no memory.
   void adopt(const HeldSnapshot &made) noexcept;
@@ -304,7 +304,7 @@ class DataFile {
   void keep_open_as_others(const Snapshot &placed) const;
   Result<bool> place_found(Found &found, std::unique_ptr<Snapshot> state);
   bool is_withheld() const { return withheld_by_ == env_.fork_generation() + 1; }
-  HeldSnapshot place(std::unique_ptr<Snapshot> state, uint64_t look, uint64_t second);
+  HeldSnapshot place(std::unique_ptr<Snapshot> state, uint64_t look);
   void end_writing() noexcept;
   bool is_left_behind(const Snapshot &now, const Snapshot &fresh) const;
   // What lay beside the file. Without any journal nothing has touched it.

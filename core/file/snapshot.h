@@ -33,7 +33,6 @@ struct Snapshot {
   read::Content content;
   uint64_t generation = 0;  // of the process that took it: see os::Env::fork_generation
   uint64_t look = 0;        // the number of the look that found it: see DataFile::Look
-  uint64_t looked_at = 0;   // the second, by the clock, in which that look began: it had its name then, or later
   uint64_t others = 0;      // how often others had replaced what the handle shows: see was_replaced_by_others()
 
   // This process's way to the bytes. In a forked child a descriptor and a mapping of

@@ -78,36 +78,43 @@ ShardCatalogue::Pins ShardCatalogue::pins() const {
   return all;
 }
 
-// Are there moments at which all of these had their names? Those of `pinned` have had one in common. So have those that
-// were found now and not replaced since these were looked for: one look at each tells. Else nothing that is open may
-// have been replaced up to now.
-Result<void> ShardCatalogue::check_go_together(const Pins &pinned, const Found &found) const {
-  uint64_t since = UINT64_MAX;
-  for (const Snapshot *state : pinned)
-    if (state) since = std::min(since, state->looked_at);
-  const auto is_as_before = [&](const auto &one) {
-    return members_[one.first]->is_untouched_since(since, *one.second);
+// Have all of these had their names at one moment, at which no commit of others was half done? Those of `pinned` have,
+// at `settled_at` or later. So a shard goes with them if it has not changed since then, up to now. Else none of them
+// may have been replaced up to now. What was found, and nobody has seen yet, is found again.
+Result<void> ShardCatalogue::check_go_together(const Pins &pinned, Found &found, uint64_t &settled_at) const {
+  if (owner_.is_of_sources()) return {};
+  const auto is_untouched = [&](const auto &one) {
+    return pinned[one.first] || members_[one.first]->is_untouched_since(settled_at, *one.second);
   };
-  if ((since == UINT64_MAX && found.size() < 2) || std::ranges::all_of(found, is_as_before)) return {};
-  for (uint32_t i = 0; i < pinned.size(); ++i) {
-    const auto fresh = found.find(i);
-    const Snapshot *const state = pinned[i] ? pinned[i] : fresh != found.end() ? fresh->second.get() : nullptr;
-    if (!state) continue;
-    ST_TRY(const auto replaced, members_[i]->was_replaced_by_others(*state));
-    if (replaced) return Failure(replaced_since(i));
+  if (settled_at > 0 && std::ranges::all_of(found, is_untouched)) return {};
+  constexpr int most_looks = 8;  // others may replace a shard each time
+  settled_at = owner_.env().unix_time();
+  for (int looks = 1;; ++looks) {
+    ST_TRY(owner_.await_half_done(owner_.options().lock_timeout_ms));
+    bool again = false;
+    for (uint32_t i = 0; i < pinned.size(); ++i) {
+      if (!pinned[i] && !found.contains(i)) continue;
+      ST_TRY(const auto replaced, members_[i]->was_replaced_by_others(pinned[i] ? *pinned[i] : *found[i]));
+      if (!replaced) continue;
+      if (pinned[i] || members_[i]->is_shown() || looks == most_looks) return Failure(replaced_since(i));
+      ST_TRY(owner_.refresh_unshown(*members_[i]));
+      ST_TRY(found[i], first_look(i));
+      again = true;
+    }
+    if (!again) return {};
   }
-  return {};
 }
 
-// A commit of others may have replaced several shards since one of them was opened. What it has made of another must
-// not be shown beside that. No mutex is held while files are looked at: another call may pin shards beside this one.
-// Whoever pins later looks again at what the other has pinned.
+// No mutex is held while files are looked at: another call may pin shards beside this one. Whoever pins later looks
+// again at what the other has pinned.
 Result<void> ShardCatalogue::pin_together(Found found) const {
   for (;;) {
     const Pins before = pins();
-    if (!owner_.is_of_sources()) ST_TRY(check_go_together(before, found));
+    uint64_t settled_at = settled_at_;
+    ST_TRY(check_go_together(before, found, settled_at));
     const std::lock_guard lock(owner_.kept_.mine().mutex);
     if (pins() != before) continue;
+    settled_at_ = settled_at;
     const bool is_current = owner_.hold().get() == this;
     for (auto &[i, now] : found) {
       pins_[i].keep(std::move(now));

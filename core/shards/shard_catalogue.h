@@ -87,7 +87,7 @@ class ShardCatalogue final : public Merged {
   Result<HeldSnapshot> first_look(uint32_t i) const;
   Pins pins() const;
   Result<void> pin_together(Found found) const;
-  Result<void> check_go_together(const Pins &pinned, const Found &found) const;
+  Result<void> check_go_together(const Pins &pinned, Found &found, uint64_t &settled_at) const;
   Error replaced_since(uint32_t shard) const;
   Error explain(uint32_t shard, const Snapshot &snapshot) const;
 
@@ -97,6 +97,8 @@ class ShardCatalogue final : public Merged {
   const Members members_;
   std::vector<size_t> first_;                           // index of each shard's first tensor
   mutable std::vector<Versions<Snapshot>::Once> pins_;  // held
+  // A second, by the clock: then or later all of them had their names, and no commit was half done. 0: nobody knows.
+  mutable std::atomic<uint64_t> settled_at_ = 0;
 };
 
 }  // namespace st::store

@@ -84,6 +84,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     std::vector<std::shared_ptr<Member>> with_journals;                   // those used last
     // While a commit has not yet shown the shards that belong to it, the locked index is shown in its place.
     const WithheldIndex *withheld_index = nullptr;  // of the commit, which has locked the index
+    std::atomic<unsigned> exclusive = 0;            // commits of this handle that keep others out
     uint64_t refreshed = 0;                         // unseen_, when all shards were last refreshed together
     uint64_t newer = 0;                             // shards_newer_, when what is shown was found
   };
@@ -106,7 +107,12 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> refresh_shards(int32_t timeout_ms);
   Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   Result<void> check_all_there(const ShardIndex &index) const;
-  Result<void> recover_left(int32_t timeout_ms);  // by dead writers
+  Result<void> recover_left(int32_t timeout_ms) const;  // by dead writers
+  // Until no commit of others is half done: decided, and not all files have their names.
+  Result<void> await_half_done(int32_t timeout_ms) const;
+  Error replaced_all_the_time() const;
+  // One that no catalogue shows as it is.
+  Result<void> refresh_unshown(Member &shard) const;
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
   // Has a commit of this handle put it there? A child does not know what its parent was about to show.
