@@ -30,18 +30,10 @@ class Member {
     if (opened_.compare_exchange_strong(none, fresh.get(), std::memory_order_acq_rel)) return fresh.release();
     return none;
   }
-  // Once it is open, and in a folder: see DataFile::is_untouched_since. A link tells nothing.
-  bool is_untouched_since(uint64_t second, const Snapshot &state) const {
-    return !is_link() && opened()->is_untouched_since(second, state);
-  }
+  // Once it is open, and in a folder: see DataFile::is_untouched_since.
+  bool is_untouched_since(uint64_t second, const Snapshot &state) const;
   // Then: see DataFile::was_replaced_by_others. A link that leads elsewhere by now was replaced.
-  Result<bool> was_replaced_by_others(const Snapshot &state) const {
-    if (is_link()) {
-      auto now = os::Location::find_in(folder_, name_);
-      if (now && !(now->folder()->is(*at().folder()) && now->name() == at().name())) return true;
-    }
-    return opened()->was_replaced_by_others(state);
-  }
+  Result<bool> was_replaced_by_others(const Snapshot &state) const;
   DataFile *opened() const { return opened_.load(std::memory_order_acquire); }
   // What is in it was found to go with what is shown of the others: a new catalogue may have it as it is.
   bool is_shown() const { return shown_.load(std::memory_order_acquire); }

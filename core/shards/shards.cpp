@@ -78,7 +78,7 @@ Result<void> Shards::show_anew() {
 }
 
 Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms) {
-  constexpr int most_refreshes = 8;  // others may change more while each goes on
+  constexpr int most_refreshes = 100;  // others may change more while each goes on
   int refreshes = 0;
   for (const uint64_t begun = begin_look().number;;) {
     const Look look = begin_look();
@@ -101,23 +101,21 @@ Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms) {
     if (withheld && os::same_inode(withheld->identity, read.identity)) read = withheld->locked;
     const uint64_t index = state_of(read.identity);
     const bool is_known = !look.shown || look.shown->is_of(read.identity) || is_own(index) || index == refreshed_for;
-    const bool gives_up = refreshes == most_refreshes;
     std::unique_ptr<ShardCatalogue> shown;
-    if (is_known || gives_up) {
+    if (is_known) {
       shown = make_catalogue(std::move(read), kept);
       // Else another thread has committed or refreshed meanwhile, and shards may be newer than this index.
       if (shards_newer_.load() != newer) continue;
     }
     // What others have changed is shown together. Asked after the catalogue was made: what is not met here is not in
     // it.
-    if (!gives_up && (!is_known || is_behind(kept, look))) {
+    if (!is_known || is_behind(kept, look)) {
       lock.unlock();
-      ++refreshes;
+      if (++refreshes > most_refreshes) return Failure(replaced_all_the_time());
       refreshed_for = index;
       ST_TRY(refresh_shards(timeout_ms));
       continue;
     }
-    if (gives_up) ++unseen_;  // whoever looks next refreshes them again
     if (!show_after(look, std::move(shown))) continue;
     kept.newer = newer;
     return {};

@@ -1223,10 +1223,10 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *    (ulimit -n). While it commits, a transaction takes three for each shard
  *    that it patches, and up to eight for one that it publishes. Where they run
  *    out it answers ST_E_IO; nothing is changed.
- *  - A transaction is all or nothing across shards. Each call on its handle,
+ *  - A transaction is all or nothing across shards. Each call on any handle,
  *    each snapshot and each refresh sees all of it or nothing, but for patches,
- *    which show one by one. So does st_refresh of another handle, if no commit
- *    is under way meanwhile.
+ *    which show one by one. So st_refresh, and a call that opens a shard, wait
+ *    for a commit of another handle that renames its files: ST_E_BUSY.
  *  - A new name goes to the last shard that the transaction rewrites anyway,
  *    else to the last shard. weight_map follows, and total_size and
  *    total_parameters where the index has them as whole numbers, also spelled

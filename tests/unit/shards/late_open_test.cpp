@@ -62,10 +62,11 @@ class LateOpen : public testing::ShardsScene {
     put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors",)"
                      R"("c":"m-2.safetensors","d":"m-3.safetensors"}})");
   }
-  std::unique_ptr<Shards> open(os::Env &with, MapMode map = MapMode::automatic) const {
+  std::unique_ptr<Shards> open(os::Env &with, MapMode map = MapMode::automatic, int32_t timeout_ms = 10000) const {
     OpenOptions options;
     options.writable = true;
     options.map = map;
+    options.lock_timeout_ms = timeout_ms;
     auto opened = Shards::open(with, index, options);
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
@@ -99,6 +100,7 @@ class LateOpen : public testing::ShardsScene {
     return out == fresh(name) ? "new" : "old";
   }
   static std::string name_of(Status s) {
+    if (s == Status::busy) return "busy";
     return s == Status::file_changed ? "changed" : text("status ", static_cast<int>(s));
   }
   template <class T>
@@ -199,6 +201,99 @@ TEST_F(LateOpen, ACallBesideACommitByAnotherShowsOneState) {
   }
 }
 
+// The writer lives, and no journal of its is hot. Before each of the system calls of its commit.
+TEST_F(LateOpen, NobodyShowsACommitByAnotherThatIsHalfDone) {
+  bool more = true, was_busy = false;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto other = open(env), late = open(unsynced, MapMode::automatic, 0),
+               fresh = open(unsynced, MapMode::none, 0), refreshed = open(unsynced, MapMode::automatic, 0);
+    const Catalogue of_late = late->catalogue();
+    EXPECT_EQ(look(of_late, {"a"}), "old");
+    EXPECT_EQ(look(refreshed->catalogue(), {"a", "c"}), "old old");
+    std::string seen[3];
+    more = before_call(
+        n,
+        [&] {
+          seen[0] = one(of_late, "c");
+          seen[1] = look(fresh->catalogue(), {"c", "a"});
+          const auto done = refreshed->refresh();
+          EXPECT_TRUE(done || done.error().status == Status::busy) << done.error().message;
+          seen[2] = look(refreshed->catalogue(), {"a", "c"});
+        },
+        [&] {
+          change(*other, {"a", "c"});
+        });
+    if (!more) break;
+    EXPECT_TRUE(seen[0] == "old" || seen[0] == "busy" || seen[0] == "changed") << seen[0];
+    EXPECT_TRUE(seen[1] == "old old" || seen[1] == "new new" || seen[1] == "busy busy") << seen[1];
+    EXPECT_TRUE(seen[2] == "old old" || seen[2] == "new new") << seen[2];
+    was_busy |= seen[0] == "busy";
+    for (const auto &handle : {late.get(), fresh.get(), refreshed.get()}) {
+      ASSERT_TRUE(is_ok(handle->refresh()));
+      EXPECT_EQ(look(handle->catalogue(), {"a", "c", "d"}), "new new old");
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_TRUE(was_busy);
+}
+
+TEST_F(LateOpen, ARefreshBesideACommitByAnotherShowsOneState) {
+  bool more = true;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto c = open(env);
+    EXPECT_EQ(look(c->catalogue(), {"a", "c"}), "old old");
+    more = before_call(
+        n,
+        [&] {
+          change_by_another({"a", "c"});
+        },
+        [&] { ASSERT_TRUE(is_ok(c->refresh())); });
+    const std::string seen = look(c->catalogue(), {"a", "c"});
+    EXPECT_TRUE(seen == "old old" || seen == "new new") << seen;
+    if (HasFailure()) return;
+  }
+}
+
+// Another thread opens c meanwhile, and then others replace a and c.
+TEST_F(LateOpen, AShardThatIsOpenedBesideARefreshIsRefreshedToo) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto c = open(env);
+    EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+    more = before_call(
+        n,
+        [&] {
+          EXPECT_EQ(one(c->catalogue(), "c"), "old");
+          change_by_another({"a", "c"});
+        },
+        [&] { ASSERT_TRUE(is_ok(c->refresh())); });
+    const std::string seen = look(c->catalogue(), {"a", "c"});
+    EXPECT_TRUE(seen == "old old" || seen == "new new") << seen;
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(LateOpen, WhatIsReplacedAllTheTimeIsBusy) {
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a", "c"}), "old old");
+  const std::string shard = dir / "m-1.safetensors", fresh = dir / "fresh", content = bytes_of(shard);
+  env.before = [&](Call what) {
+    if (what != Call::fstatat) return 0;
+    put_bytes(fresh, content);
+    return ::rename(fresh.c_str(), shard.c_str());
+  };
+  const auto done = c->refresh();
+  env.before = nullptr;
+  EXPECT_EQ(status_of(done), Status::busy);
+  ASSERT_TRUE(is_ok(c->refresh()));
+}
+
 TEST_F(LateOpen, AHandleOpensMoreBesideItsOwnCommits) {
   bool more = true;
   for (size_t n = every.first(); more; n += every.step) {
@@ -293,26 +388,51 @@ TEST_F(LateOpen, ATransactionOfAnOlderState) {
 }
 
 // As in a cache, where shards are links to files of other names.
-TEST_F(LateOpen, ALinkThatLeadsElsewhereByNow) {
-  const auto put_links = [this](const char *to) {
-    for (const char *name : {"m-1.safetensors", "m-2.safetensors"}) {
-      const std::string link = dir / (std::string(name) + ".new"), at = dir / name;
-      ASSERT_EQ(::symlink(text(to, "/", name).c_str(), link.c_str()), 0);
-      ASSERT_EQ(::rename(link.c_str(), at.c_str()), 0);
+class LateOpenOfLinks : public LateOpen {
+ protected:
+  LateOpenOfLinks() {
+    for (const char *of : {"old", "new"}) {
+      EXPECT_EQ(::mkdir((dir / of).c_str(), 0755), 0);
+      put_shards(dir / of);
     }
-  };
-  for (const char *of : {"old", "new"}) {
-    ASSERT_EQ(::mkdir((dir / of).c_str(), 0755), 0);
-    put_shards(dir / of);
+    put_bytes(dir / "new/m-2.safetensors", file_of(std::vector{u8_tensor("c", 5000, 13)}));
+    put_links("old");
   }
-  put_bytes(dir / "new/m-2.safetensors", file_of(std::vector{u8_tensor("c", 5000, 13)}));
+  void put_link(const std::string &to, const char *name) const {
+    const std::string link = dir / "fresh", at = dir / name;
+    ASSERT_EQ(::symlink(to.c_str(), link.c_str()), 0);
+    ASSERT_EQ(::rename(link.c_str(), at.c_str()), 0);
+  }
+  void put_links(const std::string &to) const {
+    for (const char *name : {"m-1.safetensors", "m-2.safetensors"}) put_link(to + "/" + name, name);
+  }
+};
+
+TEST_F(LateOpenOfLinks, OneThatLeadsElsewhereByNow) {
   unsynced.age();
-  put_links("old");
   const auto c = open(env);
-  const Catalogue before = c->catalogue();
-  EXPECT_EQ(look(before, {"a"}), "old");
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
   put_links("new");
-  EXPECT_EQ(look(before, {"c", "d"}), "changed old");
+  EXPECT_EQ(look(c->catalogue(), {"c", "d"}), "changed old");
+}
+
+// It is untouched, as the file that it leads to is: then nothing else matters.
+TEST_F(LateOpenOfLinks, OneThatIsUntouched) {
+  unsynced.age();
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  put_link("new/m-1.safetensors", "m-1.safetensors");
+  EXPECT_EQ(look(c->catalogue(), {"c", "a"}), "old old");
+}
+
+TEST_F(LateOpenOfLinks, OneThroughAFolderThatIsALink) {
+  put_link("old", "now");
+  put_links("now");
+  unsynced.age();
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  put_link("new", "now");
+  EXPECT_EQ(look(c->catalogue(), {"c"}), "changed");
 }
 
 TEST_F(LateOpen, EachCallMayFail) {
