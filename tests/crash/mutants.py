@@ -485,7 +485,7 @@ MUTANTS = [
            "if (look && *look == Look::settled) *locked", "if (look) *locked"),
     Mutant("shards: a state does not get a shard that is about to change", SHARDS,
            "  ST_TRY(shards_.pin_in_all_states(*shown().shards()[shard]));\n", ""),
-    Mutant("shards: of two commits at once the older index is shown", "core/shards/shards.cpp", "  ++shards_newer_;\n  return {};", "  return {};"),
+    Mutant("shards: of two commits at once the older index is shown", "core/shards/shards.cpp", "  ST_TRY(fresh.rename());\n  ++shards_newer_;\n", "  ST_TRY(fresh.rename());\n"),
     Mutant("shards: the index of the commit before is taken for another's", "core/shards/shards.cpp",
            "now == own || now == before", "now == own"),
     Mutant("shards: the index stays locked while the result is shown", SHARDS,
