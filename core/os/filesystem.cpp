@@ -167,7 +167,8 @@ bool keeps_what_was_read(std::string_view type) {
 }
 
 bool dates_changes_late(std::string_view type) {
-  return type == "ntfs" || type == "refs" || type == "exfat" || type == "vfat";
+  constexpr std::string_view those[] = {"exfat", "hfs", "hfsplus", "jffs2", "msdos", "ntfs", "refs", "vfat"};
+  return std::ranges::find(those, type) != std::end(those);
 }
 
 bool shows_another(std::string_view type) {

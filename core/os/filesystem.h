@@ -47,7 +47,8 @@ bool maps_what_was_opened(std::string_view type);
 // minute what was read through a descriptor, and hears of other hosts' changes a little late. Pure.
 bool keeps_what_was_read(std::string_view type);
 
-// May a file be written there, and get another time only when the writer closes it? So Windows does. Pure.
+// May a file be written there, and get another time only when the writer closes it? So Windows does. Or a rename leaves
+// a file its times. Pure.
 bool dates_changes_late(std::string_view type);
 
 // Are the files there those of another filesystem, which may lie anywhere? Pure.

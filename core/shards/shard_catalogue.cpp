@@ -54,6 +54,7 @@ bool ShardCatalogue::opens_together() const {
 Result<void> ShardCatalogue::open(const std::set<uint32_t> &awaited, const Progress &progress) const {
   std::set<uint32_t> missing;
   std::ranges::copy_if(awaited, std::inserter(missing, missing.end()), [this](uint32_t i) { return !pinned(i); });
+  if (missing.empty()) return {};
   if (owner_.is_of_sources())
     return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of(progress),
                              [this](uint32_t i) -> Result<void> {
@@ -112,10 +113,12 @@ Result<void> ShardCatalogue::pin_together(Found found) const {
     const Pins before = pins();
     uint64_t settled_at = settled_at_;
     ST_TRY(check_go_together(before, found, settled_at));
-    const std::lock_guard lock(owner_.kept_.mine().mutex);
+    Shards::Kept &kept = owner_.kept_.mine();
+    const std::lock_guard lock(kept.mutex);
     if (pins() != before) continue;
     settled_at_ = settled_at;
     const bool is_current = owner_.hold().get() == this;
+    if (is_current) kept.settled_at = settled_at;
     for (auto &[i, now] : found) {
       pins_[i].keep(std::move(now));
       if (is_current) members_[i]->note_shown();
@@ -209,7 +212,8 @@ std::vector<Opened> ShardCatalogue::opened() const {
   return all;
 }
 
-void ShardCatalogue::pin_shown() const {
+void ShardCatalogue::pin_shown(uint64_t settled_at) const {
+  settled_at_ = settled_at;
   for (uint32_t i = 0; i < members_.size(); ++i)
     if (members_[i]->is_shown())
       if (auto now = members_[i]->opened()->hold(); agrees(i, *now)) pins_[i].keep(std::move(now));

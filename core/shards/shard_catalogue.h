@@ -73,8 +73,8 @@ class ShardCatalogue final : public Merged {
   // Its snapshot, if somebody needed it already.
   const Snapshot *pinned(uint32_t i) const { return pins_[i].get(); }
   // Pins those of the shards that are shown, and agree: so that they stay what they are here, whatever is published
-  // next. Before this catalogue is shown.
-  void pin_shown() const;
+  // next. Before this catalogue is shown; they are settled as those that are shown now.
+  void pin_shown(uint64_t settled_at) const;
   // The same of one that is open, if it goes with what is pinned here.
   Result<void> pin_opened(const Member &shard) const;
 

@@ -313,7 +313,8 @@ Result<void> ShardTransaction::check_others() const {
 
 // Is the shard that is locked the one that is shown?
 Result<void> ShardTransaction::check_shown(uint32_t shard, const Transaction &part) const {
-  if (part.before().is_of_same_file(*shown().pinned(shard))) return {};
+  const Snapshot *const pinned = shown().pinned(shard);
+  if (pinned && part.before().is_of_same_file(*pinned)) return {};
   Error e = error(Status::file_changed, in_quotes(part.data_file().path()), " was replaced meanwhile; try again");
   e.shard = shard;
   return Failure(std::move(e));

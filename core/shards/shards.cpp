@@ -220,7 +220,7 @@ std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read, Kept &kep
     if (gone) shard->opened()->close_idle_journals();
     return gone;
   });
-  catalogue->pin_shown();
+  catalogue->pin_shown(kept.settled_at);
   return catalogue;
 }
 
@@ -247,18 +247,16 @@ Result<void> Shards::recover_left(int32_t timeout_ms) const {
   return {};
 }
 
+// One that only patches several shards is decided, too, but leaves them their names, and shares the index. So none that
+// replaces shards is alive once that is locked. One that died before that is finished.
 Result<void> Shards::await_half_done(int32_t timeout_ms) const {
-  constexpr int attempts = 100;  // after each, others have committed again
+  if (kept_.mine().exclusive > 0) return {};
+  ST_TRY(const auto decided, with_room([&] { return os::while_stale([&] { return write::is_decided(at_); }); }));
+  if (!decided) return {};
   const Control control = control_of({});
-  const os::LockWait wait{timeout_ms, &control, nullptr};
-  for (int n = 0; n < attempts; ++n) {
-    if (kept_.mine().exclusive > 0) return {};
-    ST_TRY(const auto decided, with_room([&] { return os::while_stale([&] { return write::is_decided(at_); }); }));
-    if (!decided) return {};
-    ST_TRY(recover_left(timeout_ms));
-    ST_TRY(with_room([&] { return await_writers(at_, wait); }));
-  }
-  return Failure(replaced_all_the_time());
+  ST_TRY(recover_left(timeout_ms));
+  ST_TRY(with_room([&] { return await_writers(at_, {timeout_ms, &control, nullptr}); }));
+  return recover_left(timeout_ms);
 }
 
 Result<void> Shards::recover(const os::LockWait &wait) {
@@ -406,6 +404,7 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
       else
         r.found.reset();
     }
+    const uint64_t settled_at = env().unix_time();
     ST_TRY(await_half_done(timeout_ms));
     bool again = false;
     for (Refreshed &r : all) {
@@ -432,6 +431,7 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
       r.member->note_shown();
     }
     kept.refreshed = unseen;
+    kept.settled_at = settled_at;
     ++shards_newer_;
     return {};
   }

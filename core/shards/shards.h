@@ -87,6 +87,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     std::atomic<unsigned> exclusive = 0;            // commits of this handle that keep others out
     uint64_t refreshed = 0;                         // unseen_, when all shards were last refreshed together
     uint64_t newer = 0;                             // shards_newer_, when what is shown was found
+    uint64_t settled_at = 0;                        // of the catalogue that is shown
   };
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read, Kept &kept);
@@ -108,7 +109,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   Result<void> check_all_there(const ShardIndex &index) const;
   Result<void> recover_left(int32_t timeout_ms) const;  // by dead writers
-  // Until no commit of others is half done: decided, and not all files have their names.
+  // Until no commit of others that was decided before has yet to give files their names.
   Result<void> await_half_done(int32_t timeout_ms) const;
   Error replaced_all_the_time() const;
   // One that no catalogue shows as it is.

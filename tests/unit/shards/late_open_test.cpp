@@ -387,6 +387,54 @@ TEST_F(LateOpen, ATransactionOfAnOlderState) {
   EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
 }
 
+// It asks for nothing that is not open.
+TEST_F(LateOpen, WhatIsOpenIsReadWhateverBecameOfIt) {
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  ASSERT_TRUE(is_ok(c->refresh()));
+  change_by_another({"a"});
+  EXPECT_TRUE(is_ok(c->catalogue().range(0, 1)));
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+}
+
+// The state that a refresh shows, or a commit of one's own, has passed already.
+TEST_F(LateOpen, AnUntouchedOneGoesWithTheNextStateToo) {
+  unsynced.age();
+  for (const bool by_commit : {false, true}) {
+    SCOPED_TRACE(by_commit);
+    const auto c = open(env);
+    EXPECT_EQ(look(c->catalogue(), {by_commit ? "c" : "a"}), by_commit ? "new" : "old");
+    if (by_commit)
+      change(*c, {"c"});
+    else
+      ASSERT_TRUE(is_ok(c->refresh()));
+    change_by_another({"a", "c"});
+    EXPECT_EQ(look(c->catalogue(), {"d"}), "old");
+  }
+}
+
+// It leaves the shards their names, whatever it has come to.
+TEST_F(LateOpen, APatchOfSeveralByAnotherKeepsNobodyOut) {
+  bool more = true;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto other = open(env);
+    std::string seen;
+    more = before_call(
+        n,
+        [&] {
+          const auto c = open(unsynced, MapMode::automatic, 0);
+          seen = look(c->catalogue(), {"a", "c", "d"});
+        },
+        [&] {
+          change(*other, {"a", "c"}, false);
+        });
+    EXPECT_EQ(seen.find("busy"), std::string::npos) << seen;
+    if (HasFailure()) return;
+  }
+}
+
 // As in a cache, where shards are links to files of other names.
 class LateOpenOfLinks : public LateOpen {
  protected:
