@@ -239,7 +239,7 @@ Result<bool> is_decided(const os::Location &index) {
   if (!opened && opened.error().status == Status::journal && all_rest(index)) return false;
   ST_TRY(auto folder, std::move(opened));
   if (!folder) return false;
-  // As its writer's asker, who has all of the index: so one that is alive counts, too.
+  // Asked as if all bytes of the index were locked: then the journal of a living writer counts, too.
   const Piece all{0, {0, static_cast<uint64_t>(by_path.st_size), 0}, nullptr};
   ST_TRY(const auto journals, find_hot_journals(*folder, by_path, {{}, {&all, 1}}));
   return journals.committed;

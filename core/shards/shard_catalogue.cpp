@@ -106,8 +106,8 @@ Result<void> ShardCatalogue::check_go_together(const Pins &pinned, Found &found,
   }
 }
 
-// No mutex is held while files are looked at: another call may pin shards beside this one. Whoever pins later looks
-// again at what the other has pinned.
+// No mutex is held while files are looked at: another call may pin shards beside this one. The later of two calls
+// looks again, at what the other has pinned, too.
 Result<void> ShardCatalogue::pin_together(Found found) const {
   for (;;) {
     const Pins before = pins();
