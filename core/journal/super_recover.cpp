@@ -235,9 +235,7 @@ Result<Recovered> recover_super_at(const os::Location &index, const os::LockWait
 Result<bool> is_decided(const os::Location &index) {
   struct stat by_path;
   if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
-  auto opened = Folder::open(index, by_path, {});
-  if (!opened && opened.error().status == Status::journal && all_rest(index)) return false;
-  ST_TRY(auto folder, std::move(opened));
+  ST_TRY(auto folder, Folder::open(index, by_path, {}));
   if (!folder) return false;
   // Asked as if all bytes of the index were locked: then the journal of a living writer counts, too.
   const Piece all{0, {0, static_cast<uint64_t>(by_path.st_size), 0}, nullptr};

@@ -88,7 +88,7 @@ Result<void> ShardCatalogue::check_go_together(const Pins &pinned, Found &found,
     return pinned[one.first] || members_[one.first]->is_untouched_since(settled_at, *one.second);
   };
   if (settled_at > 0 && std::ranges::all_of(found, is_untouched)) return {};
-  constexpr int most_looks = 8;  // others may replace a shard each time
+  constexpr int most_looks = 3;  // others may replace a shard each time
   settled_at = owner_.env().unix_time();
   for (int looks = 1;; ++looks) {
     ST_TRY(owner_.await_half_done(owner_.options().lock_timeout_ms));

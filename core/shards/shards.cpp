@@ -78,7 +78,7 @@ Result<void> Shards::show_anew() {
 }
 
 Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms) {
-  constexpr int most_refreshes = 100;  // others may change more while each goes on
+  constexpr int most_refreshes = 8;  // others may change more while each goes on
   int refreshes = 0;
   for (const uint64_t begun = begin_look().number;;) {
     const Look look = begin_look();
@@ -389,7 +389,7 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
     }
     return added;
   };
-  constexpr int most_looks = 100;  // others may replace shards each time
+  constexpr int most_looks = 8;  // others may replace shards each time
   const uint64_t unseen = unseen_;
   ST_TRY(recover_left(timeout_ms));
   add_opened();

@@ -532,6 +532,37 @@ TEST_F(LateOpen, ATransactionGoesOnFromWhatOthersHaveCommitted) {
   EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new new");
 }
 
+// Before each of its system calls another changes the index, too, or it fails.
+TEST_F(LateOpen, ATransactionThatFollowsMayMeetMore) {
+  for (const bool fails : {false, true}) {
+    bool more = true;
+    for (size_t n = 0; more; ++n) {
+      SCOPED_TRACE(text(fails, ", call ", n));
+      put_model();
+      const auto c = open(env), other = open(unsynced);
+      EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+      const auto t = begin(*c);
+      ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+      change(*other, {"a", "c"});
+      more = false;
+      env.before = [&, left = n](Call) mutable {
+        if (left-- != 0) return 0;
+        more = true;
+        if (fails) return -EIO;
+        const auto renames = begin(*other);
+        EXPECT_TRUE(is_ok(renames->rename("b", "e")));
+        EXPECT_TRUE(is_ok(renames->commit()));
+        return 0;
+      };
+      const auto done = t->update("d", u8(new_d));
+      env.before = nullptr;
+      const Status status = status_of(done);
+      EXPECT_TRUE(done || status == Status::file_changed || (fails && status == Status::io)) << done.error().message;
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST_F(LateOpen, WhatIsAskedBeforeAChangeIsAskedOfOneState) {
   const auto c = open(env);
   EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
