@@ -19,8 +19,9 @@ void SimBytes::write(uint64_t offset, const char *from, size_t n) {
 size_t SimBytes::read(uint64_t offset, char *to, size_t n) const {
   if (offset >= size) return 0;
   n = static_cast<size_t>(std::min<uint64_t>(n, size - offset));
-  std::memset(to, 0, n);
-  if (offset < bytes.size()) std::memcpy(to, bytes.data() + offset, std::min<size_t>(n, bytes.size() - offset));
+  const size_t there = offset < bytes.size() ? std::min<size_t>(n, bytes.size() - offset) : 0;
+  if (there > 0) std::memcpy(to, bytes.data() + offset, there);
+  std::memset(to + there, 0, n - there);
   return n;
 }
 
@@ -63,6 +64,12 @@ bool is_durable(const SimInode &inode, uint64_t offset, const std::string &bytes
   return there == bytes;
 }
 
+// A cut changes nothing of it.
+bool is_settled(const SimInode &inode) {
+  return inode.pending.empty() && inode.pending_entries.empty() && inode.now == inode.durable &&
+         inode.entries == inode.durable_entries;
+}
+
 }  // namespace
 
 std::vector<SimChange> pending_changes(const SimDisk &disk) {
@@ -86,6 +93,7 @@ SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, co
   cut.realtime = disk.realtime;
   std::map<uint64_t, std::shared_ptr<SimInode>> made;
   for (const auto &[id, inode] : disk.inodes) {
+    if (is_settled(*inode)) continue;
     auto fresh = std::make_shared<SimInode>();
     fresh->is_dir = inode->is_dir;
     fresh->mode = inode->mode;
@@ -117,12 +125,18 @@ SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, co
   // Only what the root still reaches.
   std::vector<uint64_t> reach{1};
   for (size_t i = 0; i < reach.size(); ++i) {
-    auto &inode = made.at(reach[i]);
-    inode->now = inode->durable;
-    inode->entries = inode->durable_entries;
-    for (const auto &[name, child] : inode->entries) reach.push_back(child);
+    const uint64_t id = reach[i];
+    auto &left = cut.inodes[id];
+    if (const auto torn = made.find(id); torn != made.end()) {
+      SimInode &inode = *torn->second;
+      inode.now = inode.durable;
+      inode.entries = inode.durable_entries;
+      left = torn->second;
+    } else {
+      left = disk.inodes.at(id);
+    }
+    for (const auto &[name, child] : left->entries) reach.push_back(child);
   }
-  for (uint64_t id : reach) cut.inodes[id] = made.at(id);
   return cut;
 }
 
@@ -149,9 +163,9 @@ SimEnv::SimEnv() {
 }
 
 SimInode &SimEnv::change(uint64_t inode) {
-  auto copy = std::make_shared<SimInode>(*disk_.inodes.at(inode));
-  disk_.inodes[inode] = copy;
-  return *copy;
+  std::shared_ptr<const SimInode> &mine = disk_.inodes.at(inode);
+  if (mine.use_count() > 1) mine = std::make_shared<SimInode>(*mine);
+  return const_cast<SimInode &>(*mine);  // as it was made
 }
 
 uint64_t SimEnv::resolve(const std::string &path) const {

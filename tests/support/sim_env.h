@@ -33,6 +33,7 @@ struct SimBytes {
   size_t read(uint64_t offset, char *to, size_t n) const;
   void resize(uint64_t new_size);
   std::string all() const;
+  bool operator==(const SimBytes &) const = default;
 };
 
 // One pending change of a file: bytes, or (empty) a new size.
@@ -62,7 +63,7 @@ struct SimInode {
 
 // The whole disk: what is visible, what is durable, and what is pending.
 struct SimDisk {
-  std::map<uint64_t, std::shared_ptr<const SimInode>> inodes;  // shared by snapshots, replaced when changed
+  std::map<uint64_t, std::shared_ptr<const SimInode>> inodes;  // shared by snapshots, and then replaced when changed
   uint64_t next_inode = 2;                                     // 1 is the root folder
   bool reflinks = false;  // it can share blocks between files, and libst is asked to save old bytes so
   bool realtime = false;  // some of its files lie on another device: libst relies on no other file's sync
