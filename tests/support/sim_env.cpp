@@ -165,6 +165,7 @@ SimEnv::SimEnv() {
 SimInode &SimEnv::change(uint64_t inode) {
   std::shared_ptr<const SimInode> &mine = disk_.inodes.at(inode);
   if (mine.use_count() > 1) mine = std::make_shared<SimInode>(*mine);
+  if (mine->is_dir) links_.clear();
   return const_cast<SimInode &>(*mine);  // as it was made
 }
 
@@ -424,6 +425,7 @@ void SimEnv::restart(bool loses_writes) {
   for (const auto &[fd, inode] : files_)
     if (!disk_.inodes.at(inode)->pending.empty()) lost_writes_.insert(fd);
   disk_ = after_cut(disk_, changes, keep);
+  links_.clear();
   std::erase_if(files_, [&](const auto &open) {
     const bool is_gone = !disk_.inodes.contains(open.second);
     if (is_gone) stale_.insert(open.first);
@@ -432,10 +434,11 @@ void SimEnv::restart(bool loses_writes) {
 }
 
 uint64_t SimEnv::links(uint64_t inode) const {
-  uint64_t n = 0;
-  for (const auto &[id, other] : disk_.inodes)
-    for (const auto &[name, child] : other->entries) n += child == inode;
-  return n;
+  if (links_.empty())
+    for (const auto &[id, other] : disk_.inodes)
+      for (const auto &[name, child] : other->entries) ++links_[child];
+  const auto found = links_.find(inode);
+  return found == links_.end() ? 0 : found->second;
 }
 
 void SimEnv::fill(uint64_t inode, struct stat *out) const {

@@ -15,6 +15,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "bound.h"
@@ -219,8 +220,9 @@ class SimEnv : public os::Env {
   }
 
   SimDisk disk_;
-  std::map<int, uint64_t> files_;      // descriptor to inode
-  std::set<int> lost_writes_, stale_;  // descriptors, since a restart
+  mutable std::unordered_map<uint64_t, uint64_t> links_;  // of each inode that has some; empty: to be counted
+  std::map<int, uint64_t> files_;                         // descriptor to inode
+  std::set<int> lost_writes_, stale_;                     // descriptors, since a restart
   std::map<uint64_t, std::vector<Lock>> locks_;
   int next_fd_ = 1000;
   uint64_t clock_us_ = 0, clones_ = 0, moves_ = 0;
