@@ -203,8 +203,14 @@ std::vector<Matches> File::find_all_of_each(const std::vector<std::string> &word
   return found;
 }
 
-std::vector<st_tensor> File::views(const std::vector<size_t> &tensors) const {
-  if (is_url() && !tensors.empty()) check(st_prefetch(file_, tensors.data(), tensors.size(), nullptr));
+std::vector<st_tensor> File::views(const std::vector<size_t> &tensors, bool quiet) const {
+  if (is_url() && !tensors.empty()) {
+    Progress progress(quiet, "reading", 0);
+    auto opts = sized<st_bulk_options>();
+    opts.progress = Progress::callback;
+    opts.progress_user = &progress;
+    check(st_prefetch(file_, tensors.data(), tensors.size(), &opts));
+  }
   std::vector<st_tensor> views;
   for (const size_t i : tensors) views.push_back(view(i));
   return views;

@@ -71,8 +71,8 @@ class File {
   std::vector<size_t> find_each(const std::vector<std::string> &names) const;
   // What find_all() answers for each word.
   std::vector<Matches> find_all_of_each(const std::vector<std::string> &words) const;
-  // Views of these, with their bytes.
-  std::vector<st_tensor> views(const std::vector<size_t> &tensors) const;
+  // Views of these, with their bytes. Those of a URL are read meanwhile, with a progress bar unless `quiet`.
+  std::vector<st_tensor> views(const std::vector<size_t> &tensors, bool quiet) const;
 
  private:
   // find() would open the shards behind a URL one by one. This opens those of the tensors that words name side by side,

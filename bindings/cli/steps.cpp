@@ -98,9 +98,10 @@ st_txn_options txn_options(const LayoutOptions &options) {
 
 void Steps::put_from(Session &session, const std::string &path, const std::vector<std::string> &names) {
   sources_.push_back(std::make_unique<Source>());
-  sources_.back()->file = std::make_unique<File>(session, path);
+  // It may be the file that is changed.
+  sources_.back()->file = std::make_unique<File>(session, path, FileOptions{.warns_later = true});
   const File &from = *sources_.back()->file;
-  for (const st_tensor &t : from.views(from.find_each(names))) {
+  for (const st_tensor &t : from.views(from.find_each(names), session.quiet)) {
     const auto [earlier, is_new] = put_from_.emplace(name_of(t), &from);
     if (!is_new && earlier->second->path() != from.path()) {
       throw Failure(exit_failed, fmt::format("'{}' is in '{}' and in '{}', and can be put from one only",

@@ -17,24 +17,18 @@ namespace {
 // tensors begin: so many are looked at, of those that the deltas replace.
 constexpr size_t samples = 8;
 
-bool tells_times(const os::Filesystem &filesystem) {
-  const bool is_near = filesystem.storage == os::Storage::local || filesystem.storage == os::Storage::memory;
-  return is_near && !os::dates_changes_late(filesystem.type) && !os::shows_another(filesystem.type);
-}
-
 // When a file was changed last, its bytes and the file itself: anybody may put the first of these back, and that is a
 // change of the file. 0: a change from now on may leave it these times. This machine's clock has gone on after a second
 // or two; other hosts have clocks of their own, and some filesystems keep no times. What lies in no folder is never
 // changed.
 uint64_t time_of(const Opened &file) {
-  constexpr uint64_t gone_on = 2;
   const os::Location &at = file.data_file->location();
   if (!at) return UINT64_MAX;
   struct stat s;
-  if (!tells_times(file.snapshot->filesystem) || at.stat(&s) < 0 || !os::same_inode(s, file.snapshot->identity))
+  if (!os::tells_times(file.snapshot->filesystem) || at.stat(&s) < 0 || !os::same_inode(s, file.snapshot->identity))
     return 0;
   const auto bytes = static_cast<uint64_t>(s.st_mtim.tv_sec), all = static_cast<uint64_t>(s.st_ctim.tv_sec);
-  if (std::max(bytes, all) + gone_on >= at.env().unix_time()) return 0;
+  if (std::max(bytes, all) + os::clock_lag_s >= at.env().unix_time()) return 0;
   const uint64_t parts[] = {bytes, static_cast<uint64_t>(s.st_mtim.tv_nsec), all,
                             static_cast<uint64_t>(s.st_ctim.tv_nsec)};
   return std::max<uint64_t>(hash64(parts, sizeof parts), 1);

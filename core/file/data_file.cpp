@@ -226,6 +226,34 @@ HeldSnapshot DataFile::place(std::unique_ptr<Snapshot> state, uint64_t look) {
   return versions_.place(std::move(state));
 }
 
+// A file that is put in place by a commit of this handle is shown before it is no longer being placed, or withheld. So
+// the second question is asked before the third.
+Result<bool> DataFile::was_replaced_by_others(const Snapshot &state) const {
+  for (;;) {
+    const HeldSnapshot before = hold();
+    struct stat named;
+    if (state.reads_past_cache()) at_.renew();
+    const int r = at_.stat(&named);
+    if (r < 0 && r != -ENOENT && r != -ESTALE) return Failure(os_error(-r, "look at", path_));
+    // The size, too: where nothing holds the old file open, the new one may have its inode. No patch changes it.
+    const bool is_same = r < 0 || (os::same_inode(named, state.identity) && named.st_size == state.identity.st_size);
+    if (is_same) return false;
+    const bool is_being_placed = named.st_ino == placing_ || is_withheld();
+    const HeldSnapshot now = hold();
+    if (now->others != state.others) return true;
+    if (is_being_placed || os::same_inode(named, now->identity)) return false;
+    if (now.get() == before.get()) return true;
+  }
+}
+
+bool DataFile::is_untouched_since(uint64_t second, const Snapshot &state) const {
+  struct stat named;
+  if (!os::tells_times(state.filesystem) || at_.stat(&named) < 0 || !os::same_inode(named, state.identity))
+    return false;
+  const auto changed = static_cast<uint64_t>(std::max(named.st_mtim.tv_sec, named.st_ctim.tv_sec));
+  return changed + os::clock_lag_s < second;
+}
+
 void DataFile::keep_open(const Snapshot &state) noexcept try {
   if (!options_.descriptors) return;
   const auto open = state.hold_open();
@@ -270,6 +298,9 @@ Result<bool> DataFile::place_found(Found &found, std::unique_ptr<Snapshot> state
     patches = patches_;
     ST_TRY(state->map_anew());
   }
+  const Snapshot &before = *found.look.shown;
+  const bool is_own = state->is_of_same_file(before) || state->identity.st_ino == placing_;
+  state->others = before.others + (is_own ? 0 : 1);
   found.state = place(std::move(state), found.look.number);
   keep_open_as_others(*found.state);
   // A write, so that a patch either is seen here or sees what was placed.

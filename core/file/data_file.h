@@ -178,9 +178,19 @@ class DataFile {
   void withhold() noexcept { withheld_by_ = env_.fork_generation() + 1; }
   void end_withholding() noexcept { withheld_by_ = 0; }
   // Before a commit, so that nothing can fail after it.
-  HeldSnapshot place(std::unique_ptr<Snapshot> made) { return place(std::move(made), ++looks_); }
+  HeldSnapshot place(std::unique_ptr<Snapshot> made) {
+    if (const HeldSnapshot shown = hold()) made->others = shown->others;
+    return place(std::move(made), ++looks_);
+  }
   // By the commit, under its locks. Takes no memory.
   void adopt(const HeldSnapshot &made) noexcept;
+  // Does the name lead to another file than that of `state`, which this handle has shown? What its own commits have put
+  // there, or are putting there, counts as the same, unless others have replaced it in between. What is gone does, too:
+  // nothing newer can be found.
+  Result<bool> was_replaced_by_others(const Snapshot &state) const;
+  // Is it that of `state` still, and was it neither replaced nor patched since that second? By the times of the file,
+  // so false means perhaps.
+  bool is_untouched_since(uint64_t second, const Snapshot &state) const;
   // The file that `state` is of is about to lose its name, by which it could be opened again: its states keep a
   // descriptor open, as long as there is room for it (os::Descriptors::keep).
   void keep_open(const Snapshot &state) noexcept;

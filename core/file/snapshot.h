@@ -33,6 +33,7 @@ struct Snapshot {
   read::Content content;
   uint64_t generation = 0;  // of the process that took it: see os::Env::fork_generation
   uint64_t look = 0;        // the number of the look that found it: see DataFile::Look
+  uint64_t others = 0;      // how often others had replaced what the handle shows: see was_replaced_by_others()
 
   // This process's way to the bytes. In a forked child a descriptor and a mapping of
   // the child's own, made at first use: sharing the parent's would make one

@@ -232,6 +232,19 @@ Result<Recovered> recover_super_at(const os::Location &index, const os::LockWait
 
 }  // namespace
 
+Result<bool> is_decided(const os::Location &index) {
+  struct stat by_path;
+  if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
+  auto opened = Folder::open(index, by_path, {});
+  if (!opened && opened.error().status == Status::journal && all_rest(index)) return false;
+  ST_TRY(auto folder, std::move(opened));
+  if (!folder) return false;
+  // As its writer's asker, who has all of the index: so one that is alive counts, too.
+  const Piece all{0, {0, static_cast<uint64_t>(by_path.st_size), 0}, nullptr};
+  ST_TRY(const auto journals, find_hot_journals(*folder, by_path, {{}, {&all, 1}}));
+  return journals.committed;
+}
+
 // Another host may remove the folder amid a look at it, and its server then forgets it.
 Result<Recovered> recover_super_if_needed(const os::Location &index, const os::LockWait &wait, bool tidy,
                                           const Findings &findings) {

@@ -48,10 +48,13 @@ class Merged {
   virtual std::string_view member_path(size_t i) const = 0;  // NUL-terminated; i < members()
   virtual Result<Opened> member(size_t i) const = 0;         // opened, if it is not yet; i < members()
   virtual std::vector<Opened> opened() const = 0;
-  // Where the opens of members wait for a server: the member that has a tensor, which need not be open. Else nothing.
+  // Are there members to be opened, better together than one after the other?
+  virtual bool opens_together() const { return false; }
+  // Then: the member that has a tensor, which need not be open.
   virtual std::optional<uint32_t> awaited_for(size_t) const { return std::nullopt; }  // below size()
   virtual std::optional<uint32_t> awaited_for(std::string_view /*name*/) const { return std::nullopt; }
-  // Opens these side by side. The error is that of the first that fails. No `progress`: the handle's own.
+  // Opens these, side by side where opens wait for a server. The error is that of the first that fails. No `progress`:
+  // the handle's own.
   virtual Result<void> open(const std::set<uint32_t> & /*awaited*/, const Progress & /*progress*/) const { return {}; }
   virtual size_t index_bytes() const = 0;  // of memory, besides those of the members
   // Status file_changed if the index that names the members was replaced since it was read.
@@ -119,13 +122,13 @@ class Catalogue {
   const Snapshot *snapshot_ = nullptr;
 };
 
-// What a call is going to ask a catalogue for. Members behind URLs are opened side by side, which at() and find() would
-// open one after the other.
+// What a call is going to ask a catalogue for. It opens members together, which at() and find() would open one after
+// the other: side by side behind a URL, and else with one look at whether they go with what is open.
 class Wanted {
  public:
-  explicit Wanted(const Catalogue &of) : several_(of.several()) {}
-  // False: there is no such tensor, as at() or find() will say; or nothing is opened side by side. Then no more need be
-  // added.
+  explicit Wanted(const Catalogue &of)
+      : several_(of.several() && of.several()->opens_together() ? of.several() : nullptr) {}
+  // False: there is no such tensor, as at() or find() will say; or nothing is to be opened. Then no more need be added.
   bool add(uint64_t i) {
     return several_ && i < several_->size() && add(several_->awaited_for(static_cast<size_t>(i)));
   }

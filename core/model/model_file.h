@@ -30,7 +30,14 @@ class Member {
     if (opened_.compare_exchange_strong(none, fresh.get(), std::memory_order_acq_rel)) return fresh.release();
     return none;
   }
+  // Once it is open, and in a folder: see DataFile::is_untouched_since.
+  bool is_untouched_since(uint64_t second, const Snapshot &state) const;
+  // Then: see DataFile::was_replaced_by_others. A link that leads elsewhere by now was replaced.
+  Result<bool> was_replaced_by_others(const Snapshot &state) const;
   DataFile *opened() const { return opened_.load(std::memory_order_acquire); }
+  // What is in it was found to go with what is shown of the others: a new catalogue may have it as it is.
+  bool is_shown() const { return shown_.load(std::memory_order_acquire); }
+  void note_shown() noexcept { shown_.store(true, std::memory_order_release); }
   const std::string &path() const { return path_; }
   const std::string &name() const { return name_; }
 
@@ -44,11 +51,15 @@ class Member {
     return DataFile::open(std::move(at), options);
   }
 
+  const os::Location &at() const { return opened()->location(); }
+  bool is_link() const { return at().folder() != folder_ || at().name() != name_; }
+
   const std::string path_;
   const std::shared_ptr<const os::Directory> folder_;
   const os::OpenByName sources_;  // of what is in no folder
   const std::string name_;
   std::atomic<DataFile *> opened_ = nullptr;
+  std::atomic<bool> shown_ = false;
 };
 
 }  // namespace st::store

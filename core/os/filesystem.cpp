@@ -167,11 +167,17 @@ bool keeps_what_was_read(std::string_view type) {
 }
 
 bool dates_changes_late(std::string_view type) {
-  return type == "ntfs" || type == "refs" || type == "exfat" || type == "vfat";
+  constexpr std::string_view those[] = {"exfat", "hfs", "hfsplus", "jffs2", "msdos", "ntfs", "refs", "vfat"};
+  return std::ranges::find(those, type) != std::end(those);
 }
 
 bool shows_another(std::string_view type) {
   return type == overlay || type == "ecryptfs";
+}
+
+bool tells_times(const Filesystem &filesystem) {
+  const bool is_near = filesystem.storage == Storage::local || filesystem.storage == Storage::memory;
+  return is_near && !dates_changes_late(filesystem.type) && !shows_another(filesystem.type);
 }
 
 Storage storage_of_type(std::string_view type) {

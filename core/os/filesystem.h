@@ -47,11 +47,17 @@ bool maps_what_was_opened(std::string_view type);
 // minute what was read through a descriptor, and hears of other hosts' changes a little late. Pure.
 bool keeps_what_was_read(std::string_view type);
 
-// May a file be written there, and get another time only when the writer closes it? So Windows does. Pure.
+// May a file be written there, and get another time only when the writer closes it? So Windows does. Or a rename leaves
+// a file its times. Pure.
 bool dates_changes_late(std::string_view type);
 
 // Are the files there those of another filesystem, which may lie anywhere? Pure.
 bool shows_another(std::string_view type);
+
+// Do the times of a file there tell, by this machine's clock, when it was changed last? Then they lag behind the clock
+// by less than this. Pure.
+bool tells_times(const Filesystem &filesystem);
+constexpr uint64_t clock_lag_s = 2;
 
 // The class of a filesystem type as in the mount table. Pure.
 Storage storage_of_type(std::string_view type);

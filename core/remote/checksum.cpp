@@ -72,7 +72,7 @@ WholeCheck::WholeCheck(std::optional<Checksum> expected, uint64_t size, std::spa
 void WholeCheck::add_to(Summed *sum, std::span<const std::byte> bytes) const {
   std::array<bool, std::size(all_crcs)> looked_at = {};
   {
-    const std::lock_guard lock(mutex_);
+    const auto lock = mutex_.lock();
     for (const Crc kind : all_crcs) looked_at[static_cast<size_t>(kind)] = looks_at(kind);
   }
   for (const Crc kind : all_crcs)
@@ -109,12 +109,12 @@ Result<void> WholeCheck::compare(const Crcs &crcs) const {
 }
 
 Result<void> WholeCheck::check_begin() const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   return begin_.end == size_ ? compare(begin_.crcs) : Result<void>();
 }
 
 Result<void> WholeCheck::came(const Summed &sum) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   add(sum.begin, {sum.end, sum.crcs});
   if (runs_.empty() || runs_.begin()->first != begin_.end || runs_.begin()->second.end != size_) return {};
   const Crcs whole = join(begin_.crcs, runs_.begin()->second.crcs, size_ - begin_.end);
@@ -125,7 +125,7 @@ Result<void> WholeCheck::came(const Summed &sum) {
 }
 
 bool WholeCheck::is_all_with(std::vector<Stretch> stretches) const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   for (const auto &[begin, run] : runs_) stretches.emplace_back(begin, run.end);
   std::sort(stretches.begin(), stretches.end());
   uint64_t end = begin_.end;
@@ -137,21 +137,21 @@ bool WholeCheck::is_all_with(std::vector<Stretch> stretches) const {
 }
 
 bool WholeCheck::begins_to_ask() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   if (known_ != Known::no) return false;
   known_ = Known::is_asked;
   return true;
 }
 
 bool WholeCheck::begins_to_ask_at_the_end() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   if (!whole_ || known_ == Known::is_asked_at_the_end || known_ == Known::yes) return false;
   known_ = Known::is_asked_at_the_end;
   return true;
 }
 
 Result<void> WholeCheck::said(std::optional<Checksum> expected) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   if (known_ != Known::yes) {
     known_ = Known::yes;
     expected_ = expected;
@@ -160,7 +160,7 @@ Result<void> WholeCheck::said(std::optional<Checksum> expected) {
 }
 
 void WholeCheck::not_said() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   if (known_ != Known::yes) known_ = Known::later;
 }
 

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include "base/error.h"
 #include "remote/crc.h"
+#include "remote/this_process.h"
 #include "remote/transport.h"
 
 namespace st::remote {
@@ -76,7 +76,7 @@ class WholeCheck {
   Result<void> compare(const Crcs &crcs) const;
 
   const uint64_t size_;
-  mutable std::mutex mutex_;  // of all below
+  mutable OwnMutex mutex_;  // of all below
   Known known_;
   std::optional<Checksum> expected_;
   Run begin_;

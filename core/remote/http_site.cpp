@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <functional>
-#include <mutex>
 
 #include "base/ascii.h"
 #include "base/percent.h"
@@ -36,14 +35,14 @@ class HttpSite final : public Site {
   std::string commit() const override { return commit_; }
 
   uint64_t keys() const override {
-    const std::lock_guard lock(mutex_);
+    const auto lock = mutex_.lock();
     return found_again_;
   }
   // A redirect leads to a URL that expires. The first URL leads to another one; of what version its answers are is
   // judged as ever. So is where a place redirects that answered itself before.
   Renewal renew(uint64_t keys, const Answer &refusal, int64_t unix_time) const override {
     if (!is_redirect(refusal.head.code) && !(is_led() && has_ended(refusal))) return Renewal::none;
-    std::unique_lock lock(mutex_);
+    auto lock = mutex_.lock();
     if (!asks_.wait_for_others(lock)) return Renewal::none;
     if (keys != found_again_) return Renewal::done;
     Place found;
@@ -67,7 +66,7 @@ class HttpSite final : public Site {
 
  private:
   Place place() const {
-    const std::lock_guard lock(mutex_);
+    const auto lock = mutex_.lock();
     return place_;
   }
   static bool is_redirect(int code) { return code == 301 || code == 302 || code == 303 || code == 307 || code == 308; }
@@ -131,7 +130,7 @@ class HttpSite final : public Site {
   static constexpr const char *without_token =
       "; it was asked without a token or a password, as a redirect leads to another host";
 
-  mutable std::mutex mutex_;  // of all up to `found_again_`
+  mutable OwnMutex mutex_;  // of all up to `found_again_`
   mutable OneAsks asks_;
   mutable Place place_;
   mutable uint64_t found_again_ = 0;

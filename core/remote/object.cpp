@@ -20,7 +20,7 @@ std::unique_ptr<Transport> Store::take(const Stops &stops) {
   if (!pace_.await_place(stops)) return nullptr;
   try {
     {
-      const std::lock_guard lock(mutex_);
+      const auto lock = mutex_.lock();
       if (!idle_.empty()) {
         auto last = std::move(idle_.back());
         idle_.pop_back();
@@ -44,7 +44,7 @@ Store::~Store() {
 void Store::give_back(std::unique_ptr<Transport> transport) {
   if (is_of_parent()) return static_cast<void>(transport.release());
   try {
-    const std::lock_guard lock(mutex_);
+    const auto lock = mutex_.lock();
     if (idle_.size() < limits_.idle) idle_.push_back(std::move(transport));
   } catch (const std::bad_alloc &) {
   }
@@ -56,7 +56,7 @@ void Store::give_back(std::unique_ptr<Transport> transport) {
 // that differ a little.
 bool Store::is_younger_than_first(const Version &version) {
   constexpr int64_t clocks_differ_s = 2;
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   if (!has_first_) {
     has_first_ = true;
     first_said_at_ = version.said_at;

@@ -4,10 +4,10 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <mutex>
 #include <span>
 
 #include "remote/pull.h"
+#include "remote/this_process.h"
 
 namespace st::remote {
 
@@ -54,7 +54,7 @@ class Store {
   Pace pace_;
   const NewTransport new_transport_;
   const int64_t process_ = this_process();
-  std::mutex mutex_;
+  OwnMutex mutex_;
   std::vector<std::unique_ptr<Transport>> idle_;
   bool has_first_ = false;
   std::optional<int64_t> first_said_at_;

@@ -16,8 +16,10 @@ namespace st::remote {
 class OneAsks {
  public:
   // `lock` is of the mutex of what is asked for. It is free while the caller is asked. False: the caller wants no more.
-  // The caller may fork. Its child returns without the lock, which a thread of the parent may have for ever.
+  // The caller may fork. Its child returns without the lock, which a thread of the parent may have for ever. So does a
+  // child that comes without it.
   bool wait_for_others(std::unique_lock<std::mutex> &lock) {
+    if (!lock.owns_lock()) return false;
     const int64_t process = this_process();
     while (another_asks()) {
       answered_.wait_for(lock, std::chrono::milliseconds(between_questions_ms));

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "remote/this_process.h"
 
 namespace st::remote {
 namespace {
@@ -40,13 +39,13 @@ std::optional<uint64_t> Times::p99() const {
 
 Pace::Pace(const Limits &limits)
     : limits_(limits),
-      process_(this_process()),
       piece_(limits.piece),
       connections_(std::min(limits.first_connections, limits.connections)),
       tokens_(limits.tokens) {}
 
 bool Pace::await_place(const Stops &stops) {
-  std::unique_lock lock(mutex_);
+  auto lock = mutex_.lock();
+  if (!lock.owns_lock()) return false;
   if (busy_ >= connections_) crowded_ = true;
   const auto is_free = [&] { return busy_ < connections_; };
   if (!stops) free_.wait(lock, is_free);
@@ -60,7 +59,8 @@ bool Pace::await_place(const Stops &stops) {
 }
 
 bool Pace::take_place() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
+  if (!lock.owns_lock()) return false;
   if (busy_ >= connections_) {
     crowded_ = true;
     return false;
@@ -70,8 +70,8 @@ bool Pace::take_place() {
 }
 
 void Pace::give_back() {
-  if (this_process() != process_) return;
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
+  if (!lock.owns_lock()) return;
   --busy_;
   free_.notify_one();
 }
@@ -81,7 +81,7 @@ void Pace::refill(double tokens) {
 }
 
 void Pace::came(uint64_t bytes, uint64_t head_ms, uint64_t whole_ms, uint64_t now_ms) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   refill(token_an_answer + static_cast<double>(bytes) / MiB);
   times_[class_of(bytes)].add(whole_ms);
   learn_piece(bytes, head_ms, whole_ms);
@@ -89,7 +89,7 @@ void Pace::came(uint64_t bytes, uint64_t head_ms, uint64_t whole_ms, uint64_t no
 }
 
 void Pace::came_in_part(uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   refill(static_cast<double>(bytes) / MiB);
 }
 
@@ -140,24 +140,24 @@ bool Pace::take_token(uint64_t now_ms) {
 }
 
 bool Pace::may_repeat(uint64_t now_ms) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   return take_token(now_ms);
 }
 
 void Pace::repeated() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   refill(1);
 }
 
 std::optional<uint64_t> Pace::late_after(uint64_t bytes) const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   const auto p99 = times_[class_of(bytes)].p99();
   if (!p99) return std::nullopt;
   return *p99 + *p99 / 8 + clock_ms;
 }
 
 bool Pace::begin_hedge(uint64_t now_ms) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   if (hedges_ >= limits_.hedges || !take_token(now_ms)) return false;
   ++hedges_;
   ++busy_;
@@ -165,30 +165,30 @@ bool Pace::begin_hedge(uint64_t now_ms) {
 }
 
 void Pace::end_hedge() {
-  if (this_process() != process_) return;
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
+  if (!lock.owns_lock()) return;
   --hedges_;
   --busy_;
   free_.notify_one();
 }
 
 uint32_t Pace::connections() const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   return connections_;
 }
 
 uint64_t Pace::piece() const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   return piece_;
 }
 
 uint32_t Pace::busy() const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   return busy_;
 }
 
 std::string Pace::told() const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   return text("answers begin after ", std::llround(head_ms_), " ms; ", connections_, " requests at once, at most ",
               limits_.connections, ", of ", piece_ / MiB, " MiB");
 }

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <array>
-#include <mutex>
 #include <optional>
 
 #include "base/waiters.h"
 #include "remote/limits.h"
+#include "remote/this_process.h"
 
 namespace st::remote {
 
@@ -62,8 +62,7 @@ class Pace {
   bool take_token(uint64_t now_ms);
 
   const Limits limits_;
-  const int64_t process_;  // a child of a fork gives nothing back: a thread of the parent may have the mutex for ever
-  mutable std::mutex mutex_;
+  mutable OwnMutex mutex_;
   Waiters free_;
   uint32_t busy_ = 0, hedges_ = 0;
   uint64_t piece_;

@@ -2,9 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 namespace st::remote {
 
 int64_t this_process();
+
+// A mutex that a child of a fork does not take: a thread of the parent may have it for ever.
+class OwnMutex {
+ public:
+  // Held, or in a child free. Nothing else uses there what it guards.
+  std::unique_lock<std::mutex> lock() {
+    return this_process() == process_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+  }
+
+ private:
+  const int64_t process_ = this_process();
+  std::mutex mutex_;
+};
 
 }  // namespace st::remote

@@ -36,32 +36,105 @@ Result<ShardCatalogue::Pinned> ShardCatalogue::pin(uint32_t i) const {
 }
 
 Result<ShardCatalogue::Pinned> ShardCatalogue::open_and_pin(uint32_t i) const {
-  auto found = first_look(i);
-  if (found) return Pinned{members_[i]->opened(), *found};
+  const auto look_and_pin = [&]() -> Result<void> {
+    Found found;
+    ST_TRY(found[i], first_look(i));
+    return pin_together(std::move(found));
+  };
+  auto done = look_and_pin();
   // A commit of this handle may have changed the shard meanwhile. Before that it handed the old snapshot to this state.
-  if (const Snapshot *handed = pinned(i)) return Pinned{members_[i]->opened(), handed};
-  return Failure(std::move(found.error()));
+  if (const Snapshot *now = pinned(i)) return Pinned{members_[i]->opened(), now};
+  return Failure(std::move(done.error()));
 }
 
-std::optional<uint32_t> ShardCatalogue::awaited_for(size_t i) const {
-  return owner_.is_of_sources() ? std::optional(shard_with(i)) : std::nullopt;
-}
-
-std::optional<uint32_t> ShardCatalogue::awaited_for(std::string_view name) const {
-  return owner_.is_of_sources() ? read_.index.shard_of(name) : std::nullopt;
+bool ShardCatalogue::opens_together() const {
+  return std::ranges::any_of(pins_, [](const auto &pin) { return !pin.get(); });
 }
 
 Result<void> ShardCatalogue::open(const std::set<uint32_t> &awaited, const Progress &progress) const {
   std::set<uint32_t> missing;
   std::ranges::copy_if(awaited, std::inserter(missing, missing.end()), [this](uint32_t i) { return !pinned(i); });
-  return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of(progress),
-                           [this](uint32_t i) -> Result<void> {
-                             ST_TRY(open_and_pin(i));
-                             return {};
-                           });
+  if (missing.empty()) return {};
+  if (owner_.is_of_sources())
+    return open_side_by_side(owner_.env(), missing, owner_.most_opens(), owner_.control_of(progress),
+                             [this](uint32_t i) -> Result<void> {
+                               ST_TRY(open_and_pin(i));
+                               return {};
+                             });
+  const auto waits = interrupts_of(owner_.member_options());
+  Found found;
+  for (const uint32_t i : missing) {
+    auto looked = first_look(i);
+    if (looked)
+      found[i] = std::move(*looked);
+    else if (!pinned(i))  // see open_and_pin()
+      return Failure(std::move(looked.error()));
+  }
+  return pin_together(std::move(found));
 }
 
-Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
+ShardCatalogue::Pins ShardCatalogue::pins() const {
+  Pins all(pins_.size());
+  std::ranges::transform(pins_, all.begin(), [](const auto &pin) { return pin.get(); });
+  return all;
+}
+
+// Have all of these had their names at one moment, at which no commit of others was half done? Those of `pinned` have,
+// at `settled_at` or later. So a shard goes with them if it has not changed since then, up to now. Else none of them
+// may have been replaced up to now. What was found, and nobody has seen yet, is found again.
+Result<void> ShardCatalogue::check_go_together(const Pins &pinned, Found &found, uint64_t &settled_at) const {
+  if (owner_.is_of_sources()) return {};
+  const auto is_untouched = [&](const auto &one) {
+    return pinned[one.first] || members_[one.first]->is_untouched_since(settled_at, *one.second);
+  };
+  if (settled_at > 0 && std::ranges::all_of(found, is_untouched)) return {};
+  constexpr int most_looks = 8;  // others may replace a shard each time
+  settled_at = owner_.env().unix_time();
+  for (int looks = 1;; ++looks) {
+    ST_TRY(owner_.await_half_done(owner_.options().lock_timeout_ms));
+    bool again = false;
+    for (uint32_t i = 0; i < pinned.size(); ++i) {
+      if (!pinned[i] && !found.contains(i)) continue;
+      ST_TRY(const auto replaced, members_[i]->was_replaced_by_others(pinned[i] ? *pinned[i] : *found[i]));
+      if (!replaced) continue;
+      if (pinned[i] || members_[i]->is_shown() || looks == most_looks) return Failure(replaced_since(i));
+      ST_TRY(owner_.refresh_unshown(*members_[i]));
+      ST_TRY(found[i], first_look(i));
+      again = true;
+    }
+    if (!again) return {};
+  }
+}
+
+// No mutex is held while files are looked at: another call may pin shards beside this one. Whoever pins later looks
+// again at what the other has pinned.
+Result<void> ShardCatalogue::pin_together(Found found) const {
+  for (;;) {
+    const Pins before = pins();
+    uint64_t settled_at = settled_at_;
+    ST_TRY(check_go_together(before, found, settled_at));
+    Shards::Kept &kept = owner_.kept_.mine();
+    const std::lock_guard lock(kept.mutex);
+    if (pins() != before) continue;
+    settled_at_ = settled_at;
+    const bool is_current = owner_.hold().get() == this;
+    if (is_current) kept.settled_at = settled_at;
+    for (auto &[i, now] : found) {
+      pins_[i].keep(std::move(now));
+      if (is_current) members_[i]->note_shown();
+    }
+    return {};
+  }
+}
+
+Error ShardCatalogue::replaced_since(uint32_t shard) const {
+  Error e = error(Status::file_changed, in_quotes(members_[shard]->path()),
+                  " was replaced by another since it was opened; refresh the handle, or open it anew");
+  e.shard = shard;
+  return e;
+}
+
+Result<HeldSnapshot> ShardCatalogue::first_look(uint32_t i) const {
   auto opened = members_[i]->open(owner_.member_options());
   if (!opened) {
     Error e = std::move(opened.error());
@@ -77,8 +150,8 @@ Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
   // The second look may meet such a change that began after the first, but then this index goes with it.
   for (int looks = 0; looks < 2; ++looks) {
     ST_TRY(check_unchanged());
-    if (auto now = (*opened)->hold(); agrees(i, *now)) return pins_[i].keep(std::move(now));
-    if (const Snapshot *handed = pinned(i)) return handed;
+    if (auto now = (*opened)->hold(); agrees(i, *now)) return now;
+    if (pinned(i)) return (*opened)->hold();  // which nobody asks for: see open_and_pin()
     if (owner_.is_of_sources()) break;
     const Control control = owner_.control_of({});
     const os::LockWait wait{owner_.options().lock_timeout_ms, &control, nullptr};
@@ -139,12 +212,22 @@ std::vector<Opened> ShardCatalogue::opened() const {
   return all;
 }
 
-void ShardCatalogue::pin_opened(const Member *only) const {
+void ShardCatalogue::pin_shown(uint64_t settled_at) const {
+  settled_at_ = settled_at;
+  for (uint32_t i = 0; i < members_.size(); ++i)
+    if (members_[i]->is_shown())
+      if (auto now = members_[i]->opened()->hold(); agrees(i, *now)) pins_[i].keep(std::move(now));
+}
+
+Result<void> ShardCatalogue::pin_opened(const Member &shard) const {
   for (uint32_t i = 0; i < members_.size(); ++i) {
-    const DataFile *c = !only || only == members_[i].get() ? members_[i]->opened() : nullptr;
-    if (!c || pinned(i)) continue;
-    if (auto now = c->hold(); agrees(i, *now)) pins_[i].keep(std::move(now));
+    if (members_[i].get() != &shard || pinned(i)) continue;
+    auto now = shard.opened()->hold();
+    if (!agrees(i, *now)) continue;
+    auto done = pin_together({{i, std::move(now)}});
+    if (!done && done.error().status != Status::file_changed) return done;  // else who asks for the shard is told that
   }
+  return {};
 }
 
 uint32_t ShardCatalogue::shard_with(size_t i) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -39,8 +40,9 @@ class ShardCatalogue final : public Merged {
     return read_.index.metadata_find(key);
   }
 
-  std::optional<uint32_t> awaited_for(size_t i) const override;
-  std::optional<uint32_t> awaited_for(std::string_view name) const override;
+  bool opens_together() const override;
+  std::optional<uint32_t> awaited_for(size_t i) const override { return shard_with(i); }
+  std::optional<uint32_t> awaited_for(std::string_view name) const override { return read_.index.shard_of(name); }
   Result<void> open(const std::set<uint32_t> &awaited, const Progress &progress) const override;
 
   size_t members() const override { return members_.size(); }
@@ -70,14 +72,23 @@ class ShardCatalogue final : public Merged {
   bool agrees(uint32_t shard, const Snapshot &snapshot) const;
   // Its snapshot, if somebody needed it already.
   const Snapshot *pinned(uint32_t i) const { return pins_[i].get(); }
-  // Pins those of these shards that are open already and agree: so that they stay what they are here, whatever is
-  // published next.
-  void pin_opened(const Member *only = nullptr) const;
+  // Pins those of the shards that are shown, and agree: so that they stay what they are here, whatever is published
+  // next. Before this catalogue is shown; they are settled as those that are shown now.
+  void pin_shown(uint64_t settled_at) const;
+  // The same of one that is open, if it goes with what is pinned here.
+  Result<void> pin_opened(const Member &shard) const;
 
  private:
+  using Pins = std::vector<const Snapshot *>;      // of each shard; null: none yet
+  using Found = std::map<uint32_t, HeldSnapshot>;  // of shards that were opened, and are not pinned yet
+
   uint32_t shard_with(size_t i) const;
   Result<Pinned> open_and_pin(uint32_t i) const;
-  Result<const Snapshot *> first_look(uint32_t i) const;
+  Result<HeldSnapshot> first_look(uint32_t i) const;
+  Pins pins() const;
+  Result<void> pin_together(Found found) const;
+  Result<void> check_go_together(const Pins &pinned, Found &found, uint64_t &settled_at) const;
+  Error replaced_since(uint32_t shard) const;
   Error explain(uint32_t shard, const Snapshot &snapshot) const;
 
   const Shards &owner_;
@@ -86,6 +97,8 @@ class ShardCatalogue final : public Merged {
   const Members members_;
   std::vector<size_t> first_;                           // index of each shard's first tensor
   mutable std::vector<Versions<Snapshot>::Once> pins_;  // held
+  // A second, by the clock: then or later all of them had their names, and no commit was half done. 0: nobody knows.
+  mutable std::atomic<uint64_t> settled_at_ = 0;
 };
 
 }  // namespace st::store

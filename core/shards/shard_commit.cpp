@@ -36,6 +36,10 @@ ShardCommit::ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work)
       work_(std::move(work)),
       parts_(in_order(work_.transactions)) {}
 
+ShardCommit::~ShardCommit() {
+  kept_.exclusive -= is_exclusive_;
+}
+
 // No journal can speak for files in different folders: it holds names and no paths.
 Result<void> ShardCommit::check_folder() const {
   for (const auto &part : parts_) {
@@ -216,6 +220,8 @@ Result<void> ShardCommit::lock_all() {
                                [&](os::LockedFile &index) { return look(index, exclusive, &hot); },
                                [&] { return hot ? hot->recover(work_.timeout_ms) : shards_.recover(wait); }};
   ST_TRY(with_room([&] { return write::lock_settled(shards_.location(), wait, steps, &index_.held); }));
+  is_exclusive_ = exclusive;
+  kept_.exclusive += exclusive;
   return {};
 }
 

@@ -37,6 +37,9 @@ class ShardCommit {
     std::optional<uint32_t> grace_s;
   };
   ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work);
+  ~ShardCommit();
+  ShardCommit(const ShardCommit &) = delete;
+  ShardCommit &operator=(const ShardCommit &) = delete;
 
   // What run() will do, as files are now.
   Result<CommitPlan> plan();
@@ -113,7 +116,8 @@ class ShardCommit {
   std::vector<uint64_t> moves_;                            // bytes that each of them moves, as was reckoned
   JoinedProgress joined_;
   LockedIndex index_;
-  LaterLog warnings_;  // of the index and the list beside it, for when they have their places
+  bool is_exclusive_ = false;  // others are kept out
+  LaterLog warnings_;          // of the index and the list beside it, for when they have their places
   Decision decision_;
   os::File folder_;                               // to be synced
   std::optional<OldShards> old_;                  // of a commit under new names

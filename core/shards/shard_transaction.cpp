@@ -44,7 +44,7 @@ Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards
 ShardTransaction::~ShardTransaction() {
   for (auto &[shard, transaction] : parts_) {
     transaction.reset();
-    shards_.used_journals(shown_.shards()[shard]);
+    shards_.used_journals(shown().shards()[shard]);
   }
 }
 
@@ -58,7 +58,7 @@ Result<void> ShardTransaction::may_go_on() const {
 
 std::optional<uint32_t> ShardTransaction::shard_of(std::string_view name) const {
   if (const auto found = moved_.find(std::string(name)); found != moved_.end()) return found->second;
-  return shown_.index().shard_of(name);
+  return shown().index().shard_of(name);
 }
 
 Result<uint32_t> ShardTransaction::existing(std::string_view name) const {
@@ -71,18 +71,31 @@ Result<uint32_t> ShardTransaction::existing(std::string_view name) const {
 uint32_t ShardTransaction::place_for_new() const {
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
     if (part->second->publishes()) return part->first;
-  return static_cast<uint32_t>(shown_.shards().size() - 1);
+  return static_cast<uint32_t>(shown().shards().size() - 1);
+}
+
+// What is asked before the change was asked of this state. Then there is no other.
+Result<ShardCatalogue::Pinned> ShardTransaction::pin(uint32_t shard) {
+  auto pinned = shown().pin(shard);
+  if (pinned || pinned.error().status != Status::file_changed || approve_ || !shown().check_unchanged()) return pinned;
+  ST_TRY(shards_.refresh());
+  Catalogue now = shards_.catalogue();
+  const auto &refreshed = static_cast<const ShardCatalogue &>(*now.several());
+  const bool keeps_the_parts = refreshed.shards() == shown().shards();
+  if (!keeps_the_parts || !refreshed.is_of(shown().read().identity)) return pinned;
+  state_ = std::move(now);
+  return shown().pin(shard);
 }
 
 Result<Transaction *> ShardTransaction::part(uint32_t shard) {
   if (const auto found = parts_.find(shard); found != parts_.end()) return found->second.get();
-  ST_TRY(auto pinned, shown_.pin(shard));
-  shards_.pin_in_all_states(*shown_.shards()[shard]);
+  ST_TRY(auto pinned, pin(shard));
+  ST_TRY(shards_.pin_in_all_states(*shown().shards()[shard]));
   ST_TRY(auto begun, Transaction::begin(*pinned.member, options_));
   // An earlier transaction that came to nothing may have followed the shard further than the handle shows. What is
   // checked before it changes must be what was checked.
   const Snapshot &now = begun->before();
-  if (approve_ ? !now.is_of_same_file(*pinned.snapshot) : &now != pinned.snapshot && !shown_.agrees(shard, now)) {
+  if (approve_ ? !now.is_of_same_file(*pinned.snapshot) : &now != pinned.snapshot && !shown().agrees(shard, now)) {
     Error e = error(Status::file_changed, in_quotes(pinned.member->path()),
                     " was replaced since it was read; refresh the handle and begin again");
     e.shard = shard;
@@ -130,7 +143,7 @@ Result<void> ShardTransaction::remake(std::string_view name, const Remake &make,
   ST_TRY(auto in, part(shard));
   const auto make_of_shown = [this, shard, in, make](const os::File &file, uint64_t at,
                                                      TakesRemade &to) -> Result<void> {
-    ST_TRY(shown_.check_same_index());
+    ST_TRY(shown().check_same_index());
     ST_TRY(check_shown(shard, *in));
     return of_shard(shard, make(file, at, to));
   };
@@ -146,7 +159,7 @@ void ShardTransaction::note_moved(std::string_view name, std::optional<uint32_t>
 
 Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
   ST_TRY(may_go_on());
-  if (shown_.shards().empty())
+  if (shown().shards().empty())
     return fail(Status::unsupported, "the index ", in_quotes(shards_.path()),
                 " names no shard that a tensor could be put into; put it into a single file, and shard that into an "
                 "empty folder");
@@ -184,7 +197,7 @@ Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<
   if (is_total(key)) return fail(Status::invalid_argument, key, " is kept right by every change; it cannot be set");
   if (value) ST_TRY(check_utf8(key, *value));
   // Memory may run out up to the change in metadata_. What is noted before that is true without it.
-  bool &there = has_key_.try_emplace(std::string(key), shown_.metadata_find(key).has_value()).first->second;
+  bool &there = has_key_.try_emplace(std::string(key), shown().metadata_find(key).has_value()).first->second;
   if (!value && !there) return fail(Status::not_found, "the metadata of the index has no key ", in_quotes(key));
   metadata_.emplace_back(key, value ? std::optional<std::string>(*value) : std::nullopt);
   there = value.has_value();
@@ -192,7 +205,7 @@ Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<
 }
 
 Result<void> ShardTransaction::renew(const std::string &shard) {
-  const auto &named = shown_.index().shards();
+  const auto &named = shown().index().shards();
   const auto found = std::find(named.begin(), named.end(), shard);
   if (found == named.end()) return Failure(named_no_more(shards_, shard));
   ST_TRY(part(static_cast<uint32_t>(found - named.begin())));
@@ -200,9 +213,9 @@ Result<void> ShardTransaction::renew(const std::string &shard) {
 }
 
 std::optional<uint32_t> ShardTransaction::first_shard() const {
-  std::vector<uint64_t> held = shown_.index().counts();
+  std::vector<uint64_t> held = shown().index().counts();
   for (const auto &[name, now] : moved_) {
-    if (const auto before = shown_.index().shard_of(name)) --held[*before];
+    if (const auto before = shown().index().shard_of(name)) --held[*before];
     if (now) ++held[*now];
   }
   const auto first = std::find_if(held.begin(), held.end(), [](uint64_t n) { return n > 0; });
@@ -214,7 +227,7 @@ Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
   std::map<std::string_view, std::string_view> found;
   const auto first = first_shard();
   if (first) {
-    ST_TRY(auto pinned, shown_.pin(*first));
+    ST_TRY(auto pinned, pin(*first));
     const Index &header = pinned.snapshot->header.index;
     for (size_t i = 0; i < header.metadata_size(); ++i) {
       const auto pair = header.metadata_at(i);
@@ -224,8 +237,8 @@ Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
       ST_TRY(of_shard(*first, in->set_metadata(pair.first, std::nullopt)));
     }
   }
-  for (size_t i = 0; i < shown_.metadata_size(); ++i) {
-    const auto [key, text] = shown_.metadata_at(i);
+  for (size_t i = 0; i < shown().metadata_size(); ++i) {
+    const auto [key, text] = shown().metadata_at(i);
     if (is_total(key)) continue;
     found.insert_or_assign(key, text);
     if (!wanted.contains(key)) ST_TRY(set_metadata(key, std::nullopt));
@@ -247,17 +260,24 @@ Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
 // there is seen by nobody.
 Result<void> ShardTransaction::check_named() const {
   struct stat now;
-  if (shards_.location().stat(&now) < 0 || shown_.is_of(now)) return {};
+  if (shards_.location().stat(&now) < 0 || shown().is_of(now)) return {};
   ST_TRY(auto read,
          shards_.with_room([this] { return Shards::read_index(shards_.location(), {options_.lock_timeout_ms}); }));
   const auto &named = read.index.shards();
   for (const auto &[shard, transaction] : parts_with_work()) {
-    if (std::find(named.begin(), named.end(), shown_.shards()[shard]->name()) != named.end()) continue;
-    Error e = named_no_more(shards_, shown_.shards()[shard]->name());
+    if (std::find(named.begin(), named.end(), shown().shards()[shard]->name()) != named.end()) continue;
+    Error e = named_no_more(shards_, shown().shards()[shard]->name());
     e.shard = shard;
     return Failure(std::move(e));
   }
   return {};
+}
+
+// An old shard may have gone since, before anything could be locked or planned.
+template <class T>
+Result<T> ShardTransaction::or_why_gone(Result<T> done) const {
+  if (!done && done.error().status == Status::no_file) ST_TRY(check_named());
+  return done;
 }
 
 Result<void> ShardTransaction::approve() const {
@@ -265,7 +285,7 @@ Result<void> ShardTransaction::approve() const {
   ST_TRY(shards_.location().check_led_to());
   ST_TRY(check_named());
   if (!approve_) return {};
-  ST_TRY(shown_.check_same_index());
+  ST_TRY(shown().check_same_index());
   for (const auto &[shard, transaction] : parts_) ST_TRY(check_shown(shard, *transaction));
   ST_TRY(check_others());
   return approve_({});
@@ -275,11 +295,11 @@ Result<void> ShardTransaction::approve() const {
 // shown, too. Nobody has locked it: but what changes it after this look counts as a change after this commit.
 Result<void> ShardTransaction::check_others() const {
   const Parts changed = parts_with_work();
-  for (uint32_t shard = 0; shard < shown_.shards().size(); ++shard) {
+  for (uint32_t shard = 0; shard < shown().shards().size(); ++shard) {
     const auto is_it = [shard](const auto &part) { return part.first == shard; };
-    const Snapshot *const pinned = shown_.pinned(shard);
+    const Snapshot *const pinned = shown().pinned(shard);
     if (!pinned || std::any_of(changed.begin(), changed.end(), is_it)) continue;
-    const os::Location &at = shown_.shards()[shard]->opened()->location();
+    const os::Location &at = shown().shards()[shard]->opened()->location();
     ST_TRY(of_shard(shard, shards_.with_room([&]() -> Result<void> {
       ST_TRY(auto reach, pinned->here());
       ST_TRY(auto replaced, at.was_replaced(reach.file));
@@ -293,7 +313,8 @@ Result<void> ShardTransaction::check_others() const {
 
 // Is the shard that is locked the one that is shown?
 Result<void> ShardTransaction::check_shown(uint32_t shard, const Transaction &part) const {
-  if (part.before().is_of_same_file(*shown_.pinned(shard))) return {};
+  const Snapshot *const pinned = shown().pinned(shard);
+  if (pinned && part.before().is_of_same_file(*pinned)) return {};
   Error e = error(Status::file_changed, in_quotes(part.data_file().path()), " was replaced meanwhile; try again");
   e.shard = shard;
   return Failure(std::move(e));
@@ -329,7 +350,7 @@ Result<CommitPlan> ShardTransaction::plan() {
   return shards_.with_room([&]() -> Result<CommitPlan> {
     if (parts.empty() && !changes_index()) return plan_nothing();
     if (parts.size() > 1 || changes_index() || renames_shards())
-      return ShardCommit(shards_, shown_, work_of(parts)).plan();
+      return or_why_gone(ShardCommit(shards_, shown(), work_of(parts)).plan());
     auto plan = parts.front().second->plan();
     if (!plan) plan.error().shard = parts.front().first;
     return plan;
@@ -371,7 +392,7 @@ ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
 }
 
 Result<void> ShardTransaction::commit_together(const Parts &parts) {
-  return ShardCommit(shards_, shown_, work_of(parts)).run([this] { return approve(); }, at_last_);
+  return or_why_gone(ShardCommit(shards_, shown(), work_of(parts)).run([this] { return approve(); }, at_last_));
 }
 
 // The handle shows what was committed. Where the files did not change there is
@@ -382,7 +403,7 @@ void ShardTransaction::show_result() noexcept {
     const bool of_index = changes_index() || renames_shards();
     bool changed = of_index;
     for (const auto &[shard, transaction] : parts_)
-      changed |= transaction->data_file().hold().get() != shown_.pinned(shard);
+      changed |= transaction->data_file().hold().get() != shown().pinned(shard);
     if (!changed) return;
     const os::WaitedByCall call(os::WaitedByCall::anew);  // the commit is over, and may have waited as long as it might
     auto shown = shards_.show_anew();

@@ -41,14 +41,15 @@ class ShardTransaction final : public AnyTransaction {
   using Parts = std::vector<std::pair<uint32_t, Transaction *>>;  // each with the number of its shard
 
   ShardTransaction(Shards &shards, Catalogue state, TransactionOptions options)
-      : shards_(shards),
-        options_(of_parts(std::move(options))),
-        state_(std::move(state)),
-        shown_(static_cast<const ShardCatalogue &>(*state_.several())) {}
+      : shards_(shards), options_(of_parts(std::move(options))), state_(std::move(state)) {}
   static TransactionOptions of_parts(TransactionOptions options) {
     options.journal_only = false;  // nobody settles what would wait in a shard
     return options;
   }
+  const ShardCatalogue &shown() const { return static_cast<const ShardCatalogue &>(*state_.several()); }
+  // Opened, if it is not yet. Where that does not go with the state, as others have replaced shards, the transaction
+  // goes on from a later state of the same index.
+  Result<ShardCatalogue::Pinned> pin(uint32_t shard);
   Result<void> may_go_on() const;
   std::optional<uint32_t> shard_of(std::string_view name) const;
   Result<uint32_t> existing(std::string_view name) const;
@@ -67,14 +68,15 @@ class ShardTransaction final : public AnyTransaction {
   Result<void> check_shown(uint32_t shard, const Transaction &part) const;
   Result<void> check_others() const;
   Result<void> check_named() const;
+  template <class T>
+  Result<T> or_why_gone(Result<T> done) const;
   ShardCommit::Work work_of(const Parts &parts);
   Result<void> commit_together(const Parts &parts);
   void show_result() noexcept;
 
   Shards &shards_;
   const TransactionOptions options_;
-  const Catalogue state_;  // and with it its shards, which the parts are of
-  const ShardCatalogue &shown_;
+  Catalogue state_;                                         // and with it its shards, which the parts are of
   std::map<uint32_t, std::unique_ptr<Transaction>> parts_;  // by number of the shard
   std::map<std::string, std::optional<uint32_t>> moved_;    // names that are no longer where the index has them
   std::vector<MetadataChange> metadata_;

@@ -78,7 +78,7 @@ Result<void> Shards::show_anew() {
 }
 
 Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms) {
-  constexpr int most_refreshes = 8;  // others may change more while each goes on
+  constexpr int most_refreshes = 100;  // others may change more while each goes on
   int refreshes = 0;
   for (const uint64_t begun = begin_look().number;;) {
     const Look look = begin_look();
@@ -101,23 +101,21 @@ Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms) {
     if (withheld && os::same_inode(withheld->identity, read.identity)) read = withheld->locked;
     const uint64_t index = state_of(read.identity);
     const bool is_known = !look.shown || look.shown->is_of(read.identity) || is_own(index) || index == refreshed_for;
-    const bool gives_up = refreshes == most_refreshes;
     std::unique_ptr<ShardCatalogue> shown;
-    if (is_known || gives_up) {
+    if (is_known) {
       shown = make_catalogue(std::move(read), kept);
       // Else another thread has committed or refreshed meanwhile, and shards may be newer than this index.
       if (shards_newer_.load() != newer) continue;
     }
     // What others have changed is shown together. Asked after the catalogue was made: what is not met here is not in
     // it.
-    if (!gives_up && (!is_known || is_behind(kept, look))) {
+    if (!is_known || is_behind(kept, look)) {
       lock.unlock();
-      ++refreshes;
+      if (++refreshes > most_refreshes) return Failure(replaced_all_the_time());
       refreshed_for = index;
       ST_TRY(refresh_shards(timeout_ms));
       continue;
     }
-    if (gives_up) ++unseen_;  // whoever looks next refreshes them again
     if (!show_after(look, std::move(shown))) continue;
     kept.newer = newer;
     return {};
@@ -156,9 +154,20 @@ bool Shards::is_behind(const Kept &kept, const Look &look) const {
   });
 }
 
-void Shards::pin_in_all_states(const Member &shard) {
-  std::lock_guard lock(kept_.mine().mutex);
-  each_catalogue([&](const ShardCatalogue &c) { c.pin_opened(&shard); });
+// A catalogue that is made meanwhile has the shard if the one before it has.
+Result<void> Shards::pin_in_all_states(const Member &shard) {
+  for (Held shown = hold();;) {
+    Result<void> done;
+    each_catalogue([&](const ShardCatalogue &c) {
+      if (done) done = c.pin_opened(shard);
+    });
+    ST_TRY(done);
+    Held now = hold();
+    if (now.get() == shown.get()) break;
+    shown = std::move(now);
+  }
+  if (!shard.is_shown()) ++unseen_;  // the others are refreshed before it is shown
+  return {};
 }
 
 void Shards::keep_open(const std::set<std::string> &names) const {
@@ -211,7 +220,7 @@ std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read, Kept &kep
     if (gone) shard->opened()->close_idle_journals();
     return gone;
   });
-  catalogue->pin_opened();
+  catalogue->pin_shown(kept.settled_at);
   return catalogue;
 }
 
@@ -231,11 +240,23 @@ write::Findings Shards::told() const {
   };
 }
 
-Result<void> Shards::recover_left(int32_t timeout_ms) {
+Result<void> Shards::recover_left(int32_t timeout_ms) const {
   const Control control = control_of({});
   const os::LockWait wait{timeout_ms, &control, nullptr};
   ST_TRY(with_room([&] { return write::recover_super_if_needed(at_, wait, options().writable, told()); }));
   return {};
+}
+
+// One that only patches several shards is decided, too, but leaves them their names, and shares the index. So none that
+// replaces shards is alive once that is locked. One that died before that is finished.
+Result<void> Shards::await_half_done(int32_t timeout_ms) const {
+  if (kept_.mine().exclusive > 0) return {};
+  ST_TRY(const auto decided, with_room([&] { return os::while_stale([&] { return write::is_decided(at_); }); }));
+  if (!decided) return {};
+  const Control control = control_of({});
+  ST_TRY(recover_left(timeout_ms));
+  ST_TRY(with_room([&] { return await_writers(at_, {timeout_ms, &control, nullptr}); }));
+  return recover_left(timeout_ms);
 }
 
 Result<void> Shards::recover(const os::LockWait &wait) {
@@ -343,51 +364,88 @@ Result<void> Shards::refresh() {
   return show(there ? state_of(index) : 0, options().lock_timeout_ms);
 }
 
-// What is found in all of them is shown at once: else a catalogue that is made meanwhile would have a part of it.
-// What is left is recovered first: else one file might be opened before that, and another after it. A commit that fails
-// beside the refresh makes unseen_ grow, and show() refreshes the shards again. So unseen_ is asked before the
-// recovery.
+// What is found in all of them is shown at once: else a catalogue that is made meanwhile would have a part of it. All
+// of it had its names at one moment, at which no commit of others was half done. What is left is recovered first: else
+// one file might be opened before that, and another after it. A commit that fails beside the refresh makes unseen_
+// grow, and show() refreshes the shards again. So unseen_ is asked before the recovery.
 Result<void> Shards::refresh_shards(int32_t timeout_ms) {
   struct Refreshed {
-    DataFile *shard;
+    std::shared_ptr<Member> member;
     DataFile::Look begun;
     std::optional<DataFile::Found> found = {};  // nothing: it is gone
     HeldSnapshot now = {};
     bool is_to_be_found = true;
+    DataFile &shard() const { return *member->opened(); }
+    const Snapshot &state() const { return found->state ? *found->state : *found->look.shown; }
   };
+  std::vector<Refreshed> all;
+  const auto add_opened = [&] {
+    bool added = false;
+    for (const auto &member : hold()->shards()) {
+      const auto is_it = [&](const Refreshed &r) { return r.member == member; };
+      if (!member->opened() || std::ranges::any_of(all, is_it)) continue;
+      all.push_back({member, member->opened()->begin_look()});
+      added = true;
+    }
+    return added;
+  };
+  constexpr int most_looks = 100;  // others may replace shards each time
   const uint64_t unseen = unseen_;
   ST_TRY(recover_left(timeout_ms));
-  const Held shown = hold();
-  std::vector<Refreshed> all;
-  for (const auto &member : shown->shards())
-    if (DataFile *shard = member->opened()) all.push_back({shard, shard->begin_look()});
-  for (bool again = true; again;) {
+  add_opened();
+  for (int looks = 0; looks < most_looks; ++looks) {
     for (Refreshed &r : all) {
       r.now = {};  // not under the mutex: it may be the last to hold it
       if (!r.is_to_be_found) continue;
-      auto found = r.shard->find(timeout_ms);
+      auto found = r.shard().find(timeout_ms);
       if (!found && found.error().status != Status::no_file) return Failure(std::move(found.error()));
       if (found)
         r.found = std::move(*found);
       else
         r.found.reset();
     }
+    const uint64_t settled_at = env().unix_time();
+    ST_TRY(await_half_done(timeout_ms));
+    bool again = false;
+    for (Refreshed &r : all) {
+      r.is_to_be_found = false;
+      if (r.found) {
+        ST_TRY(r.is_to_be_found, r.shard().was_replaced_by_others(r.state()));
+      }
+      again |= r.is_to_be_found;
+    }
+    if (again) continue;
     Kept &kept = kept_.mine();
     const std::lock_guard lock(kept.mutex);
-    again = false;
+    again = add_opened();
     for (Refreshed &r : all) {
-      r.is_to_be_found = r.found && !r.shard->is_next(*r.found) && (r.now = r.shard->hold())->look <= r.begun.number;
+      if (!r.found || r.shard().is_next(*r.found)) continue;
+      r.is_to_be_found = (r.now = r.shard().hold())->look <= r.begun.number;
       again |= r.is_to_be_found;
     }
     if (again) continue;
     // A commit of one shard alone may come in between. What it has made is newer than what was found.
     for (const Refreshed &r : all) {
-      if (r.found) r.shard->show(*r.found);
-      r.shard->note_refreshed(r.begun);
+      if (r.found) r.shard().show(*r.found);
+      r.shard().note_refreshed(r.begun);
+      r.member->note_shown();
     }
     kept.refreshed = unseen;
+    kept.settled_at = settled_at;
     ++shards_newer_;
+    return {};
   }
+  return Failure(replaced_all_the_time());
+}
+
+Error Shards::replaced_all_the_time() const {
+  return error(Status::busy, "others replace the shards of ", in_quotes(path_), " all the time; try again later");
+}
+
+Result<void> Shards::refresh_unshown(Member &shard) const {
+  ST_TRY(const auto found, shard.opened()->find(options().lock_timeout_ms));
+  const std::lock_guard lock(kept_.mine().mutex);
+  if (!shard.is_shown()) shard.opened()->show(found);
   return {};
 }
 

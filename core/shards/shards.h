@@ -84,13 +84,15 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     std::vector<std::shared_ptr<Member>> with_journals;                   // those used last
     // While a commit has not yet shown the shards that belong to it, the locked index is shown in its place.
     const WithheldIndex *withheld_index = nullptr;  // of the commit, which has locked the index
+    std::atomic<unsigned> exclusive = 0;            // commits of this handle that keep others out
     uint64_t refreshed = 0;                         // unseen_, when all shards were last refreshed together
     uint64_t newer = 0;                             // shards_newer_, when what is shown was found
+    uint64_t settled_at = 0;                        // of the catalogue that is shown
   };
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read, Kept &kept);
   // A transaction will change this shard, which is opened: each state that lacks it gets it as it is now.
-  void pin_in_all_states(const Member &shard);
+  Result<void> pin_in_all_states(const Member &shard);
   // A commit renames the new index into place. `replaced` is locked.
   Result<void> rename_index(const os::File &replaced, write::TemporaryFile &fresh);
   // Shows the index as it is now, and the shards as they are shown. But where others have changed more than one file,
@@ -106,7 +108,12 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> refresh_shards(int32_t timeout_ms);
   Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   Result<void> check_all_there(const ShardIndex &index) const;
-  Result<void> recover_left(int32_t timeout_ms);  // by dead writers
+  Result<void> recover_left(int32_t timeout_ms) const;  // by dead writers
+  // Until no commit of others that was decided before has yet to give files their names.
+  Result<void> await_half_done(int32_t timeout_ms) const;
+  Error replaced_all_the_time() const;
+  // One that no catalogue shows as it is.
+  Result<void> refresh_unshown(Member &shard) const;
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
   // Has a commit of this handle put it there? A child does not know what its parent was about to show.
@@ -126,7 +133,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   os::Location at_;                              // of the index
   std::shared_ptr<const os::Directory> folder_;  // that the shards are named in
   const os::MadeIn made_in_;
-  os::PerProcess<Kept> kept_;
+  mutable os::PerProcess<Kept> kept_;
   std::atomic<bool> poisoned_ = false;
   // States of two indexes: the one that a commit of ours is putting in place, and the one before, if that is ours, too.
   std::atomic<uint64_t> own_index_ = 0, own_before_ = 0;

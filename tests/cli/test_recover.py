@@ -140,6 +140,7 @@ def as_user(uid):
 def test_nothing_is_published_over_what_another_user_committed(stctl, theirs, arrays):
     before = theirs.read_bytes()
     changes = [["rm", theirs, "scalar"], ["meta", theirs, "q=1"], ["mv", theirs, "scalar", "s"], ["compact", theirs]]
+    changes += [["put", theirs, "--from", theirs], ["update", theirs, "--from", theirs, "scalar"]]
     for uid in (0, THIRD):
         for change in [*changes, ["update", theirs, "scalar", "--fill", "1"]]:
             result = stctl.raw(*change, **as_user(uid))

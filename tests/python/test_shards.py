@@ -240,6 +240,21 @@ def test_a_load_is_not_begun_anew_for_ever(sharded, monkeypatch):
     assert 900 < left[0] < 1000
 
 
+def test_a_handle_shows_no_part_of_a_change_by_another(sharded):
+    with libst.open(sharded) as f, libst.open(sharded, "r+") as other:
+        before = f.read("a")
+        with other.transaction(publish=True) as t:
+            t.update("a", before + 1)
+            t.update("c", np.zeros(50, np.int64))
+        for look in (lambda: f.read("c"), lambda: f["c"], lambda: f.read_many(["a", "c"])):
+            with refused("FILE_CHANGED", "was replaced by another since it was opened"):
+                look()
+        np.testing.assert_array_equal(f.read("a"), before)
+        f.refresh()
+        np.testing.assert_array_equal(f.read("a"), before + 1)
+        np.testing.assert_array_equal(f.read("c"), 0)
+
+
 def test_what_a_function_of_the_callers_raises_is_not_tried_again(sharded):
     calls = []
 

@@ -390,6 +390,33 @@ def requests_of_reads(monkeypatch):
     return asked
 
 
+def test_many_rows_of_several_tensors_are_read_by_one_call(tall, far, monkeypatch):
+    """A server answers each call after a while."""
+    asked = requests_of_reads(monkeypatch)
+    rows = np.arange(0, 3000, 2)
+    wanted = [(name, rows) for name in ("flags", "numbers", "pixels", "pairs")] + [("pages", (rows, slice(3, 7)))]
+    for got, (name, index) in zip(far[0].read_many(wanted), wanted):
+        assert same(got, tall[0][name][index])
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("limit, value", [("_FAR_ROOM", 20_000), ("_AT_ONCE", 40), ("_ROWS_AT_ONCE", 3000)])
+def test_windows_of_several_tensors_are_numpys(tall, far, monkeypatch, limit, value):
+    monkeypatch.setattr(_windows, limit, value)
+    monkeypatch.setattr(_windows, limit.replace("FAR_", ""), value)
+    random, told = np.random.default_rng(9), []
+    with libst.open(tall[1]) as near:
+        for f in (near, far[0]):
+            names = random.choice(sorted(set(tall[0]) - {"nothing"}), 12)
+            wanted = [(name, random.integers(-3000, 3000, random.integers(1025, 4000))) for name in names]
+            wanted += [("pages", (wanted[0][1], slice(None, None, -100))), ("pixels", (wanted[1][1], slice(1, 3), 0))]
+            told.clear()
+            got = f.read_many(wanted, progress=lambda done, total: told.append((done, total)))
+            for array, (name, index) in zip(got, wanted):
+                assert same(array, tall[0][name][index]), name
+            assert told == sorted(told) and told[-1] == (sum(array.nbytes for array in got),) * 2
+
+
 def test_rows_of_far_storage_share_requests_over_wider_gaps(tall, far, monkeypatch):
     asked = requests_of_reads(monkeypatch)
     rows = np.repeat(np.arange(0, 200_000, 2000), 11)

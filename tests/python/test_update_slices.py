@@ -128,7 +128,7 @@ def test_a_misfit_leaves_the_transaction_as_it_was(model, what):
         with f.transaction() as t:
             with refused(status) as caught:
                 t.update("w", values, at=at)
-            assert isinstance(caught.value, kind)
+            assert isinstance(caught.value, kind) and caught.value.tensor == "w" and "'w'" in str(caught.value)
             with pytest.raises(libst.NotFoundError):
                 t.update("absent", values, at=at)
             t.update("w", -W[:1], at=np.s_[:1])
@@ -167,6 +167,21 @@ def test_packed_elements(raw):
         assert f["f4"].tobytes() == bytes([0x11, 0xDD, 0xAA, 0xBB, 0x33, 0xCC])
         with refused("SUBBYTE"):
             f.update("f4", np.array([0xAA], np.uint8), at=np.s_[1, 1:3])
+
+
+@pytest.mark.parametrize("publish", [False, True])
+def test_random_rows_of_packed_elements(raw, publish):
+    random = np.random.default_rng(32)
+    data = random.integers(0, 256, (2000, 20), np.uint8)  # two elements a byte
+    with libst.open(raw([("f4", "F4", [2000, 40], data.tobytes())]), "r+") as f:
+        for rows in (random.permutation(2000), random.integers(-2000, 2000, 5000), np.arange(2000)[::-2]):
+            begin, end = np.sort(random.choice(21, 2, replace=False)).tolist()
+            values = random.integers(0, 256, (len(rows), end - begin), np.uint8)
+            last_wins(data, (rows, slice(begin, end)), values)
+            with f.transaction(publish=publish) as t:
+                packed = libst.Packed("F4", (len(rows), 2 * (end - begin)), values.reshape(-1))
+                t.update("f4", packed, at=(rows, slice(2 * begin, 2 * end)))
+            assert f["f4"].tobytes() == data.tobytes()
 
 
 def test_packed_elements_under_a_name_that_the_transaction_gave_them(raw):

@@ -918,6 +918,37 @@ def test_a_change_by_a_url_opens_the_shards_that_it_needs_side_by_side(tmp_path,
     assert made == {f"t{i}": [i if not names or f"t{i}" in names else 0] * 10 for i in range(5)}
 
 
+@pytest.mark.parametrize("quiet", [[], ["-q"]], ids=["bar", "quiet"])
+@pytest.mark.parametrize("how", CHANGES_BY_A_URL.values(), ids=CHANGES_BY_A_URL)
+def test_a_change_by_a_url_shows_that_it_reads(tmp_path, how, quiet):
+    big = {"w": np.arange(8_000_000, dtype="u1")}
+    libst.save(tmp_path / "there", big)
+    libst.save(tmp_path / "here", {"w": np.zeros(8_000_000, "u1")})
+    master, terminal = os.openpty()
+    with GatheringServer({"/m": (tmp_path / "there").read_bytes()}, lambda _, first: first > 0) as server:
+        command, *rest = how
+        with subprocess.Popen(
+            [STCTL, command, *quiet, tmp_path / "here", *rest, f"{server.url}/m"],
+            stdout=subprocess.DEVNULL,
+            stderr=terminal,
+            env={**os.environ, "TERM": "xterm"},
+        ) as changes:
+            os.close(terminal)
+            server.await_held(1)
+            if not quiet:
+                seen = b""
+                while b"reading [" not in seen:
+                    seen += os.read(master, 1000)
+            server.let_go()
+            seen = b""
+            with contextlib.suppress(OSError):  # the terminal's end
+                while part := os.read(master, 1000):
+                    seen += part
+            assert changes.wait(60) == 0 and not (quiet and seen)
+    os.close(master)
+    assert libst.load(tmp_path / "here")["w"].tobytes() == big["w"].tobytes()
+
+
 @pytest.mark.parametrize("needs_named", NEEDS_NAMED_SHARDS.values(), ids=NEEDS_NAMED_SHARDS)
 def test_a_name_that_no_shard_has_is_told(tmp_path, needs_named):
     objects, index = five_shards(tmp_path)

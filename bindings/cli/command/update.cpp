@@ -67,11 +67,11 @@ void set_data(st_tensor &tensor, std::string_view bytes) {
   tensor.nbytes = bytes.size();
 }
 
-// Views of another file, passed on as they are.
+// Views of another file, passed on as they are. It may be the same one.
 void take_from(Session &session, const Update &options, Payload &payload) {
-  payload.from = std::make_unique<File>(session, options.from);
+  payload.from = std::make_unique<File>(session, options.from, FileOptions{.warns_later = true});
   const File &from = *payload.from;
-  payload.tensors = from.views(from.find_each(options.names));
+  payload.tensors = from.views(from.find_each(options.names), session.quiet);
 }
 
 // One tensor of `file`, or a slice of it, with other bytes.

@@ -199,17 +199,16 @@ def take_form(tensor: _abi.Tensor, wanted: tuple[int, tuple[int, ...]]) -> None:
         _set_form(tensor, *wanted)
 
 
-def fit(tensor: _abi.Tensor, value: Any, wanted: tuple[int, tuple[int, ...]], part: Part) -> None:
-    """Give a value the shape that C has for a part of a tensor, whose dtype and shape are `wanted`."""
+def fit(name: str, tensor: _abi.Tensor, value: Any, wanted: tuple[int, tuple[int, ...]], part: Part) -> None:
+    """Give a value the shape that C has for a part of the tensor of that name, whose dtype and shape are `wanted`."""
     shape = tuple(tensor.shape[: tensor.rank])
     if wanted[0] in PACKED and may_be_packed(value, tensor):
         _set_form(tensor, wanted[0], part.full)
     elif shape == part.shape:
         _set_form(tensor, tensor.dtype, part.full)
     else:
-        raise refusal(
-            Status.SHAPE_MISMATCH, f"the part has shape {list(part.shape)}, but the new values have {list(shape)}"
-        )
+        sentence = f"the part has shape {list(part.shape)}, but the new values have {list(shape)}"
+        raise refusal(Status.SHAPE_MISMATCH, f"{name!r}: {sentence}", name)
 
 
 def _is_torch(value: Any) -> bool:

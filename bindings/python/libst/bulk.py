@@ -23,7 +23,7 @@ from ._pin import BRIEF, Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, requests_of, shapes
 from ._torch import laid_over, new_tensor, torch_dtype
 from ._url import is_url, shown
-from ._windows import Steps, is_worth, read_windows
+from ._windows import Pick, Steps, is_worth, read_windows
 from .dtypes import BYTES, NAMES, NUMPY, PACKED, WHOLE
 from .errors import StorageError, error, refusal
 from .status import Status
@@ -333,7 +333,7 @@ def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) ->
 
 def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progress]) -> list[Array]:
     """Each a name and an index, as a slice takes it: one request, or one for each row that an array picks. Many short
-    rows are read by windows, tensor by tensor, after all else."""
+    rows are read by windows, in the order of the file, after all else."""
     try:
         if not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
             raise TypeError("give pairs of a name and an index alone, such as ('w', slice(None)), or names alone")
@@ -375,10 +375,11 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
                 progress = steps.next(sum(sizes) - sum([sizes[number] for number, _ in picked]))
             pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
         picked.sort(key=lambda each: rows[["shard", "file_offset"]][of[each[0]]].item())
-        for number, part in picked:
-            begin = start + int(places[number])
-            read_windows(pin, rows[of[number]], part, block[begin : begin + sizes[number]], steps)
-        return _laid_out(found, block, places + start)
+        begins = places + start
+        picks = [Pick(of[i], part, block[begins[i] : begins[i] + sizes[i]]) for i, part in picked]
+        if picks:
+            read_windows(pin, rows, picks, steps)
+        return _laid_out(found, block, begins)
     finally:
         del pin
 

@@ -125,7 +125,7 @@ class Transaction(EndsWithBlock):
     def _update_part(self, name: str, raw: bytes, array: Any, tensor: _abi.Tensor, at: Any) -> None:
         wanted = self._form(name)
         part = part_of(at, wanted[1])
-        fit(tensor, array, wanted, part)
+        fit(name, tensor, array, wanted, part)
         rows, count = (None, 0) if part.rows is None else (address(part.rows), len(part.rows))
         self._call(_abi.st_txn_update_slice, raw, len(raw), part.ranges, part.range_count, rows, count, tensor)
 

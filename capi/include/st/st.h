@@ -1024,10 +1024,11 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
  * file, if its path still leads there. It has the options of `file`: its
  * callbacks, which must live as long, and its counts in st_file_stats.
  * st_interrupt of either reaches calls on both. Shards that `file` has not
- * opened are opened when first needed; if one was replaced by then, the answer
- * is ST_E_FILE_CHANGED. A shard may also be replaced later. Under ST_MAP_NONE
- * and ST_MAP_COPY_ON_WRITE that is ST_E_FILE_CHANGED, too, if its descriptor
- * was given up for others. Any thread. */
+ * opened are opened when first needed. If one was changed by then, and another
+ * that is open was replaced, both may be parts of one change: the answer is
+ * ST_E_FILE_CHANGED. A shard may also be replaced after it was opened. Under
+ * ST_MAP_NONE and ST_MAP_COPY_ON_WRITE that is ST_E_FILE_CHANGED, too, if its
+ * descriptor was given up for others. Any thread. */
 st_status st_snapshot(st_file *file, st_file **out);
 
 /* Keep the mapping in which views of what `file` shows now lie: they stay until
@@ -1214,16 +1215,19 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *  - A shard is opened, and held against the index, when it is first needed. So
  *    any call that takes a tensor may also answer as st_open does, with
  *    ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE. It answers ST_E_FILE_CHANGED if
- *    the index was replaced since it was read (st_refresh). A handle keeps at
- *    most 128 descriptors open, however many shards there are. It keeps no more
- *    than an eighth of those that the process may have (ulimit -n). While it
- *    commits, a transaction takes three for each shard that it patches, and up
- *    to eight for one that it publishes. Where they run out it answers ST_E_IO;
- *    nothing is changed.
- *  - A transaction is all or nothing across shards. Each call on its handle,
+ *    the index was replaced since it was read. So it does if the shard was
+ *    changed by then, and another handle has replaced one that is open: both
+ *    may be parts of one change. st_refresh mends that; a transaction refreshes
+ *    the handle itself.
+ *  - A handle keeps at most 128 descriptors open, however many shards there
+ *    are. It keeps no more than an eighth of those that the process may have
+ *    (ulimit -n). While it commits, a transaction takes three for each shard
+ *    that it patches, and up to eight for one that it publishes. Where they run
+ *    out it answers ST_E_IO; nothing is changed.
+ *  - A transaction is all or nothing across shards. Each call on any handle,
  *    each snapshot and each refresh sees all of it or nothing, but for patches,
- *    which show one by one. So does st_refresh of another handle, if no commit
- *    is under way meanwhile.
+ *    which show one by one. So st_refresh, and a call that opens a shard, wait
+ *    for a commit of another handle that renames its files: ST_E_BUSY.
  *  - A new name goes to the last shard that the transaction rewrites anyway,
  *    else to the last shard. weight_map follows, and total_size and
  *    total_parameters where the index has them as whole numbers, also spelled

@@ -77,35 +77,36 @@ bool Credentials::stops() const {
 }
 
 Result<void> Credentials::have(int64_t unix_time) {
-  std::unique_lock lock(mutex_);
+  auto lock = mutex_.lock();
   if (!asks_.wait_for_others(lock)) return stopped();
   return granted_ ? Result<void>() : grant(lock, unix_time + skew_, as_it_says);
 }
 
 bool Credentials::has_failed() const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   return !granted_ && !why_.empty() && !asks_.another_asks();
 }
 
 Credentials::Now Credentials::now(int64_t unix_time) {
-  std::unique_lock lock(mutex_);
+  auto lock = mutex_.lock();
   // While keys last, a service that is slow holds up one thread alone, and for one try.
   const bool takes_the_old = asks_.another_asks() && keys_last(unix_time + skew_);
   const bool waited = !takes_the_old && asks_.wait_for_others(lock);
   const int64_t there = unix_time + skew_;
   if (waited && there >= renew_at_) static_cast<void>(grant(lock, there, keys_last(there) ? one_try : as_it_says));
+  if (!lock.owns_lock()) return {std::make_shared<const Granted>(), unix_time};  // a child, which sends nothing
   return {granted_, there};
 }
 
 uint64_t Credentials::number() const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = mutex_.lock();
   return number_;
 }
 
 // The store asks again where a service is away, so the service is asked by one try. Requests that were made before
 // share its answer: each would wait for it anew.
 Renewal Credentials::renew(uint64_t number, const Answer &refusal, int64_t unix_time) {
-  std::unique_lock lock(mutex_);
+  auto lock = mutex_.lock();
   if (!asks_.wait_for_others(lock)) return Renewal::none;
   if (number != number_) return why_.empty() ? Renewal::done : Renewal::later;
   const int64_t there = unix_time + skew_;
@@ -135,8 +136,8 @@ bool Credentials::may_be_renewed(const Answer &refusal, int64_t unix_time) const
 }
 
 std::string Credentials::asked_as(std::string_view anonymously) const {
-  const std::lock_guard lock(mutex_);
-  if (!granted_->keys) return std::string(anonymously);
+  const auto lock = mutex_.lock();
+  if (!lock.owns_lock() || !granted_->keys) return std::string(anonymously);
   return text("; it was asked with the keys of ", granted_->found_in,
               why_.empty() ? "" : ", and there are no new ones: ", why_);
 }

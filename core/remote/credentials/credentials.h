@@ -13,6 +13,7 @@
 #include "os/per_process.h"
 #include "remote/credentials/secret.h"
 #include "remote/one_asks.h"
+#include "remote/this_process.h"
 #include "remote/transport.h"
 
 namespace st::remote {
@@ -87,7 +88,7 @@ class Credentials {
 
   const Origin origin_;
   const ClockMs clock_;
-  mutable std::mutex mutex_;  // of all below
+  mutable OwnMutex mutex_;  // of all below
   OneAsks asks_;
   std::shared_ptr<const Granted> granted_;
   int64_t asked_at_ = 0, renew_at_ = INT64_MAX;

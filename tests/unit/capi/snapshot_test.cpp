@@ -253,6 +253,39 @@ TEST_F(CapiSnapshotOfSeveral, ShowsOneStateOfAllShards) {
   st_close(pin);
 }
 
+// They are opened when they are needed. By then another handle may have replaced them.
+TEST_F(CapiSnapshotOfSeveral, ShowsNoPartOfACommitByAnotherHandle) {
+  for (const bool before : {true, false}) {
+    SCOPED_TRACE(before);
+    st_file *file = open_several(), *other = open_several(), *pin = nullptr;
+    const std::string old_a = seen(file, "a");
+    if (before) pin = pin_of(file);
+    auto options = sized<st_txn_options>();
+    options.flags = ST_TXN_PUBLISH;
+    st_txn *txn = nullptr;
+    ASSERT_ST(ST_OK, st_txn_begin(other, &options, &txn));
+    const std::string a = pattern(4000, before ? 91 : 93), b = pattern(10007, before ? 92 : 94);
+    const st_tensor new_values[] = {value(0, a), value(1, b)};
+    ASSERT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &new_values[0]));
+    ASSERT_ST(ST_OK, st_txn_update(txn, "b", ST_NTS, &new_values[1]));
+    ASSERT_ST(ST_OK, commit(txn));
+    if (!before) pin = pin_of(file);
+    st_tensor t = {};
+    for (st_file *f : {pin, file}) {
+      EXPECT_TRUE(same_bytes(seen(f, "a"), old_a));
+      EXPECT_ST(ST_E_FILE_CHANGED, st_get(f, "b", ST_NTS, &t));
+      EXPECT_ST(ST_E_FILE_CHANGED, st_load(f, nullptr, 0, nullptr));
+      std::string room(20000, '\0');
+      const st_read_request both[] = {{"a", ST_NTS, 0, room.data(), 4000, nullptr, 0, 0},
+                                      {"b", ST_NTS, 0, room.data() + 4000, 10007, nullptr, 0, 0}};
+      EXPECT_ST(ST_E_FILE_CHANGED, st_read_many(f, both, 2, nullptr));
+    }
+    ASSERT_ST(ST_OK, st_refresh(file));
+    EXPECT_TRUE(same_bytes(seen(file, "a") + seen(file, "b"), a + b));
+    for (st_file *f : {pin, file, other}) st_close(f);
+  }
+}
+
 TEST_F(CapiSnapshotOfSeveral, ShowsOneStateOfAnOverlay) {
   st_file *file = open_several();
   put(file, "a", new_b, 2);

@@ -42,7 +42,7 @@ TEST(Filesystem, ClientsWithACacheThatODirectDoesNotPass) {
 }
 
 TEST(Filesystem, TimesThatChangeWhenAWriterCloses) {
-  for (const char *type : {"ntfs", "refs", "exfat", "vfat"}) EXPECT_TRUE(dates_changes_late(type)) << type;
+  for (const char *type : {"ntfs", "refs", "exfat", "vfat", "hfsplus", "msdos"}) EXPECT_TRUE(dates_changes_late(type)) << type;
   for (const char *type : {"ext4", "tmpfs", "apfs", ""}) EXPECT_FALSE(dates_changes_late(type)) << type;
   for (const char *type : {"overlay", "ecryptfs"}) EXPECT_TRUE(shows_another(type)) << type;
   for (const char *type : {"ext4", "tmpfs", "nfs", ""}) EXPECT_FALSE(shows_another(type)) << type;

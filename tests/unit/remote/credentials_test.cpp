@@ -340,6 +340,36 @@ TEST(KeptCredentialsTest, AChildOfAForkWaitsForNobody) {
   drops_all.join();
 }
 
+// A thread that the child does not have holds the lock of the keys.
+TEST(CredentialsTest, InAChildOfAForkWaitForNobody) {
+  std::promise<void> is_amid, goes_on;
+  int looks = 0;
+  const auto clock = [&]() -> uint64_t {  // is asked under the lock
+    if (++looks == 3) {
+      is_amid.set_value();
+      goes_on.get_future().wait();
+    }
+    return 0;
+  };
+  Credentials keys({"a", [&](int64_t) { return Granted{Keys{"K", "", "T"}, "a file", {}}; }}, clock);
+  ASSERT_TRUE(keys.have(now));
+  const Answer refusal = says(401, "");
+  std::thread renews([&] { EXPECT_EQ(keys.renew(1, refusal, now), Renewal::none); });
+  is_amid.get_future().wait();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    const bool refused =
+        keys.renew(1, refusal, now) == Renewal::none && !keys.have(now) && !keys.now(now).granted->keys;
+    _exit(refused && keys.number() == 1 && !keys.has_failed() && keys.asked_as("; by nobody") == "; by nobody" ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  goes_on.set_value();
+  renews.join();
+}
+
 TEST(TimesTest, AreReadAsServicesWriteThem) {
   EXPECT_EQ(parse_iso_time("2013-05-24T00:00:00Z"), now);
   EXPECT_EQ(parse_iso_time("2013-05-24T00:00:00UTC"), now);

@@ -12,6 +12,7 @@
 #include "mapped_meanwhile.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
+#include "unsynced_env.h"
 
 namespace st::store {
 namespace {
@@ -19,16 +20,6 @@ namespace {
 using namespace testing;
 using read::MapMode;
 using testing::Call;
-
-// As there is no power cut.
-class Unsynced : public FaultEnv {
- public:
-  using FaultEnv::FaultEnv;
-  int fsync(int) override { return 0; }
-  int fdatasync(int) override { return 0; }
-  int sync_range(int, uint64_t, uint64_t) override { return 0; }
-  int wait_range(int, uint64_t, uint64_t) override { return 0; }
-};
 
 class ShownOfShards : public testing::ShardsScene {
  protected:

@@ -1,0 +1,580 @@
+// A shard that is opened when others of the model already are: by a handle, by an older state, and by a
+// transaction. What others have committed meanwhile is shown as a whole, or not at all.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <thread>
+
+#include "bound.h"
+#include "shards/shards.h"
+#include "shards_scene.h"
+#include "unsynced_env.h"
+
+namespace st::store {
+namespace {
+
+using namespace testing;
+using read::MapMode;
+using testing::Call;
+
+// Where what was written before age() was changed an hour ago.
+class Aged : public Unsynced {
+ public:
+  using Unsynced::Unsynced;
+  void age() {
+    aged_ = now(CLOCK_REALTIME);
+    while (!is_before(aged_, now(CLOCK_REALTIME_COARSE))) std::this_thread::yield();  // which files get their times by
+  }
+  int fstat(int fd, struct stat *out) override { return aged(Unsynced::fstat(fd, out), out); }
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override {
+    return aged(Unsynced::fstatat(dir, path, out, flags), out);
+  }
+
+ private:
+  static timespec now(clockid_t clock) {
+    timespec now = {};
+    ::clock_gettime(clock, &now);
+    return now;
+  }
+  static bool is_before(const timespec &a, const timespec &b) {
+    return a.tv_sec < b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec < b.tv_nsec);
+  }
+  int aged(int r, struct stat *out) const {
+    if (r == 0)
+      for (timespec *time : {&out->st_mtim, &out->st_ctim})
+        if (is_before(*time, aged_)) time->tv_sec -= 3600;
+    return r;
+  }
+
+  timespec aged_ = {};
+};
+
+class LateOpen : public testing::ShardsScene {
+ protected:
+  LateOpen() { put_model(); }
+  void put_model() const {
+    put_shards(dir.path());
+    put_bytes(dir / "m-3.safetensors", file_of(std::vector{u8_tensor("d", 100, 4)}));
+    put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors",)"
+                     R"("c":"m-2.safetensors","d":"m-3.safetensors"}})");
+  }
+  std::unique_ptr<Shards> open(os::Env &with, MapMode map = MapMode::automatic, int32_t timeout_ms = 10000) const {
+    OpenOptions options;
+    options.writable = true;
+    options.map = map;
+    options.lock_timeout_ms = timeout_ms;
+    auto opened = Shards::open(with, index, options);
+    EXPECT_TRUE(is_ok(opened));
+    return opened ? std::move(*opened) : nullptr;
+  }
+  std::unique_ptr<AnyTransaction> begin(Shards &shards, TransactionOptions options) const {
+    auto begun = shards.begin(std::move(options));
+    EXPECT_TRUE(is_ok(begun));
+    return begun ? std::move(*begun) : nullptr;
+  }
+  std::unique_ptr<AnyTransaction> begin(Shards &shards, bool publish = true) const {
+    TransactionOptions options;
+    options.publish = publish;
+    return begin(shards, std::move(options));
+  }
+  void change(Shards &by, const std::vector<std::string_view> &names, bool publish = true) const {
+    const auto t = begin(by, publish);
+    for (const std::string_view name : names) ASSERT_TRUE(is_ok(t->update(name, u8(fresh(name)))));
+    ASSERT_TRUE(is_ok(t->commit()));
+  }
+  void change_by_another(const std::vector<std::string_view> &names, bool publish = true) const {
+    change(*open(unsynced), names, publish);
+  }
+  const std::string &fresh(std::string_view name) const { return name == "a" ? new_a : name == "c" ? new_c : new_d; }
+  // "old", "new", or the name of the status.
+  std::string one(const Catalogue &state, std::string_view name) const {
+    const auto place = state.find(name);
+    if (!place) return std::string(name_of(place.error().status));
+    std::string out(place->tensor().nbytes, '\0');
+    if (const auto read = place->member->read(*place->snapshot, place->index, out.data()); !read)
+      return std::string(name_of(read.error().status));
+    return out == fresh(name) ? "new" : "old";
+  }
+  static std::string name_of(Status s) {
+    if (s == Status::busy) return "busy";
+    return s == Status::file_changed ? "changed" : text("status ", static_cast<int>(s));
+  }
+  template <class T>
+  static Status status_of(const Result<T> &r) {
+    return r ? Status::ok : r.error().status;
+  }
+  std::string look(const Catalogue &state, const std::vector<std::string_view> &names) const {
+    std::string all;
+    for (const std::string_view name : names) all += (all.empty() ? "" : " ") + one(state, name);
+    return all;
+  }
+  // Before the n-th system call of `call`. Whether there were as many.
+  bool before_call(size_t n, const std::function<void()> &then, const std::function<void()> &call) {
+    bool came = false;
+    env.before = [&, left = n](Call) mutable {
+      if (!came && left-- == 0) {
+        came = true;
+        then();
+      }
+      return 0;
+    };
+    call();
+    env.before = nullptr;
+    return came;
+  }
+
+  const testing::TempDir dir;
+  const std::string index = dir / "m.safetensors.index.json";
+  const std::string new_a = pattern(4000, 11), new_c = pattern(5000, 13), new_d = pattern(100, 14);
+  mutable Aged unsynced{os::Env::posix()};
+  FaultEnv env{static_cast<os::Env &>(unsynced)};
+  testing::EveryNth every{6, 1};
+};
+
+TEST_F(LateOpen, AHandleShowsNoPartOfACommitByAnother) {
+  for (const MapMode map : {MapMode::automatic, MapMode::none}) {
+    put_model();
+    const auto c = open(env, map);
+    EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+    change_by_another({"a", "c"});
+    EXPECT_EQ(look(c->catalogue(), {"c", "a", "c", "d"}), "changed old changed changed");
+    const auto all = c->catalogue().all();
+    ASSERT_FALSE(all);
+    EXPECT_EQ(all.error().status, Status::file_changed);
+    EXPECT_EQ(all.error().shard, 0);
+    ASSERT_TRUE(is_ok(c->refresh()));
+    EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
+  }
+}
+
+TEST_F(LateOpen, OneThatWasReplacedAloneGoesWithTheOthers) {
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  change_by_another({"c"});
+  EXPECT_EQ(look(c->catalogue(), {"c", "d", "a"}), "new old old");
+}
+
+TEST_F(LateOpen, APatchReplacesNothing) {
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  change_by_another({"a", "c"}, false);
+  EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
+}
+
+// Whichever shards it changes.
+TEST_F(LateOpen, OnesOwnCommitIsInNobodysWay) {
+  for (const bool several : {false, true}) {
+    put_model();
+    const auto c = open(env);
+    const Catalogue before = c->catalogue();
+    EXPECT_EQ(look(before, {"a"}), "old");
+    change(*c, several ? std::vector<std::string_view>{"a", "c"} : std::vector<std::string_view>{"a"});
+    EXPECT_EQ(look(before, {"a", "d", "c"}), "old old old");
+    EXPECT_EQ(look(c->catalogue(), {"a", "d", "c"}), several ? "new old new" : "new old old");
+  }
+}
+
+// Before each of its system calls.
+TEST_F(LateOpen, ACallBesideACommitByAnotherShowsOneState) {
+  bool more = true;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto c = open(env);
+    std::string seen;
+    more = before_call(
+        n,
+        [&] {
+          change_by_another({"a", "c"});
+        },
+        [&] {
+          const Catalogue state = c->catalogue();
+          if (!state.range(1, 2)) seen = "changed changed";
+        });
+    if (seen.empty()) seen = look(c->catalogue(), {"a", "c"});
+    EXPECT_TRUE(seen == "old old" || seen == "new new" || seen == "changed changed") << seen;
+    if (HasFailure()) return;
+  }
+}
+
+// The writer lives, and no journal of its is hot. Before each of the system calls of its commit.
+TEST_F(LateOpen, NobodyShowsACommitByAnotherThatIsHalfDone) {
+  bool more = true, was_busy = false;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto other = open(env), late = open(unsynced, MapMode::automatic, 0),
+               fresh = open(unsynced, MapMode::none, 0), refreshed = open(unsynced, MapMode::automatic, 0);
+    const Catalogue of_late = late->catalogue();
+    EXPECT_EQ(look(of_late, {"a"}), "old");
+    EXPECT_EQ(look(refreshed->catalogue(), {"a", "c"}), "old old");
+    std::string seen[3];
+    more = before_call(
+        n,
+        [&] {
+          seen[0] = one(of_late, "c");
+          seen[1] = look(fresh->catalogue(), {"c", "a"});
+          const auto done = refreshed->refresh();
+          EXPECT_TRUE(done || done.error().status == Status::busy) << done.error().message;
+          seen[2] = look(refreshed->catalogue(), {"a", "c"});
+        },
+        [&] {
+          change(*other, {"a", "c"});
+        });
+    if (!more) break;
+    EXPECT_TRUE(seen[0] == "old" || seen[0] == "busy" || seen[0] == "changed") << seen[0];
+    EXPECT_TRUE(seen[1] == "old old" || seen[1] == "new new" || seen[1] == "busy busy") << seen[1];
+    EXPECT_TRUE(seen[2] == "old old" || seen[2] == "new new") << seen[2];
+    was_busy |= seen[0] == "busy";
+    for (const auto &handle : {late.get(), fresh.get(), refreshed.get()}) {
+      ASSERT_TRUE(is_ok(handle->refresh()));
+      EXPECT_EQ(look(handle->catalogue(), {"a", "c", "d"}), "new new old");
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_TRUE(was_busy);
+}
+
+TEST_F(LateOpen, ARefreshBesideACommitByAnotherShowsOneState) {
+  bool more = true;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto c = open(env);
+    EXPECT_EQ(look(c->catalogue(), {"a", "c"}), "old old");
+    more = before_call(
+        n,
+        [&] {
+          change_by_another({"a", "c"});
+        },
+        [&] { ASSERT_TRUE(is_ok(c->refresh())); });
+    const std::string seen = look(c->catalogue(), {"a", "c"});
+    EXPECT_TRUE(seen == "old old" || seen == "new new") << seen;
+    if (HasFailure()) return;
+  }
+}
+
+// Another thread opens c meanwhile, and then others replace a and c.
+TEST_F(LateOpen, AShardThatIsOpenedBesideARefreshIsRefreshedToo) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto c = open(env);
+    EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+    more = before_call(
+        n,
+        [&] {
+          EXPECT_EQ(one(c->catalogue(), "c"), "old");
+          change_by_another({"a", "c"});
+        },
+        [&] { ASSERT_TRUE(is_ok(c->refresh())); });
+    const std::string seen = look(c->catalogue(), {"a", "c"});
+    EXPECT_TRUE(seen == "old old" || seen == "new new") << seen;
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(LateOpen, WhatIsReplacedAllTheTimeIsBusy) {
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a", "c"}), "old old");
+  const std::string shard = dir / "m-1.safetensors", fresh = dir / "fresh", content = bytes_of(shard);
+  env.before = [&](Call what) {
+    if (what != Call::fstatat) return 0;
+    put_bytes(fresh, content);
+    return ::rename(fresh.c_str(), shard.c_str());
+  };
+  const auto done = c->refresh();
+  env.before = nullptr;
+  EXPECT_EQ(status_of(done), Status::busy);
+  ASSERT_TRUE(is_ok(c->refresh()));
+}
+
+TEST_F(LateOpen, AHandleOpensMoreBesideItsOwnCommits) {
+  bool more = true;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto c = open(env);
+    const Catalogue before = c->catalogue();
+    EXPECT_EQ(look(before, {"a"}), "old");
+    std::string seen;
+    more = before_call(
+        n, [&] { seen = look(c->catalogue(), {"d"}) + " " + look(before, {"d"}); },
+        [&] {
+          change(*c, {"a", "c"});
+        });
+    EXPECT_TRUE(!more || seen == "old old") << seen;
+    EXPECT_EQ(look(before, {"a", "c"}), "old old");
+    EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
+    if (HasFailure()) return;
+  }
+}
+
+// Another commits a and c, and another thread then asks the same state for a.
+TEST_F(LateOpen, TwoCallsThatOpenShardsBesideEachOtherShowOneState) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto shards = open(env);
+    const Catalogue state = shards->catalogue();
+    EXPECT_EQ(look(state, {"d"}), "old");
+    std::string a, c;
+    more = before_call(
+        n,
+        [&] {
+          change_by_another({"a", "c"});
+          a = one(state, "a");
+        },
+        [&] { c = one(state, "c"); });
+    EXPECT_TRUE(!more || a == c || a == "changed" || c == "changed") << a << ' ' << c;
+    if (HasFailure()) return;
+  }
+}
+
+// Whatever became of the others. It takes two looks: at the shard, and at the index.
+TEST_F(LateOpen, OneThatIsUntouchedGoesWithTheOthers) {
+  unsynced.age();
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  change_by_another({"a", "c"});
+  EXPECT_EQ(look(c->catalogue(), {"d", "c", "a"}), "old changed old");
+  ASSERT_TRUE(is_ok(c->refresh()));
+  EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
+}
+
+// Another state has opened it, and has shown it since.
+TEST_F(LateOpen, OneThatWasOpenBeforeItWasReplaced) {
+  unsynced.age();
+  const auto c = open(env);
+  const Catalogue before = c->catalogue();
+  EXPECT_EQ(look(before, {"a"}), "old");
+  change_by_another({"a"});
+  ASSERT_TRUE(is_ok(c->refresh()));
+  EXPECT_EQ(look(before, {"c"}), "old");
+  change_by_another({"c", "d"});
+  EXPECT_EQ(look(c->catalogue(), {"a", "d", "c"}), "new new new");
+  EXPECT_EQ(look(before, {"a", "c"}), "old old");
+  ASSERT_TRUE(is_ok(c->refresh()));
+  EXPECT_EQ(look(c->catalogue(), {"a", "d", "c"}), "new new new");
+}
+
+// It stays out of the next states, too.
+TEST_F(LateOpen, OneThatDidNotGoWithTheOthersIsNotShownByACommit) {
+  unsynced.age();
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  change_by_another({"a", "c"});
+  EXPECT_EQ(look(c->catalogue(), {"c"}), "changed");
+  change(*c, {"d"});
+  EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "old changed new");
+}
+
+// Its own commit is shown with what it met.
+TEST_F(LateOpen, ATransactionOfAnOlderState) {
+  const auto c = open(env);
+  const auto t = begin(*c);
+  ASSERT_TRUE(is_ok(c->refresh()));
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  change_by_another({"a", "c"});
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
+}
+
+// It asks for nothing that is not open.
+TEST_F(LateOpen, WhatIsOpenIsReadWhateverBecameOfIt) {
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  ASSERT_TRUE(is_ok(c->refresh()));
+  change_by_another({"a"});
+  EXPECT_TRUE(is_ok(c->catalogue().range(0, 1)));
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+}
+
+// The state that a refresh shows, or a commit of one's own, has passed already.
+TEST_F(LateOpen, AnUntouchedOneGoesWithTheNextStateToo) {
+  unsynced.age();
+  for (const bool by_commit : {false, true}) {
+    SCOPED_TRACE(by_commit);
+    const auto c = open(env);
+    EXPECT_EQ(look(c->catalogue(), {by_commit ? "c" : "a"}), by_commit ? "new" : "old");
+    if (by_commit)
+      change(*c, {"c"});
+    else
+      ASSERT_TRUE(is_ok(c->refresh()));
+    change_by_another({"a", "c"});
+    EXPECT_EQ(look(c->catalogue(), {"d"}), "old");
+  }
+}
+
+// It leaves the shards their names, whatever it has come to.
+TEST_F(LateOpen, APatchOfSeveralByAnotherKeepsNobodyOut) {
+  bool more = true;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto other = open(env);
+    std::string seen;
+    more = before_call(
+        n,
+        [&] {
+          const auto c = open(unsynced, MapMode::automatic, 0);
+          seen = look(c->catalogue(), {"a", "c", "d"});
+        },
+        [&] {
+          change(*other, {"a", "c"}, false);
+        });
+    EXPECT_EQ(seen.find("busy"), std::string::npos) << seen;
+    if (HasFailure()) return;
+  }
+}
+
+// As in a cache, where shards are links to files of other names.
+class LateOpenOfLinks : public LateOpen {
+ protected:
+  LateOpenOfLinks() {
+    for (const char *of : {"old", "new"}) {
+      EXPECT_EQ(::mkdir((dir / of).c_str(), 0755), 0);
+      put_shards(dir / of);
+    }
+    put_bytes(dir / "new/m-2.safetensors", file_of(std::vector{u8_tensor("c", 5000, 13)}));
+    put_links("old");
+  }
+  void put_link(const std::string &to, const char *name) const {
+    const std::string link = dir / "fresh", at = dir / name;
+    ASSERT_EQ(::symlink(to.c_str(), link.c_str()), 0);
+    ASSERT_EQ(::rename(link.c_str(), at.c_str()), 0);
+  }
+  void put_links(const std::string &to) const {
+    for (const char *name : {"m-1.safetensors", "m-2.safetensors"}) put_link(to + "/" + name, name);
+  }
+};
+
+TEST_F(LateOpenOfLinks, OneThatLeadsElsewhereByNow) {
+  unsynced.age();
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  put_links("new");
+  EXPECT_EQ(look(c->catalogue(), {"c", "d"}), "changed old");
+}
+
+// It is untouched, as the file that it leads to is: then nothing else matters.
+TEST_F(LateOpenOfLinks, OneThatIsUntouched) {
+  unsynced.age();
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  put_link("new/m-1.safetensors", "m-1.safetensors");
+  EXPECT_EQ(look(c->catalogue(), {"c", "a"}), "old old");
+}
+
+TEST_F(LateOpenOfLinks, OneThroughAFolderThatIsALink) {
+  put_link("old", "now");
+  put_links("now");
+  unsynced.age();
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  put_link("new", "now");
+  EXPECT_EQ(look(c->catalogue(), {"c"}), "changed");
+}
+
+TEST_F(LateOpen, EachCallMayFail) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    const auto c = open(env);
+    EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+    const Catalogue state = c->catalogue();
+    more = false;
+    env.before = [&, left = n](Call) mutable { return left-- == 0 ? (more = true, -EIO) : 0; };
+    const auto done = state.range(2, 2);
+    env.before = nullptr;
+    EXPECT_TRUE(done || done.error().status == Status::io) << done.error().message;
+    EXPECT_EQ(look(state, {"a", "c", "d"}), "old old old");
+  }
+}
+
+// An older state is to get the shard before it changes.
+TEST_F(LateOpen, AChangeFailsIfAnotherStateCannotHaveTheShard) {
+  bool more = true, failed = false;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto c = open(env);
+    const Catalogue before = c->catalogue();
+    EXPECT_EQ(look(before, {"a"}), "old");
+    ASSERT_TRUE(is_ok(c->refresh()));
+    const auto t = begin(*c);
+    more = false;
+    env.before = [&, left = n](Call) mutable { return left-- == 0 ? (more = true, -EIO) : 0; };
+    auto done = t->update("c", u8(new_c));
+    env.before = nullptr;
+    failed |= !done;
+    if (done) done = t->update("a", u8(new_a));
+    if (done) done = t->commit();
+    EXPECT_EQ(done || failed, true);
+    EXPECT_EQ(look(before, {"a", "c"}), "old old");
+  }
+  EXPECT_TRUE(failed);
+}
+
+TEST_F(LateOpen, ATransactionGoesOnFromWhatOthersHaveCommitted) {
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  change_by_another({"a", "c"});
+  EXPECT_EQ(look(c->catalogue(), {"c"}), "changed");
+  change(*c, {"d"});
+  EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new new");
+}
+
+TEST_F(LateOpen, WhatIsAskedBeforeAChangeIsAskedOfOneState) {
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  const auto t = begin(*c);
+  t->before_change([](auto) -> Result<void> { return {}; });
+  change_by_another({"a", "c"});
+  EXPECT_EQ(status_of(t->update("d", u8(new_d))), Status::file_changed);
+}
+
+// A state that is kept is no newer for that: what was not opened is what is there when it is.
+TEST_F(LateOpen, AStateThatIsKept) {
+  const auto c = open(env);
+  const Catalogue kept = c->catalogue();
+  EXPECT_EQ(look(kept, {"a"}), "old");
+  change_by_another({"a", "c"});
+  ASSERT_TRUE(is_ok(c->refresh()));
+  EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
+  EXPECT_EQ(look(kept, {"a", "c"}), "old changed");
+  change(*c, {"d"});
+  EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new new");
+  EXPECT_EQ(look(kept, {"a", "c", "d"}), "old changed changed");
+}
+
+// The shards are removed before anything could be locked.
+TEST_F(LateOpen, AnOldShardThatHasGoneIsToldAsAChange) {
+  for (const bool of_index : {false, true}) {
+    put_model();
+    const auto c = open(env), other = open(unsynced);
+    const auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+    ASSERT_TRUE(is_ok(of_index ? t->rename("a", "e") : t->update("a", u8(new_a))));
+    TransactionOptions options;
+    options.publish = options.new_names = true;
+    options.shard_grace_s = 0;
+    for (const char *name : {"a", "d"}) {  // the second removes what the first has left
+      const auto its = begin(*other, options);
+      ASSERT_TRUE(is_ok(its->update(name, u8(fresh(name)))));
+      ASSERT_TRUE(is_ok(its->commit()));
+    }
+    EXPECT_EQ(status_of(t->plan()), Status::file_changed);
+    EXPECT_EQ(status_of(t->commit()), Status::file_changed);
+  }
+}
+
+}  // namespace
+}  // namespace st::store
