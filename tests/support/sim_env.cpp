@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/round.h"
@@ -160,6 +161,21 @@ SimEnv::SimEnv() {
   root->is_dir = true;
   root->mode = S_IFDIR | 0755;
   disk_.inodes[1] = root;
+  look_through();
+}
+
+SimEnv::SimEnv(SimDisk disk, uint64_t seed) : disk_(std::move(disk)), random_(seed + chosen_seed()) {
+  look_through();
+}
+
+// So that no call has to: of files that are gone there may be thousands.
+void SimEnv::look_through() {
+  links_.clear(), folders_.clear(), in_device_.clear();
+  for (const auto &[id, inode] : disk_.inodes) {
+    if (inode->is_dir) folders_.insert(id);
+    if (std::any_of(inode->pending.begin(), inode->pending.end(), [](const SimWrite &w) { return w.in_device; }))
+      in_device_.insert(id);
+  }
 }
 
 SimInode &SimEnv::change(uint64_t inode) {
@@ -379,15 +395,12 @@ int SimEnv::wait_range(int fd, uint64_t offset, uint64_t n) {
     part(ends, end, w.in_device);
   }
   inode.pending = std::move(pending);
+  in_device_.insert(open->second);
   return fault;
 }
 
 void SimEnv::flush_device() {
-  std::vector<uint64_t> written;
-  for (const auto &[id, inode] : disk_.inodes)
-    if (std::any_of(inode->pending.begin(), inode->pending.end(), [](const SimWrite &w) { return w.in_device; }))
-      written.push_back(id);
-  for (const uint64_t id : written) {
+  for (const uint64_t id : std::exchange(in_device_, {})) {
     SimInode &inode = change(id);
     std::erase_if(inode.pending, [&](const SimWrite &w) {
       if (w.in_device) make_durable(inode, w);
@@ -425,7 +438,7 @@ void SimEnv::restart(bool loses_writes) {
   for (const auto &[fd, inode] : files_)
     if (!disk_.inodes.at(inode)->pending.empty()) lost_writes_.insert(fd);
   disk_ = after_cut(disk_, changes, keep);
-  links_.clear();
+  look_through();
   std::erase_if(files_, [&](const auto &open) {
     const bool is_gone = !disk_.inodes.contains(open.second);
     if (is_gone) stale_.insert(open.first);
@@ -435,8 +448,8 @@ void SimEnv::restart(bool loses_writes) {
 
 uint64_t SimEnv::links(uint64_t inode) const {
   if (links_.empty())
-    for (const auto &[id, other] : disk_.inodes)
-      for (const auto &[name, child] : other->entries) ++links_[child];
+    for (const uint64_t folder : folders_)
+      for (const auto &[name, child] : disk_.inodes.at(folder)->entries) ++links_[child];
   const auto found = links_.find(inode);
   return found == links_.end() ? 0 : found->second;
 }
@@ -513,6 +526,7 @@ int SimEnv::make_folder(int dir, const char *path, mode_t mode) {
   made->mode = S_IFDIR | mode;
   const uint64_t inode = disk_.next_inode++;
   disk_.inodes[inode] = made;
+  folders_.insert(inode);
   SimInode &folder = change(parent);
   folder.entries[name] = inode;
   folder.pending_entries.push_back({name, inode});

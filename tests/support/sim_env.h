@@ -97,7 +97,7 @@ uint64_t fingerprint(const SimDisk &disk);
 class SimEnv : public os::Env {
  public:
   SimEnv();
-  explicit SimEnv(SimDisk disk, uint64_t seed = 1) : disk_(std::move(disk)), random_(seed + chosen_seed()) {}
+  explicit SimEnv(SimDisk disk, uint64_t seed = 1);
 
   const SimDisk &disk() const { return disk_; }
   void allow_reflinks(bool allow) { disk_.reflinks = allow; }
@@ -211,6 +211,7 @@ class SimEnv : public os::Env {
   uint64_t resolve(const std::string &path) const;  // 0: none
   uint64_t resolve_at(int dir, const std::string &path, uint64_t *parent, std::string *name) const;
   SimInode &change(uint64_t inode);
+  void look_through();
   void flush_device();
   void fill(uint64_t inode, struct stat *out) const;
   uint64_t links(uint64_t inode) const;
@@ -221,6 +222,7 @@ class SimEnv : public os::Env {
 
   SimDisk disk_;
   mutable std::unordered_map<uint64_t, uint64_t> links_;  // of each inode that has some; empty: to be counted
+  std::set<uint64_t> folders_, in_device_;                // inodes; the latter may have writes there
   std::map<int, uint64_t> files_;                         // descriptor to inode
   std::set<int> lost_writes_, stale_;                     // descriptors, since a restart
   std::map<uint64_t, std::vector<Lock>> locks_;
