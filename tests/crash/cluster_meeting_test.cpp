@@ -47,16 +47,16 @@ class Meeting {
   }
 
   std::string run() {
-    std::array<std::thread, 2> threads;
-    for (size_t h = 0; h < 2; ++h)
-      threads[h] = std::thread([this, h] {
-        baton_.await(h);
-        act(h);
-        hosts_[h].ended = true;
-        baton_.give(1 - h);
-      });
+    const auto take_part = [this](size_t h) {
+      baton_.await(h);
+      act(h);
+      hosts_[h].ended = true;
+      baton_.give(1 - h);
+    };
+    std::thread second(take_part, 1);
     baton_.give(0);
-    for (std::thread &thread : threads) thread.join();
+    take_part(0);
+    second.join();
     for (Host &host : hosts_) host.file.reset();
     return wrong_.empty() ? scene_.why_wrong() : wrong_;
   }

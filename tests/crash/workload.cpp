@@ -1,6 +1,7 @@
 #include "workload.h"
 
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "fault_env.h"
@@ -101,7 +102,9 @@ State Workload::state_of(uint32_t version) {
   return State(std::size(shapes) + 1, version);
 }
 
-std::string Workload::file_bytes(const State &state) {
+namespace {
+
+std::string spell(const State &state) {
   std::vector<HeaderTensor> tensors;
   uint64_t at = 0;
   for (const Shape &s : shapes) {
@@ -115,6 +118,18 @@ std::string Workload::file_bytes(const State &state) {
   const std::string part = value(d, state[part_of_d]);
   for (const auto &[of, shape] : parts_of_d)
     for (const uint64_t place : places_of(of)) bytes[bytes.size() - part.size() + place] = part[place];
+  return bytes;
+}
+
+}  // namespace
+
+// Very many disks are held against few states.
+std::string Workload::file_bytes(const State &state) {
+  constexpr size_t most = 100;
+  static std::map<State, std::string> spelt;
+  if (spelt.size() == most) spelt.clear();
+  std::string &bytes = spelt[state];
+  if (bytes.empty()) bytes = spell(state);
   return bytes;
 }
 

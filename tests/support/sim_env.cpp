@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/round.h"
@@ -19,8 +20,9 @@ void SimBytes::write(uint64_t offset, const char *from, size_t n) {
 size_t SimBytes::read(uint64_t offset, char *to, size_t n) const {
   if (offset >= size) return 0;
   n = static_cast<size_t>(std::min<uint64_t>(n, size - offset));
-  std::memset(to, 0, n);
-  if (offset < bytes.size()) std::memcpy(to, bytes.data() + offset, std::min<size_t>(n, bytes.size() - offset));
+  const size_t there = offset < bytes.size() ? std::min<size_t>(n, bytes.size() - offset) : 0;
+  if (there > 0) std::memcpy(to, bytes.data() + offset, there);
+  std::memset(to + there, 0, n - there);
   return n;
 }
 
@@ -63,6 +65,12 @@ bool is_durable(const SimInode &inode, uint64_t offset, const std::string &bytes
   return there == bytes;
 }
 
+// A cut changes nothing of it.
+bool is_settled(const SimInode &inode) {
+  return inode.pending.empty() && inode.pending_entries.empty() && inode.now == inode.durable &&
+         inode.entries == inode.durable_entries;
+}
+
 }  // namespace
 
 std::vector<SimChange> pending_changes(const SimDisk &disk) {
@@ -86,6 +94,7 @@ SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, co
   cut.realtime = disk.realtime;
   std::map<uint64_t, std::shared_ptr<SimInode>> made;
   for (const auto &[id, inode] : disk.inodes) {
+    if (is_settled(*inode)) continue;
     auto fresh = std::make_shared<SimInode>();
     fresh->is_dir = inode->is_dir;
     fresh->mode = inode->mode;
@@ -117,12 +126,18 @@ SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, co
   // Only what the root still reaches.
   std::vector<uint64_t> reach{1};
   for (size_t i = 0; i < reach.size(); ++i) {
-    auto &inode = made.at(reach[i]);
-    inode->now = inode->durable;
-    inode->entries = inode->durable_entries;
-    for (const auto &[name, child] : inode->entries) reach.push_back(child);
+    const uint64_t id = reach[i];
+    auto &left = cut.inodes[id];
+    if (const auto torn = made.find(id); torn != made.end()) {
+      SimInode &inode = *torn->second;
+      inode.now = inode.durable;
+      inode.entries = inode.durable_entries;
+      left = torn->second;
+    } else {
+      left = disk.inodes.at(id);
+    }
+    for (const auto &[name, child] : left->entries) reach.push_back(child);
   }
-  for (uint64_t id : reach) cut.inodes[id] = made.at(id);
   return cut;
 }
 
@@ -146,12 +161,28 @@ SimEnv::SimEnv() {
   root->is_dir = true;
   root->mode = S_IFDIR | 0755;
   disk_.inodes[1] = root;
+  look_through();
+}
+
+SimEnv::SimEnv(SimDisk disk, uint64_t seed) : disk_(std::move(disk)), random_(seed + chosen_seed()) {
+  look_through();
+}
+
+// So that no call has to: of files that are gone there may be thousands.
+void SimEnv::look_through() {
+  links_.clear(), folders_.clear(), in_device_.clear();
+  for (const auto &[id, inode] : disk_.inodes) {
+    if (inode->is_dir) folders_.insert(id);
+    if (std::any_of(inode->pending.begin(), inode->pending.end(), [](const SimWrite &w) { return w.in_device; }))
+      in_device_.insert(id);
+  }
 }
 
 SimInode &SimEnv::change(uint64_t inode) {
-  auto copy = std::make_shared<SimInode>(*disk_.inodes.at(inode));
-  disk_.inodes[inode] = copy;
-  return *copy;
+  std::shared_ptr<const SimInode> &mine = disk_.inodes.at(inode);
+  if (mine.use_count() > 1) mine = std::make_shared<SimInode>(*mine);
+  if (mine->is_dir) links_.clear();
+  return const_cast<SimInode &>(*mine);  // as it was made
 }
 
 uint64_t SimEnv::resolve(const std::string &path) const {
@@ -364,15 +395,12 @@ int SimEnv::wait_range(int fd, uint64_t offset, uint64_t n) {
     part(ends, end, w.in_device);
   }
   inode.pending = std::move(pending);
+  in_device_.insert(open->second);
   return fault;
 }
 
 void SimEnv::flush_device() {
-  std::vector<uint64_t> written;
-  for (const auto &[id, inode] : disk_.inodes)
-    if (std::any_of(inode->pending.begin(), inode->pending.end(), [](const SimWrite &w) { return w.in_device; }))
-      written.push_back(id);
-  for (const uint64_t id : written) {
+  for (const uint64_t id : std::exchange(in_device_, {})) {
     SimInode &inode = change(id);
     std::erase_if(inode.pending, [&](const SimWrite &w) {
       if (w.in_device) make_durable(inode, w);
@@ -410,6 +438,7 @@ void SimEnv::restart(bool loses_writes) {
   for (const auto &[fd, inode] : files_)
     if (!disk_.inodes.at(inode)->pending.empty()) lost_writes_.insert(fd);
   disk_ = after_cut(disk_, changes, keep);
+  look_through();
   std::erase_if(files_, [&](const auto &open) {
     const bool is_gone = !disk_.inodes.contains(open.second);
     if (is_gone) stale_.insert(open.first);
@@ -418,10 +447,11 @@ void SimEnv::restart(bool loses_writes) {
 }
 
 uint64_t SimEnv::links(uint64_t inode) const {
-  uint64_t n = 0;
-  for (const auto &[id, other] : disk_.inodes)
-    for (const auto &[name, child] : other->entries) n += child == inode;
-  return n;
+  if (links_.empty())
+    for (const uint64_t folder : folders_)
+      for (const auto &[name, child] : disk_.inodes.at(folder)->entries) ++links_[child];
+  const auto found = links_.find(inode);
+  return found == links_.end() ? 0 : found->second;
 }
 
 void SimEnv::fill(uint64_t inode, struct stat *out) const {
@@ -496,6 +526,7 @@ int SimEnv::make_folder(int dir, const char *path, mode_t mode) {
   made->mode = S_IFDIR | mode;
   const uint64_t inode = disk_.next_inode++;
   disk_.inodes[inode] = made;
+  folders_.insert(inode);
   SimInode &folder = change(parent);
   folder.entries[name] = inode;
   folder.pending_entries.push_back({name, inode});

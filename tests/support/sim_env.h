@@ -15,6 +15,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "bound.h"
@@ -33,6 +34,7 @@ struct SimBytes {
   size_t read(uint64_t offset, char *to, size_t n) const;
   void resize(uint64_t new_size);
   std::string all() const;
+  bool operator==(const SimBytes &) const = default;
 };
 
 // One pending change of a file: bytes, or (empty) a new size.
@@ -62,7 +64,7 @@ struct SimInode {
 
 // The whole disk: what is visible, what is durable, and what is pending.
 struct SimDisk {
-  std::map<uint64_t, std::shared_ptr<const SimInode>> inodes;  // shared by snapshots, replaced when changed
+  std::map<uint64_t, std::shared_ptr<const SimInode>> inodes;  // shared by snapshots, and then replaced when changed
   uint64_t next_inode = 2;                                     // 1 is the root folder
   bool reflinks = false;  // it can share blocks between files, and libst is asked to save old bytes so
   bool realtime = false;  // some of its files lie on another device: libst relies on no other file's sync
@@ -95,7 +97,7 @@ uint64_t fingerprint(const SimDisk &disk);
 class SimEnv : public os::Env {
  public:
   SimEnv();
-  explicit SimEnv(SimDisk disk, uint64_t seed = 1) : disk_(std::move(disk)), random_(seed + chosen_seed()) {}
+  explicit SimEnv(SimDisk disk, uint64_t seed = 1);
 
   const SimDisk &disk() const { return disk_; }
   void allow_reflinks(bool allow) { disk_.reflinks = allow; }
@@ -209,6 +211,7 @@ class SimEnv : public os::Env {
   uint64_t resolve(const std::string &path) const;  // 0: none
   uint64_t resolve_at(int dir, const std::string &path, uint64_t *parent, std::string *name) const;
   SimInode &change(uint64_t inode);
+  void look_through();
   void flush_device();
   void fill(uint64_t inode, struct stat *out) const;
   uint64_t links(uint64_t inode) const;
@@ -218,8 +221,10 @@ class SimEnv : public os::Env {
   }
 
   SimDisk disk_;
-  std::map<int, uint64_t> files_;      // descriptor to inode
-  std::set<int> lost_writes_, stale_;  // descriptors, since a restart
+  mutable std::unordered_map<uint64_t, uint64_t> links_;  // of each inode that has some; empty: to be counted
+  std::set<uint64_t> folders_, in_device_;                // inodes; the latter may have writes there
+  std::map<int, uint64_t> files_;                         // descriptor to inode
+  std::set<int> lost_writes_, stale_;                     // descriptors, since a restart
   std::map<uint64_t, std::vector<Lock>> locks_;
   int next_fd_ = 1000;
   uint64_t clock_us_ = 0, clones_ = 0, moves_ = 0;

@@ -137,11 +137,11 @@ ssize_t StaleEnv::read_by(Pages &pages, int fd, void *buffer, size_t n, uint64_t
     const uint64_t at = offset + done, number = at / sizeof(Page), skip = at % sizeof(Page);
     auto found = pages.find(number);
     if (found == pages.end()) {
-      std::pair<Page, size_t> page{};
-      const ssize_t got = FaultEnv::pread(fd, page.first.data(), sizeof(Page), number * sizeof(Page));
-      if (got < 0) return got;
-      page.second = static_cast<size_t>(got);
-      found = pages.emplace(number, page).first;
+      found = pages.try_emplace(number).first;
+      auto &[page, length] = found->second;
+      const ssize_t got = FaultEnv::pread(fd, page.data(), sizeof(Page), number * sizeof(Page));
+      if (got < 0) return pages.erase(found), got;
+      length = static_cast<size_t>(got);
     }
     const auto &[bytes, length] = found->second;
     if (skip >= length) break;
