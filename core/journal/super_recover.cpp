@@ -232,16 +232,19 @@ Result<Recovered> recover_super_at(const os::Location &index, const os::LockWait
 
 }  // namespace
 
-Result<bool> is_decided(const os::Location &index) {
+Result<bool> is_decided(const os::Location &index, Held if_held) {
   struct stat by_path;
   if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
   auto opened = Folder::open(index, by_path, {});
-  if (!opened && opened.error().status == Status::journal && all_rest(index)) return false;
+  if (!opened && opened.error().status == Status::journal && all_rest(index))
+    return if_held == Held::waits && !all_rest(index, Held::waits);
   ST_TRY(auto folder, std::move(opened));
   if (!folder) return false;
   // As its writer's asker, who has all of the index: so one that is alive counts, too.
   const Piece all{0, {0, static_cast<uint64_t>(by_path.st_size), 0}, nullptr};
-  ST_TRY(const auto journals, find_hot_journals(*folder, by_path, {{}, {&all, 1}}));
+  HotJournalQuery query;
+  if (if_held == Held::waits) query.locked = {&all, 1};
+  ST_TRY(const auto journals, find_hot_journals(*folder, by_path, query));
   return journals.committed;
 }
 

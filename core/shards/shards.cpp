@@ -251,12 +251,15 @@ Result<void> Shards::recover_left(int32_t timeout_ms) const {
 // replaces shards is alive once that is locked. One that died before that is finished.
 Result<void> Shards::await_half_done(int32_t timeout_ms) const {
   if (kept_.mine().exclusive > 0) return {};
-  ST_TRY(const auto decided, with_room([&] { return os::while_stale([&] { return write::is_decided(at_); }); }));
+  const auto is_decided = [&](write::Held if_held) {
+    return with_room([&] { return os::while_stale([&] { return write::is_decided(at_, if_held); }); });
+  };
+  ST_TRY(const auto decided, is_decided(write::Held::waits));
   if (!decided) return {};
   const Control control = control_of({});
-  ST_TRY(recover_left(timeout_ms));
   ST_TRY(with_room([&] { return await_writers(at_, {timeout_ms, &control, nullptr}); }));
-  return recover_left(timeout_ms);
+  ST_TRY(const auto is_left, is_decided(write::Held::lives));
+  return is_left ? recover_left(timeout_ms) : Result<void>();
 }
 
 Result<void> Shards::recover(const os::LockWait &wait) {

@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <future>
 #include <thread>
+#include <utility>
 
 #include "bound.h"
 #include "shards/shards.h"
@@ -51,6 +53,17 @@ class Aged : public Unsynced {
   }
 
   timespec aged_ = {};
+};
+
+// Whose waits are known.
+class Patient : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  void sleep_us(uint32_t microseconds) override {
+    if (before_sleep) before_sleep();
+    FaultEnv::sleep_us(microseconds);
+  }
+  std::function<void()> before_sleep;
 };
 
 class LateOpen : public testing::ShardsScene {
@@ -237,6 +250,76 @@ TEST_F(LateOpen, NobodyShowsACommitByAnotherThatIsHalfDone) {
     if (HasFailure()) return;
   }
   EXPECT_TRUE(was_busy);
+}
+
+// Its writer stops before each of its renames in turn, and goes on when the call waits for it.
+TEST_F(LateOpen, TheIndexGoesWithTheShards) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("rename ", n));
+    put_model();
+    Patient patient{static_cast<os::Env &>(unsynced)};
+    const auto c = open(patient);
+    const Catalogue state = c->catalogue();
+    FaultEnv its_env{static_cast<os::Env &>(unsynced)};
+    const auto other = open(its_env);
+    const auto t = begin(*other);
+    ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+    ASSERT_TRUE(is_ok(t->set_metadata("by", "another")));
+    more = false;
+    std::promise<void> stops, goes_on;
+    its_env.before = [&, left = n](Call what) mutable {
+      if (what != Call::renameat || left-- != 0) return 0;
+      more = true;
+      stops.set_value();
+      goes_on.get_future().wait();
+      return 0;
+    };
+    bool gone = false;
+    const auto let_go = [&] {
+      if (!std::exchange(gone, true)) goes_on.set_value();
+    };
+    std::thread writer([&] {
+      EXPECT_TRUE(is_ok(t->commit()));
+      if (!more) stops.set_value();
+    });
+    stops.get_future().wait();
+    patient.before_sleep = let_go;
+    const std::string seen = one(state, "a");
+    let_go();
+    writer.join();
+    EXPECT_EQ(seen, "changed");
+  }
+}
+
+// It belongs to neither the caller nor the owner of the index, so its journals are not believed. But it lives.
+TEST_F(LateOpen, NobodyShowsACommitByAStrangerThatIsHalfDone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  constexpr uid_t somebody = 4242;  // need not exist
+  const std::string folder = index + ".st-journal";
+  for (const bool publish : {true, false}) {
+    bool more = true;
+    for (size_t n = every.first(); more; n += every.step) {
+      SCOPED_TRACE(text("publish ", publish, " call ", n));
+      put_model();
+      const auto other = open(env), c = open(unsynced, MapMode::automatic, 0);
+      std::string seen;
+      more = before_call(
+          n,
+          [&] {
+            ::chown(folder.c_str(), somebody, static_cast<gid_t>(-1));
+            seen = look(c->catalogue(), {"c", "a"});
+            ::chown(folder.c_str(), 0, static_cast<gid_t>(-1));
+          },
+          [&] {
+            change(*other, {"a", "c"}, publish);
+          });
+      if (!more) break;
+      EXPECT_TRUE(seen == "old old" || seen == "new new" || (publish ? seen == "busy busy" : seen == "old new"))
+          << seen;
+      if (HasFailure()) return;
+    }
+  }
 }
 
 TEST_F(LateOpen, ARefreshBesideACommitByAnotherShowsOneState) {
