@@ -198,8 +198,10 @@ Error Shards::missing(const std::string &path, uint32_t number, const std::strin
 std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read, Kept &kept) {
   auto &by_name = kept.by_name;
   auto &with_journals = kept.with_journals;
-  if (by_name.empty() && !made_in_.this_process())  // what its parent shows
-    for (const auto &shard : hold()->shards()) by_name.emplace(shard->name(), shard);
+  if (by_name.empty() && !made_in_.this_process()) {  // what its parent shows
+    const Held shown = hold();
+    for (const auto &shard : shown->shards()) by_name.emplace(shard->name(), shard);
+  }
   decltype(kept.by_name) named;
   ShardCatalogue::Members members;
   for (const std::string &name : read.index.shards()) {
@@ -384,7 +386,8 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
   std::vector<Refreshed> all;
   const auto add_opened = [&] {
     bool added = false;
-    for (const auto &member : hold()->shards()) {
+    const Held shown = hold();  // others may show the next one meanwhile
+    for (const auto &member : shown->shards()) {
       const auto is_it = [&](const Refreshed &r) { return r.member == member; };
       if (!member->opened() || std::ranges::any_of(all, is_it)) continue;
       all.push_back({member, member->opened()->begin_look()});

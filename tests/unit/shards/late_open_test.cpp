@@ -341,6 +341,27 @@ TEST_F(LateOpen, ARefreshBesideACommitByAnotherShowsOneState) {
   }
 }
 
+// Each shows a state of its own, and the one before goes.
+TEST_F(LateOpen, ThreadsRefreshBesideEachOther) {
+  constexpr int threads = 4, times = 300;
+  std::vector<std::string> names;
+  std::string map;
+  for (int i = 0; i < 32; ++i) {
+    names.push_back(text("t", i));
+    put_bytes(dir / text("n-", i, ".safetensors"), file_of(std::vector{u8_tensor(names.back(), 100, 4)}));
+    map += text(i > 0 ? "," : "", "\"", names.back(), "\":\"n-", i, ".safetensors\"");
+  }
+  put_bytes(index, text("{\"weight_map\":{", map, "}}"));
+  const auto c = open(unsynced);
+  for (const std::string &name : names) ASSERT_TRUE(is_ok(c->catalogue().find(name)));
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i)
+    all.emplace_back([&] {
+      for (int k = 0; k < times && !HasFailure(); ++k) EXPECT_TRUE(is_ok(c->refresh()));
+    });
+  for (std::thread &one : all) one.join();
+}
+
 // Another thread opens c meanwhile, and then others replace a and c.
 TEST_F(LateOpen, AShardThatIsOpenedBesideARefreshIsRefreshedToo) {
   bool more = true;
