@@ -113,11 +113,11 @@ bool has_none_that_waits(const os::Location &file, Held if_held) {
 
 }  // namespace
 
-bool all_rest(const os::Location &file) {
+bool all_rest(const os::Location &file, Held if_held) {
   const auto folder = Folder::open_untrusted(file);
   if (!folder) return is_gone(folder.error());
   const auto s = folder->dir().stat();
-  return s && (s->st_mode & S_IWOTH) == 0 && each_rests(*folder, Held::lives);
+  return s && (s->st_mode & S_IWOTH) == 0 && each_rests(*folder, if_held);
 }
 
 Result<std::optional<Folder>> open_to_copy(const os::Location &file, const struct stat &data, Held if_held,

@@ -50,12 +50,12 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
 // The file `path` cannot be locked, as `cause` says. Status needs_recovery if there is something to recover.
 Result<void> check_none_waits(const Folder &folder, const struct stat &data, const std::string &path,
                               const Error &cause);
-// For a reader of the file, of another user's journals: is each empty, or its writer alive? Then they say no more than
-// that others may write to the file. False of a folder that anybody may write to, which somebody should look at.
-bool all_rest(const os::Location &file);
 // What a journal with a holder says to the asker: its writer is at work. Or, once the asker has locked all bytes of the
 // file, that the writer is dying, or syncs later. The first takes a writer that dies at this instant for one at work.
 enum class Held { lives, waits };
+// For a reader of the file, of another user's journals: is each empty, or its writer alive? Then they say no more than
+// that others may write to the file. False of a folder that anybody may write to, which somebody should look at.
+bool all_rest(const os::Location &file, Held if_held = Held::lives);
 // Folder::open(), for a change that copies bytes of the file, or for a durable copy. Nothing is recovered from a folder
 // that may be planted. So it is passed over only if nothing waits in it: else a change that was promised could be lost,
 // or half of it be copied.

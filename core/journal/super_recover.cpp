@@ -232,14 +232,18 @@ Result<Recovered> recover_super_at(const os::Location &index, const os::LockWait
 
 }  // namespace
 
-Result<bool> is_decided(const os::Location &index) {
+Result<bool> is_decided(const os::Location &index, Held if_held) {
   struct stat by_path;
   if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
-  ST_TRY(auto folder, Folder::open(index, by_path, {}));
+  auto opened = Folder::open(index, by_path, {});
+  if (!opened && opened.error().status == Status::journal && all_rest(index))
+    return if_held == Held::waits && !all_rest(index, Held::waits);
+  ST_TRY(auto folder, std::move(opened));
   if (!folder) return false;
   // Asked as if all bytes of the index were locked: then the journal of a living writer counts, too.
   const Piece all{0, {0, static_cast<uint64_t>(by_path.st_size), 0}, nullptr};
-  ST_TRY(const auto journals, find_hot_journals(*folder, by_path, {{}, {&all, 1}}));
+  const std::span locked(&all, if_held == Held::waits ? 1 : 0);
+  ST_TRY(const auto journals, find_hot_journals(*folder, by_path, {{}, locked}));
   return journals.committed;
 }
 

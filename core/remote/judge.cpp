@@ -56,10 +56,12 @@ std::optional<uint64_t> rate_limit_ends(const Head &head) {
 }
 
 // A cache gives what the server said to it, and for how many seconds it has kept that.
+// https://www.rfc-editor.org/rfc/rfc9111#section-1.2.2 has the longest.
 std::optional<int64_t> said_at(const Head &head) {
+  constexpr uint64_t longest = uint64_t{1} << 31;
   const auto date = parse_http_time(std::string(head.field("date")));
   if (!date) return std::nullopt;
-  return *date + static_cast<int64_t>(parse_length(head.field("age")).value_or(0));
+  return *date + static_cast<int64_t>(std::min(parse_length(head.field("age")).value_or(0), longest));
 }
 
 bool is_encoded(const Head &head) {

@@ -52,14 +52,15 @@ void Store::give_back(std::unique_ptr<Transport> transport) {
   pace_.give_back();
 }
 
-// A time that is still to come tells nothing. Servers that share the work have clocks
-// that differ a little.
+// A time that is still to come tells nothing. Servers that share the work have clocks that differ a little. Where the
+// index was put there just now, the server may give each answer the time when it was made.
 bool Store::is_younger_than_first(const Version &version) {
   constexpr int64_t clocks_differ_s = 2;
   const auto lock = mutex_.lock();
   if (!has_first_) {
     has_first_ = true;
-    first_said_at_ = version.said_at;
+    const bool is_just_put = version.put_at && version.said_at && *version.put_at + clocks_differ_s >= *version.said_at;
+    if (!is_just_put) first_said_at_ = version.said_at;
     return false;
   }
   if (!version.put_at || !version.said_at || !first_said_at_) return false;

@@ -92,6 +92,7 @@ Result<void> ShardCatalogue::check_go_together(const Pins &pinned, Found &found,
   settled_at = owner_.env().unix_time();
   for (int looks = 1;; ++looks) {
     ST_TRY(owner_.await_half_done(owner_.options().lock_timeout_ms));
+    ST_TRY(check_unchanged());  // what was awaited may have replaced the index
     bool again = false;
     for (uint32_t i = 0; i < pinned.size(); ++i) {
       if (!pinned[i] && !found.contains(i)) continue;

@@ -198,8 +198,10 @@ Error Shards::missing(const std::string &path, uint32_t number, const std::strin
 std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read, Kept &kept) {
   auto &by_name = kept.by_name;
   auto &with_journals = kept.with_journals;
-  if (by_name.empty() && !made_in_.this_process())  // what its parent shows
-    for (const auto &shard : hold()->shards()) by_name.emplace(shard->name(), shard);
+  if (by_name.empty() && !made_in_.this_process()) {  // what its parent shows
+    const Held shown = hold();
+    for (const auto &shard : shown->shards()) by_name.emplace(shard->name(), shard);
+  }
   decltype(kept.by_name) named;
   ShardCatalogue::Members members;
   for (const std::string &name : read.index.shards()) {
@@ -251,12 +253,15 @@ Result<void> Shards::recover_left(int32_t timeout_ms) const {
 // replaces shards is alive once that is locked. One that died before that is finished.
 Result<void> Shards::await_half_done(int32_t timeout_ms) const {
   if (kept_.mine().exclusive > 0) return {};
-  ST_TRY(const auto decided, with_room([&] { return os::while_stale([&] { return write::is_decided(at_); }); }));
+  const auto is_decided = [&](write::Held if_held) {
+    return with_room([&] { return os::while_stale([&] { return write::is_decided(at_, if_held); }); });
+  };
+  ST_TRY(const auto decided, is_decided(write::Held::waits));
   if (!decided) return {};
   const Control control = control_of({});
-  ST_TRY(recover_left(timeout_ms));
   ST_TRY(with_room([&] { return await_writers(at_, {timeout_ms, &control, nullptr}); }));
-  return recover_left(timeout_ms);
+  ST_TRY(const auto is_left, is_decided(write::Held::lives));
+  return is_left ? recover_left(timeout_ms) : Result<void>();
 }
 
 Result<void> Shards::recover(const os::LockWait &wait) {
@@ -381,7 +386,8 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
   std::vector<Refreshed> all;
   const auto add_opened = [&] {
     bool added = false;
-    for (const auto &member : hold()->shards()) {
+    const Held shown = hold();  // others may show the next one meanwhile
+    for (const auto &member : shown->shards()) {
       const auto is_it = [&](const Refreshed &r) { return r.member == member; };
       if (!member->opened() || std::ranges::any_of(all, is_it)) continue;
       all.push_back({member, member->opened()->begin_look()});

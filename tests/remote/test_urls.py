@@ -79,7 +79,7 @@ def test_shards_are_those_that_were_there_when_the_index_was_opened(tmp_path):
         put(name, noon - 60)
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {name: f"{name}.safetensors" for name in "abc"}}))
-    os.utime(index, (noon, noon))
+    os.utime(index, (noon - 60, noon - 60))
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.01,))
         serving.start()

@@ -605,6 +605,32 @@ TEST_F(PullTest, ALaterObjectOfACheckpointIsAsOldAsItsIndex) {
   }
 }
 
+// As the time of a file that is made for each answer. Then it tells of no change.
+TEST_F(PullTest, AServerMayGiveTheTimeOfTheAnswerToWhatIsThere) {
+  const auto put_and_said = [](const char *put, const char *said) {
+    const auto at = [](const char *time) { return text("Fri, 24 May 2013 ", time, " GMT"); };
+    return std::vector<std::pair<std::string, std::string>>{{"last-modified", at(put)}, {"date", at(said)}};
+  };
+  SimulatedStore store(size);
+  const auto shared = std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits());
+  store.also = put_and_said("11:59:59", "12:00:00");
+  ASSERT_TRUE(Object::open(shared, site()));
+  store.also = put_and_said("12:00:59", "12:01:00");
+  EXPECT_TRUE(Object::open(shared, site()));
+}
+
+TEST_F(PullTest, AnAgeBeyondAllTimesTellsNothing) {
+  const std::string date = "Fri, 24 May 2013 12:00:00 GMT", later = "Fri, 24 May 2013 13:00:00 GMT";
+  for (const char *age : {"18446744073709551615", "9223372036854775807"}) {
+    SimulatedStore store(size);
+    const auto shared = std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits());
+    store.also = {{"date", date}, {"age", age}};
+    ASSERT_TRUE(Object::open(shared, site()));
+    store.also = {{"last-modified", "Fri, 24 May 2013 12:00:02 GMT"}, {"date", later}};
+    EXPECT_TRUE(Object::open(shared, site()));
+  }
+}
+
 // What leads to another place cannot answer for a while.
 TEST_F(PullTest, ARefusalIsAskedAgainWhileNobodyKnowsTheNextPlace) {
   const auto led = std::make_shared<Led>();

@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <future>
 #include <thread>
+#include <utility>
 
 #include "bound.h"
 #include "shards/shards.h"
@@ -51,6 +53,17 @@ class Aged : public Unsynced {
   }
 
   timespec aged_ = {};
+};
+
+// Whose waits are known.
+class Patient : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  void sleep_us(uint32_t microseconds) override {
+    if (before_sleep) before_sleep();
+    FaultEnv::sleep_us(microseconds);
+  }
+  std::function<void()> before_sleep;
 };
 
 class LateOpen : public testing::ShardsScene {
@@ -239,6 +252,76 @@ TEST_F(LateOpen, NobodyShowsACommitByAnotherThatIsHalfDone) {
   EXPECT_TRUE(was_busy);
 }
 
+// Its writer stops before each of its renames in turn, and goes on when the call waits for it.
+TEST_F(LateOpen, TheIndexGoesWithTheShards) {
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(text("rename ", n));
+    put_model();
+    Patient patient{static_cast<os::Env &>(unsynced)};
+    const auto c = open(patient);
+    const Catalogue state = c->catalogue();
+    FaultEnv its_env{static_cast<os::Env &>(unsynced)};
+    const auto other = open(its_env);
+    const auto t = begin(*other);
+    ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+    ASSERT_TRUE(is_ok(t->set_metadata("by", "another")));
+    more = false;
+    std::promise<void> stops, goes_on;
+    its_env.before = [&, left = n](Call what) mutable {
+      if (what != Call::renameat || left-- != 0) return 0;
+      more = true;
+      stops.set_value();
+      goes_on.get_future().wait();
+      return 0;
+    };
+    bool gone = false;
+    const auto let_go = [&] {
+      if (!std::exchange(gone, true)) goes_on.set_value();
+    };
+    std::thread writer([&] {
+      EXPECT_TRUE(is_ok(t->commit()));
+      if (!more) stops.set_value();
+    });
+    stops.get_future().wait();
+    patient.before_sleep = let_go;
+    const std::string seen = one(state, "a");
+    let_go();
+    writer.join();
+    EXPECT_EQ(seen, "changed");
+  }
+}
+
+// It belongs to neither the caller nor the owner of the index, so its journals are not believed. But it lives.
+TEST_F(LateOpen, NobodyShowsACommitByAStrangerThatIsHalfDone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  constexpr uid_t somebody = 4242;  // need not exist
+  const std::string folder = index + ".st-journal";
+  for (const bool publish : {true, false}) {
+    bool more = true;
+    for (size_t n = every.first(); more; n += every.step) {
+      SCOPED_TRACE(text("publish ", publish, " call ", n));
+      put_model();
+      const auto other = open(env), c = open(unsynced, MapMode::automatic, 0);
+      std::string seen;
+      more = before_call(
+          n,
+          [&] {
+            ::chown(folder.c_str(), somebody, static_cast<gid_t>(-1));
+            seen = look(c->catalogue(), {"c", "a"});
+            ::chown(folder.c_str(), 0, static_cast<gid_t>(-1));
+          },
+          [&] {
+            change(*other, {"a", "c"}, publish);
+          });
+      if (!more) break;
+      EXPECT_TRUE(seen == "old old" || seen == "new new" || (publish ? seen == "busy busy" : seen == "old new"))
+          << seen;
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST_F(LateOpen, ARefreshBesideACommitByAnotherShowsOneState) {
   bool more = true;
   for (size_t n = every.first(); more; n += every.step) {
@@ -256,6 +339,27 @@ TEST_F(LateOpen, ARefreshBesideACommitByAnotherShowsOneState) {
     EXPECT_TRUE(seen == "old old" || seen == "new new") << seen;
     if (HasFailure()) return;
   }
+}
+
+// Each shows a state of its own, and the one before goes.
+TEST_F(LateOpen, ThreadsRefreshBesideEachOther) {
+  constexpr int threads = 4, times = 300;
+  std::vector<std::string> names;
+  std::string map;
+  for (int i = 0; i < 32; ++i) {
+    names.push_back(text("t", i));
+    put_bytes(dir / text("n-", i, ".safetensors"), file_of(std::vector{u8_tensor(names.back(), 100, 4)}));
+    map += text(i > 0 ? "," : "", "\"", names.back(), "\":\"n-", i, ".safetensors\"");
+  }
+  put_bytes(index, text("{\"weight_map\":{", map, "}}"));
+  const auto c = open(unsynced);
+  for (const std::string &name : names) ASSERT_TRUE(is_ok(c->catalogue().find(name)));
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i)
+    all.emplace_back([&] {
+      for (int k = 0; k < times && !HasFailure(); ++k) EXPECT_TRUE(is_ok(c->refresh()));
+    });
+  for (std::thread &one : all) one.join();
 }
 
 // Another thread opens c meanwhile, and then others replace a and c.
