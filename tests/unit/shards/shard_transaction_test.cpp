@@ -181,12 +181,26 @@ TEST_F(ShardTransactionTest, AnIndexWithoutTotalsGetsNone) {
   EXPECT_EQ(bytes_of(index).find("total"), std::string::npos);
 }
 
+TEST_F(ShardTransactionTest, TheMetadataOfAModelWithoutTensorsAreThoseOfItsIndex) {
+  put_index("");
+  auto c = open();
+  auto t = begin(*c);
+  const std::pair<std::string_view, std::string_view> good[] = {{"by", "you"}, {"new", "1"}},
+                                                      total[] = {{"total_size", "7"}};
+  ASSERT_TRUE(is_ok(t->replace_metadata(good)));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, begin(*c)->replace_metadata(total)));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(c->catalogue().metadata_find("by"), "you");
+  EXPECT_EQ(c->catalogue().metadata_find("new"), "1");
+}
+
 TEST_F(ShardTransactionTest, RefusesWhatItCannotDoAndGoesOn) {
   auto c = open();
   auto t = begin(*c);
   EXPECT_TRUE(fails_with(Status::not_found, t->update("z", u8(ten))));
   EXPECT_TRUE(fails_with(Status::not_found, t->remove("z")));
   EXPECT_TRUE(fails_with(Status::not_found, t->update_ranges("z", {}, {})));
+  EXPECT_TRUE(fails_with(Status::not_found, t->publishes("z")));
   EXPECT_TRUE(fails_with(Status::not_found, t->may_remake("z")));
   EXPECT_TRUE(fails_with(Status::not_found, t->remake("z", {}, 0)));
   EXPECT_TRUE(fails_with(Status::not_found, t->rename("z", "y")));
