@@ -232,20 +232,54 @@ Result<Recovered> recover_super_at(const os::Location &index, const os::LockWait
 
 }  // namespace
 
-Result<bool> is_decided(const os::Location &index, Held if_held) {
+namespace {
+
+// Nothing, too, if a living user's whom the caller need not trust lies there: `is_strange`.
+Result<std::optional<Folder>> open_folder(const os::Location &index, const struct stat &by_path, bool *is_strange) {
+  auto opened = Folder::open(index, by_path, {});
+  *is_strange = !opened && opened.error().status == Status::journal && all_rest(index);
+  return *is_strange ? std::nullopt : std::move(opened);
+}
+
+bool gives_names(const SuperManifest &list) {
+  const auto is_given = [](const SuperParticipant &p) { return !p.first.empty() || !p.second.empty(); };
+  return is_given(list.index) || std::any_of(list.parts.begin(), list.parts.end(), is_given);
+}
+
+}  // namespace
+
+Result<bool> is_decided(const os::Location &index) {
   struct stat by_path;
   if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
-  auto opened = Folder::open(index, by_path, {});
-  if (!opened && opened.error().status == Status::journal && all_rest(index))
-    return if_held == Held::waits && !all_rest(index, Held::waits);
-  ST_TRY(auto folder, std::move(opened));
-  if (!folder) return false;
+  bool is_strange = false;
+  ST_TRY(auto folder, open_folder(index, by_path, &is_strange));
+  if (!folder) return is_strange && !all_rest(index, Held::waits);
   // As its writer's asker, who has all of the index: so one that is alive counts, too.
   const Piece all{0, {0, static_cast<uint64_t>(by_path.st_size), 0}, nullptr};
-  HotJournalQuery query;
-  if (if_held == Held::waits) query.locked = {&all, 1};
-  ST_TRY(const auto journals, find_hot_journals(*folder, by_path, query));
+  ST_TRY(const auto journals, find_hot_journals(*folder, by_path, {{}, {&all, 1}}));
   return journals.committed;
+}
+
+Result<bool> is_left_half_done(const os::Location &index) {
+  struct stat by_path;
+  if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
+  bool is_strange = false;
+  ST_TRY(auto folder, open_folder(index, by_path, &is_strange));
+  if (!folder) return false;
+  ST_TRY(const auto names, folder->journals());
+  for (const std::string &name : names) {
+    if (is_dropped(name)) continue;
+    ST_TRY(auto found, look_at(*folder, name, by_path, false));
+    if (!found || !found->waits()) continue;
+    if (!found->file) return true;
+    const auto held = who_holds(*found);
+    if (!held && held.error().status != Status::lock_unsupported) return Failure(held.error());
+    if (!found->waits()) continue;
+    if (!held || *held == Holder::nobody) return true;
+    ST_TRY(const auto list, read_list(*found));
+    if (list && gives_names(*list)) return true;
+  }
+  return false;
 }
 
 // Another host may remove the folder amid a look at it, and its server then forgets it.
