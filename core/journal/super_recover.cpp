@@ -230,21 +230,52 @@ Result<Recovered> recover_super_at(const os::Location &index, const os::LockWait
   return recover_super_or_fail(index, wait, findings);
 }
 
+// Has somebody made the folder whom the caller need not trust, and nothing in it is left by a dead writer?
+bool is_living_strangers(const Result<std::optional<Folder>> &opened, const os::Location &index) {
+  return !opened && opened.error().status == Status::journal && all_rest(index);
+}
+
+bool gives_names(const SuperManifest &list) {
+  const auto is_given = [](const SuperParticipant &p) { return !p.first.empty() || !p.second.empty(); };
+  return is_given(list.index) || std::any_of(list.parts.begin(), list.parts.end(), is_given);
+}
+
 }  // namespace
 
-Result<bool> is_decided(const os::Location &index, Held if_held) {
+Result<bool> is_decided(const os::Location &index) {
   struct stat by_path;
   if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
   auto opened = Folder::open(index, by_path, {});
-  if (!opened && opened.error().status == Status::journal && all_rest(index))
-    return if_held == Held::waits && !all_rest(index, Held::waits);
+  if (is_living_strangers(opened, index)) return !all_rest(index, Held::waits);
   ST_TRY(auto folder, std::move(opened));
   if (!folder) return false;
   // Asked as if all bytes of the index were locked: then the journal of a living writer counts, too.
   const Piece all{0, {0, static_cast<uint64_t>(by_path.st_size), 0}, nullptr};
-  const std::span locked(&all, if_held == Held::waits ? 1 : 0);
-  ST_TRY(const auto journals, find_hot_journals(*folder, by_path, {{}, locked}));
+  ST_TRY(const auto journals, find_hot_journals(*folder, by_path, {{}, {&all, 1}}));
   return journals.committed;
+}
+
+Result<bool> is_left_half_done(const os::Location &index) {
+  struct stat by_path;
+  if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
+  auto opened = Folder::open(index, by_path, {});
+  if (is_living_strangers(opened, index)) return false;
+  ST_TRY(auto folder, std::move(opened));
+  if (!folder) return false;
+  ST_TRY(const auto names, folder->journals());
+  for (const std::string &name : names) {
+    if (is_dropped(name)) continue;
+    ST_TRY(auto found, look_at(*folder, name, by_path, false));
+    if (!found || !found->waits()) continue;
+    if (!found->file) return true;
+    const auto held = who_holds(*found);
+    if (!held && held.error().status != Status::lock_unsupported) return Failure(held.error());
+    if (!found->waits()) continue;
+    if (!held || *held == Holder::nobody) return true;
+    ST_TRY(const auto list, read_list(*found));
+    if (list && gives_names(*list)) return true;
+  }
+  return false;
 }
 
 // Another host may remove the folder amid a look at it, and its server then forgets it.

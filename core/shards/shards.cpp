@@ -253,18 +253,18 @@ Result<void> Shards::recover_left(int32_t timeout_ms) const {
 // replaces shards is alive once that is locked. One that died before that is finished.
 Result<void> Shards::await_half_done(int32_t timeout_ms) const {
   if (kept_.mine().exclusive > 0) return {};
-  const auto is_decided = [&](write::Held if_held) {
-    return with_room([&] { return os::while_stale([&] { return write::is_decided(at_, if_held); }); });
-  };
-  ST_TRY(const auto decided, is_decided(write::Held::waits));
+  const auto ask = [&](auto what) { return with_room([&] { return os::while_stale([&] { return what(at_); }); }); };
+  ST_TRY(const auto decided, ask(write::is_decided));
   if (!decided) return {};
   const Control control = control_of({});
-  ST_TRY(with_room([&] { return await_writers(at_, {timeout_ms, &control, nullptr}); }));
-  ST_TRY(const auto is_left, is_decided(write::Held::lives));
-  return is_left ? recover_left(timeout_ms) : Result<void>();
+  const os::LockWait wait{timeout_ms, &control, nullptr};
+  ST_TRY(auto locked, with_room([&] { return keep_writers_out(at_, wait); }));
+  ST_TRY(const auto is_left, ask(write::is_left_half_done));
+  locked.reset();
+  return is_left ? with_room([&] { return recover(wait); }) : Result<void>();
 }
 
-Result<void> Shards::recover(const os::LockWait &wait) {
+Result<void> Shards::recover(const os::LockWait &wait) const {
   ST_TRY(write::recover_super_or_fail(at_, wait, told()));
   return {};
 }
@@ -322,10 +322,15 @@ bool has_no_writers(const Error &e) {
 
 }  // namespace
 
-Result<void> Shards::await_writers(const os::Location &index, const os::LockWait &wait) {
+Result<std::unique_ptr<os::LockedFile>> Shards::keep_writers_out(const os::Location &index, const os::LockWait &wait) {
   constexpr os::LockRange whole = os::whole_file(false);
   auto locked = os::lock_named(index, {whole}, wait, os::holder_of(whole), O_RDONLY);
-  if (!locked && !has_no_writers(locked.error())) return Failure(std::move(locked.error()));
+  if (!locked && has_no_writers(locked.error())) return nullptr;
+  return locked;
+}
+
+Result<void> Shards::await_writers(const os::Location &index, const os::LockWait &wait) {
+  ST_TRY(keep_writers_out(index, wait));
   return {};
 }
 

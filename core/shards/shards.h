@@ -12,6 +12,7 @@
 #include "newfile/temporary_file.h"
 #include "os/descriptors.h"
 #include "os/made_in.h"
+#include "os/named_lock.h"
 #include "os/per_process.h"
 #include "shards/shard_catalogue.h"
 
@@ -114,7 +115,9 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Error replaced_all_the_time() const;
   // One that no catalogue shows as it is.
   Result<void> refresh_unshown(Member &shard) const;
-  Result<void> recover(const os::LockWait &wait);
+  // A shared lock on the index; null where nobody can have one.
+  static Result<std::unique_ptr<os::LockedFile>> keep_writers_out(const os::Location &index, const os::LockWait &wait);
+  Result<void> recover(const os::LockWait &wait) const;
   write::Findings told() const;
   // Has a commit of this handle put it there? A child does not know what its parent was about to show.
   bool is_own(uint64_t index) const { return (index == own_index_ || index == own_before_) && made_in_.this_process(); }

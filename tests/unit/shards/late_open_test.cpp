@@ -1,5 +1,6 @@
 // A shard that is opened when others of the model already are: by a handle, by an older state, and by a
 // transaction. What others have committed meanwhile is shown as a whole, or not at all.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <future>
 #include <thread>
 #include <utility>
@@ -138,6 +140,18 @@ class LateOpen : public testing::ShardsScene {
     call();
     env.before = nullptr;
     return came;
+  }
+
+  // Those locks of this process that are of files in the folder.
+  void unlock_all_but_journals() const {
+    for (const auto &fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const std::string path = std::filesystem::read_symlink(fd.path(), gone);
+      if (gone || !path.starts_with(dir.path()) || path.find(".st-journal/") != std::string::npos) continue;
+      struct flock all = {};
+      all.l_type = F_UNLCK;
+      ::fcntl(std::stoi(fd.path().filename()), F_OFD_SETLK, &all);
+    }
   }
 
   const testing::TempDir dir;
@@ -319,6 +333,38 @@ TEST_F(LateOpen, NobodyShowsACommitByAStrangerThatIsHalfDone) {
           << seen;
       if (HasFailure()) return;
     }
+  }
+}
+
+// The kernel takes the locks of a process that dies file by file. Those of its journals may be the last.
+TEST_F(LateOpen, NobodyShowsWhatADyingWriterHasHalfDone) {
+  bool more = true;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    for (const auto &left : std::filesystem::directory_iterator(dir.path())) std::filesystem::remove_all(left.path());
+    put_model();
+    const auto other = open(env), late = open(unsynced, MapMode::automatic, 0),
+               refreshed = open(unsynced, MapMode::automatic, 0);
+    EXPECT_EQ(look(refreshed->catalogue(), {"a", "c"}), "old old");
+    const auto t = begin(*other);
+    for (const char *name : {"a", "c"}) ASSERT_TRUE(is_ok(t->update(name, u8(fresh(name)))));
+    more = false;
+    env.before = [&, left = n](Call what) mutable {
+      if (more) return testing::can_fail(what) ? -EIO : 0;  // it is dead
+      if (left-- != 0) return 0;
+      more = true;
+      unlock_all_but_journals();
+      const std::string seen = look(late->catalogue(), {"c", "a"});
+      EXPECT_TRUE(seen == "old old" || seen == "new new" || seen == "busy busy") << seen;
+      const auto done = refreshed->refresh();
+      EXPECT_TRUE(done || done.error().status == Status::busy) << done.error().message;
+      const std::string now = look(refreshed->catalogue(), {"a", "c"});
+      EXPECT_TRUE(now == "old old" || now == "new new") << now;
+      return testing::can_fail(what) ? -EIO : 0;
+    };
+    static_cast<void>(t->commit());
+    env.before = nullptr;
+    if (HasFailure()) return;
   }
 }
 
