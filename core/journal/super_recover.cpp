@@ -230,7 +230,7 @@ Result<Recovered> recover_super_at(const os::Location &index, const os::LockWait
   return recover_super_or_fail(index, wait, findings);
 }
 
-// Has somebody made the folder whom the caller need not trust, and nothing in it is left by a dead writer?
+// Is the folder another user's, which the caller need not trust, with nothing in it that a dead writer has left?
 bool is_living_strangers(const Result<std::optional<Folder>> &opened, const os::Location &index) {
   return !opened && opened.error().status == Status::journal && all_rest(index);
 }

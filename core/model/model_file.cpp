@@ -1,8 +1,5 @@
 #include "model/model_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 namespace st::store {
 namespace {
 
