@@ -230,9 +230,20 @@ Result<Recovered> recover_super_at(const os::Location &index, const os::LockWait
   return recover_super_or_fail(index, wait, findings);
 }
 
-// Is the folder another user's, which the caller need not trust, with nothing in it that a dead writer has left?
-bool is_living_strangers(const Result<std::optional<Folder>> &opened, const os::Location &index) {
-  return !opened && opened.error().status == Status::journal && all_rest(index);
+struct Beside {
+  struct stat index;
+  std::optional<Folder> folder;  // nothing, too, if the caller need not trust the user who made it
+  bool is_strangers = false;     // then: nothing in it is left by a dead writer
+};
+
+Result<Beside> look_beside(const os::Location &index) {
+  Beside found = {};
+  if (const int r = index.stat(&found.index); r < 0) return Failure(os_error(-r, "look at", index.path()));
+  auto opened = Folder::open(index, found.index, {});
+  found.is_strangers = !opened && opened.error().status == Status::journal && all_rest(index);
+  if (found.is_strangers) return found;
+  ST_TRY(found.folder, std::move(opened));
+  return found;
 }
 
 bool gives_names(const SuperManifest &list) {
@@ -243,37 +254,25 @@ bool gives_names(const SuperManifest &list) {
 }  // namespace
 
 Result<bool> is_decided(const os::Location &index) {
-  struct stat by_path;
-  if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
-  auto opened = Folder::open(index, by_path, {});
-  if (is_living_strangers(opened, index)) return !all_rest(index, Held::waits);
-  ST_TRY(auto folder, std::move(opened));
-  if (!folder) return false;
+  ST_TRY(const auto beside, look_beside(index));
+  if (!beside.folder) return beside.is_strangers && !all_rest(index, Held::waits);
   // Asked as if all bytes of the index were locked: then the journal of a living writer counts, too.
-  const Piece all{0, {0, static_cast<uint64_t>(by_path.st_size), 0}, nullptr};
-  ST_TRY(const auto journals, find_hot_journals(*folder, by_path, {{}, {&all, 1}}));
+  const Piece all{0, {0, static_cast<uint64_t>(beside.index.st_size), 0}, nullptr};
+  ST_TRY(const auto journals, find_hot_journals(*beside.folder, beside.index, {{}, {&all, 1}}));
   return journals.committed;
 }
 
+// What cannot be read is left to recovery.
 Result<bool> is_left_half_done(const os::Location &index) {
-  struct stat by_path;
-  if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
-  auto opened = Folder::open(index, by_path, {});
-  if (is_living_strangers(opened, index)) return false;
-  ST_TRY(auto folder, std::move(opened));
-  if (!folder) return false;
-  ST_TRY(const auto names, folder->journals());
+  ST_TRY(const auto beside, look_beside(index));
+  if (!beside.folder) return false;
+  ST_TRY(const auto names, beside.folder->journals());
   for (const std::string &name : names) {
-    if (is_dropped(name)) continue;
-    ST_TRY(auto found, look_at(*folder, name, by_path, false));
-    if (!found || !found->waits()) continue;
+    ST_TRY(auto found, look_at(*beside.folder, name, beside.index, false));
+    if (!found || !found->waits() || is_dropped(name)) continue;
     if (!found->file) return true;
-    const auto held = who_holds(*found);
-    if (!held && held.error().status != Status::lock_unsupported) return Failure(held.error());
-    if (!found->waits()) continue;
-    if (!held || *held == Holder::nobody) return true;
     ST_TRY(const auto list, read_list(*found));
-    if (list && gives_names(*list)) return true;
+    if (!list || gives_names(*list)) return true;
   }
   return false;
 }

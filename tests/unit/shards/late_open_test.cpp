@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "bound.h"
+#include "journal/super_recover.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
 #include "unsynced_env.h"
@@ -561,6 +562,39 @@ TEST_F(LateOpen, AnUntouchedOneGoesWithTheNextStateToo) {
     change_by_another({"a", "c"});
     EXPECT_EQ(look(c->catalogue(), {"d"}), "old");
   }
+}
+
+// By the handle itself, when its super-journal is decided.
+TEST_F(LateOpen, EachCallOfALookAtAHalfDoneCommitMayFail) {
+  const auto other = open(env);
+  FaultEnv looks(static_cast<os::Env &>(unsynced));
+  const auto at = os::Location::find(looks, index);
+  ASSERT_TRUE(is_ok(at));
+  bool was_decided = false;
+  env.before = [&](Call) {
+    const auto decided = write::is_decided(*at);
+    if (was_decided || !decided || !*decided) return 0;
+    was_decided = true;
+    for (const auto ask : {write::is_decided, write::is_left_half_done}) {
+      bool more = true;
+      for (size_t n = 0; more; ++n) {
+        more = false;
+        looks.before = [&, left = n](Call what) mutable {
+          return what != Call::close && left-- == 0 ? (more = true, -EIO) : 0;
+        };
+        const auto answer = ask(*at);
+        looks.before = nullptr;
+        EXPECT_TRUE(answer ? *answer : answer.error().status == Status::io) << n;
+      }
+    }
+    return 0;
+  };
+  change(*other, {"a", "c"});
+  env.before = nullptr;
+  EXPECT_TRUE(was_decided);
+  const auto none = os::Location::find(looks, dir / "none");
+  ASSERT_TRUE(is_ok(none));
+  EXPECT_EQ(status_of(write::is_left_half_done(*none)), Status::no_file);
 }
 
 // It leaves the shards their names, whatever it has come to.
