@@ -27,8 +27,8 @@ uint64_t time_of(const Opened &file) {
   struct stat s;
   if (!os::tells_times(file.snapshot->filesystem) || at.stat(&s) < 0 || !os::same_inode(s, file.snapshot->identity))
     return 0;
+  if (!os::was_changed_before(s, at.env().unix_time())) return 0;
   const auto bytes = static_cast<uint64_t>(s.st_mtim.tv_sec), all = static_cast<uint64_t>(s.st_ctim.tv_sec);
-  if (std::max(bytes, all) + os::clock_lag_s >= at.env().unix_time()) return 0;
   const uint64_t parts[] = {bytes, static_cast<uint64_t>(s.st_mtim.tv_nsec), all,
                             static_cast<uint64_t>(s.st_ctim.tv_nsec)};
   return std::max<uint64_t>(hash64(parts, sizeof parts), 1);

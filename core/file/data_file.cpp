@@ -248,10 +248,8 @@ Result<bool> DataFile::was_replaced_by_others(const Snapshot &state) const {
 
 bool DataFile::is_untouched_since(uint64_t second, const Snapshot &state) const {
   struct stat named;
-  if (!os::tells_times(state.filesystem) || at_.stat(&named) < 0 || !os::same_inode(named, state.identity))
-    return false;
-  const auto changed = static_cast<uint64_t>(std::max(named.st_mtim.tv_sec, named.st_ctim.tv_sec));
-  return changed + os::clock_lag_s < second;
+  return os::tells_times(state.filesystem) && at_.stat(&named) == 0 && os::same_inode(named, state.identity) &&
+         os::was_changed_before(named, second);
 }
 
 void DataFile::keep_open(const Snapshot &state) noexcept try {

@@ -7,7 +7,7 @@ namespace {
 bool is_link_older(const os::Directory &folder, const std::string &name, uint64_t second) {
   struct stat s;
   if (folder.env().fstatat(folder.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) < 0) return false;
-  return S_ISLNK(s.st_mode) && static_cast<uint64_t>(s.st_ctim.tv_sec) + os::clock_lag_s < second;
+  return S_ISLNK(s.st_mode) && os::was_changed_before(s, second);
 }
 
 // Does it lead to that file with no other link on the way?

@@ -175,6 +175,11 @@ bool shows_another(std::string_view type) {
   return type == overlay || type == "ecryptfs";
 }
 
+bool was_changed_before(const struct stat &file, uint64_t second) {
+  constexpr uint64_t clock_lag_s = 2;
+  return static_cast<uint64_t>(std::max(file.st_mtim.tv_sec, file.st_ctim.tv_sec)) + clock_lag_s < second;
+}
+
 bool tells_times(const Filesystem &filesystem) {
   const bool is_near = filesystem.storage == Storage::local || filesystem.storage == Storage::memory;
   return is_near && !dates_changes_late(filesystem.type) && !shows_another(filesystem.type);

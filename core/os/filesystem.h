@@ -54,10 +54,12 @@ bool dates_changes_late(std::string_view type);
 // Are the files there those of another filesystem, which may lie anywhere? Pure.
 bool shows_another(std::string_view type);
 
-// Do the times of a file there tell, by this machine's clock, when it was changed last? Then they lag behind the clock
-// by less than this. Pure.
+// Do the times of a file there tell, by this machine's clock, when it was changed last? Pure.
 bool tells_times(const Filesystem &filesystem);
-constexpr uint64_t clock_lag_s = 2;
+
+// Then: was it changed last before that second, its bytes and the file itself? False: perhaps, as the times lag behind
+// the clock a little. Pure.
+bool was_changed_before(const struct stat &file, uint64_t second);
 
 // The class of a filesystem type as in the mount table. Pure.
 Storage storage_of_type(std::string_view type);

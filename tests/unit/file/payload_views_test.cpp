@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "sharing_env.h"
 #include "test_files.h"
+#include "without_syncs.h"
 
 namespace st::store::payload_views {
 namespace {
@@ -15,20 +16,15 @@ namespace {
 using namespace testing;
 namespace fs = std::filesystem;
 
-// Syncs cost much, and are for other tests.
-class Env : public SharingEnv {
+class Env : public WithoutSyncs<SharingEnv> {
  public:
-  using SharingEnv::SharingEnv;
+  using WithoutSyncs::WithoutSyncs;
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
     if (before_and_after_write) before_and_after_write();
     const ssize_t done = SharingEnv::pwrite(fd, buffer, n, offset);
     if (before_and_after_write) before_and_after_write();
     return done;
   }
-  int fdatasync(int) override { return 0; }
-  int fsync(int) override { return 0; }
-  int sync_range(int, uint64_t, uint64_t) override { return 0; }
-  int wait_range(int, uint64_t, uint64_t) override { return 0; }
 
   std::function<void()> before_and_after_write;
 };

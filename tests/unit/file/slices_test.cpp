@@ -12,6 +12,7 @@
 #include "counting_env.h"
 #include "sharing_env.h"
 #include "store_scene.h"
+#include "without_syncs.h"
 
 namespace st::store {
 namespace {
@@ -141,17 +142,6 @@ class Slices : public testing::StoreScene {
   const std::map<std::string, Held> fresh = {{"emb", {Dtype::F32, {64, 1024}, pattern(64 * 4096, 1)}},
                                              {"m", {Dtype::U16, {40, 13, 7}, pattern(40 * 13 * 14, 2)}},
                                              {"v", {Dtype::U8, {5000}, pattern(5000, 3)}}};
-};
-
-// Syncs cost much, and are for other tests.
-template <class Base>
-class WithoutSyncs : public Base {
- public:
-  using Base::Base;
-  int fdatasync(int) override { return 0; }
-  int fsync(int) override { return 0; }
-  int sync_range(int, uint64_t, uint64_t) override { return 0; }
-  int wait_range(int, uint64_t, uint64_t) override { return 0; }
 };
 
 enum class Where { plain, shares, undo };

@@ -17,7 +17,7 @@
 #include "journal/super_recover.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
-#include "unsynced_env.h"
+#include "without_syncs.h"
 
 namespace st::store {
 namespace {

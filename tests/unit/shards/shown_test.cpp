@@ -12,7 +12,7 @@
 #include "mapped_meanwhile.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
-#include "unsynced_env.h"
+#include "without_syncs.h"
 
 namespace st::store {
 namespace {
