@@ -14,7 +14,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=${BUILD:-$ROOT/build}
 VENV=$ROOT/build/venv
 PYTHON=$VENV/bin/python
-CACHE=$ROOT/build/cache # downloads
+CACHE=$ROOT/build/cache # downloads, and what is built of them: a link, so that all clones of a user share them
+SHARED=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/libst-tests
 source "$ROOT/tests/trees.sh"
 
 FOR=${FOR:-tests}
@@ -95,9 +96,9 @@ make_venv() {
   printf '%s' "$wanted" >"$stamp"
 }
 
-# fetch FOLDER SCRIPT WHAT: without it, the tests that need it skip.
+# fetch FOLDER SCRIPT WHAT: without it, the tests that need it skip. Clones that are set up at once do so one after the other.
 fetch() {
-  PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/$1/$2.sh" || say "$3 could not be had: the tests that need it will skip, and say so."
+  flock "$CACHE/.$1.lock" env PYTHON="$PYTHON" CACHE="$CACHE" bash "$ROOT/tests/$1/$2.sh" || say "$3 could not be had: the tests that need it will skip, and say so."
 }
 
 fetch_what_tests_need() {
@@ -110,7 +111,8 @@ fetch_what_tests_need() {
   wait
 }
 
-mkdir -p "$BUILD" "$CACHE"
+mkdir -p "$BUILD"
+[[ -e $CACHE ]] || { mkdir -p "$SHARED" && ln -sfn "$SHARED" "$CACHE"; }
 python3 -c 'import ensurepip, venv' 2>/dev/null || PACKAGES+=(python3-venv)
 install_packages "${PACKAGES[@]}"
 if [[ $FOR == dist* || $FOR == emulated || $FOR == windows ]]; then

@@ -4,6 +4,9 @@
 # takes less than half of the time; one file at a time is what `meson setup` does. Trees with wraps take eight at most: with
 # 24, names in the sources of others, or of Windows, may stand twice.
 
+# ccache leaves out where a tree lies: what one clone or worktree has compiled, no other compiles again.
+export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=yes
+
 # configure DIRECTORY OPTION...: set up a build tree, or give it these options if it has others. One that was copied here
 # from elsewhere names the sources there, and is set up anew.
 configure() {

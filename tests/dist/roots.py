@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -59,12 +60,17 @@ class Root:
             pytest.skip("a bare root needs debootstrap, and root to enter it")
         if self.machine and not can_emulate():
             pytest.skip("programs of another machine need qemu-user-static, and a kernel that lends a namespace (6.7)")
-        if (self.path / "made").exists():
-            return self.path
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("w") as lock:  # another clone may make it now
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (self.path / "made").exists():
+                self._make()
+        return self.path
+
+    def _make(self) -> None:
         new = self.path.with_suffix(".new")
         for place in (new, self.path):
             shutil.rmtree(place, ignore_errors=True)
-        new.parent.mkdir(parents=True, exist_ok=True)
         packages = [f"--include={','.join(self.packages)}"] if self.packages else []
         foreign = ["--foreign", f"--arch={self.machine}"] if self.machine else []
         run("debootstrap", "--variant=minbase", *foreign, *packages, self.suite, new)
@@ -73,7 +79,6 @@ class Root:
                 run("dpkg-deb", "--extract", package, new)
         (new / "made").touch()
         new.rename(self.path)
-        return self.path
 
     def run(self, *words: object, scratch: Path, site: Path | None = None, given: Path | None = None) -> str:
         """The output of a command there.
