@@ -110,6 +110,7 @@ def test_a_delta_says_what_it_is(files):
     assert (info.changed, info.added, info.deleted) == (1, 1, 1)
     assert (info.metadata_set, info.metadata_removed) == (2, 0)
     assert 32 < info.data_bytes < 12000  # of 12000, the elements that changed
+    assert info.file_size == delta.stat().st_size
     assert len(info.base) == len(info.result) == 32 and info.base != info.result
     with pytest.raises(libst.DeltaError):
         libst.delta_info(base)

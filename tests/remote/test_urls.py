@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import types
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -1001,6 +1002,21 @@ def test_info_opens_each_file_of_a_url_once(tmp_path, json_flag, has_deltas):
             for told in (here, there)
         )
     assert there == here
+
+
+def test_verify_opens_each_delta_once_besides_the_verification(tmp_path):
+    """To count what is in it."""
+    objects, index, deltas = five_shards_and_deltas(tmp_path)
+    with GatheringServer(objects, lambda *_: False) as server:
+        layers = [server.url + delta for delta in deltas]
+        libst.verify(server.url + index, deltas=layers, progress=lambda *_: None)
+        of_the_library = Counter(path for path, _ in server.requests)
+        server.requests.clear()
+        told = stctl("verify", server.url + index, *(word for layer in layers for word in ("--delta", layer)))
+        asked = Counter(path for path, _ in server.requests)
+    total = sum(len(content) for path, content in objects.items() if path != index)
+    assert told.stdout.endswith(f": ok (7 files, 4 tensors, {total:,} bytes)\n"), told.stderr
+    assert asked == of_the_library + Counter(list(objects))
 
 
 def test_the_size_of_the_files_counts_what_deltas_hide(tmp_path):
