@@ -38,6 +38,11 @@ def cut(index: Any, shape: tuple[int, ...]) -> Cut:
 _BASIC = {slice, int, type(...)}
 
 
+def outside(problem: IndexError, name: str, shape: tuple[int, ...]) -> IndexError:
+    """The same, of that tensor."""
+    return IndexError(f"{problem}; the tensor {name!r} has the shape {list(shape)}: ask for what is in it")
+
+
 def picks_rows(index: Any) -> bool:
     """Whether it has an array of indices: it is then for `cut_rows`, else for `cut`."""
     if type(index) in _BASIC:
