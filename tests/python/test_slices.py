@@ -527,3 +527,9 @@ def test_what_is_outside_is_told_with_the_tensor_and_its_shape(tmp_path):
             if index != [1, 9]:  # C tells of an array of rows
                 with pytest.raises(IndexError, match=told):
                     f.update("w", np.ones(3), at=index)
+        with pytest.raises(TypeError, match=r"numpy.flatnonzero\(mask\)"):
+            f.slice("w")[np.ones(5, bool)]
+        for out in (np.empty((5, 3), "f4"), np.empty((5, 4)), np.empty((5, 6))[:, ::2]):
+            with pytest.raises(ValueError if out.shape[1] == 4 or not out.flags.c_contiguous else TypeError) as wrong:
+                f.read("w", out=out)
+            assert "'w'" in str(wrong.value) and "; give " in str(wrong.value)

@@ -120,7 +120,10 @@ def _rows_of(part: Any) -> Optional[Numbers]:
         return None
     array = np.asarray(part)
     if array.ndim > 1 or (array.size and array.dtype.kind not in "iu"):
-        raise TypeError(f"an array of indices has one dimension and holds integers, not {array.ndim} of {array.dtype}")
+        hint = "; of a mask give numpy.flatnonzero(mask)" if array.dtype.kind == "b" else ""
+        raise TypeError(
+            f"an array of indices has one dimension and holds integers, not {array.ndim} of {array.dtype}{hint}"
+        )
     if array.size and int(array.max()) > _MOST:
         raise IndexError(f"index {array.max()} is out of bounds for axis 0")
     return np.array(array, np.int64)

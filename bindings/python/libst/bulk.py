@@ -471,13 +471,13 @@ def check_fits(out: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> None:
         kind = type(out).__name__
         raise TypeError(f"out must be an array of numpy's, not {kind}; of a tensor of torch give t.numpy()")
     if out.dtype != dtype:
-        text = f"out has dtype {out.dtype}, the tensor {name!r} {dtype}"
+        text = f"out has dtype {out.dtype}, the tensor {name!r} {dtype}; give one of that dtype"
         raise refusal(Status.DTYPE_MISMATCH, text, tensor=name)
     if out.shape != shape:
-        text = f"out has shape {out.shape}, the tensor {name!r} {shape}"
+        text = f"out has shape {out.shape}, the tensor {name!r} {shape}; give one of that shape"
         raise refusal(Status.SHAPE_MISMATCH, text, tensor=name)
     if not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError("out must be writable and C-contiguous")
+        raise ValueError(f"out must be writable and C-contiguous, for the tensor {name!r}; give a new array")
 
 
 def _laid_out(
