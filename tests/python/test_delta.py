@@ -372,3 +372,12 @@ def test_a_delta_is_applied_through_a_handle(tmp_path):
     assert held(base) == after
     with libst.open(base) as f, refused("READ_ONLY"):
         f.patch(back)
+
+
+def test_a_delta_of_another_model_is_told_with_its_path_and_what_to_do(files, tmp_path):
+    base, other, delta = files
+    save_file({"x": np.ones(3)}, tmp_path / "model")
+    told = f"make it anew \\(delta '{delta}' on '{tmp_path / 'model'}'\\)"
+    for call in (libst.patch, lambda model, delta: libst.open(model, deltas=[delta])):
+        with pytest.raises(libst.DeltaError, match=told):
+            call(tmp_path / "model", delta)
