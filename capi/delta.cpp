@@ -89,6 +89,7 @@ st_status st_delta_describe(const char *delta, st_delta_info *out) {
     info.data_bytes = file.index().data_bytes();
     copy_text(info.base, spell_hash(notes.base));
     copy_text(info.result, spell_hash(notes.result));
+    info.file_size = file.snapshot->file_size();
     return write_result(out, info);
   });
 }

@@ -242,7 +242,8 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len, const 
       const std::string of = file->single    ? " of " + file->single->shown_name()
                              : index.empty() ? std::string()
                                              : " of " + in_quotes(index);
-      return fail(Status::not_found, "the metadata", of, " has no key ", in_quotes(name_of(key, key_len)));
+      return fail(Status::not_found, "the metadata", of, " has no key ", in_quotes(name_of(key, key_len)),
+                  "; list the keys to see what there is");
     }
     if (value) *value = found->data();
     if (value_len) *value_len = found->size();

@@ -98,6 +98,7 @@ type DeltaInfo struct {
 	DataBytes       uint64 // of the tensors in it
 	Base            string // identity of its base: 32 hexadecimal digits
 	Result          string // identity of what it makes of that
+	FileSize        uint64 // of the delta itself, with its header
 }
 
 // DescribeDelta reads the header of a delta. ErrDelta if the file is none.
@@ -117,6 +118,7 @@ func DescribeDelta(delta string) (DeltaInfo, error) {
 		DataBytes:       uint64(c.data_bytes),
 		Base:            C.GoString(&c.base[0]),
 		Result:          C.GoString(&c.result[0]),
+		FileSize:        uint64(c.file_size),
 	}, nil
 }
 

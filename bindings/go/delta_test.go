@@ -58,6 +58,9 @@ func TestDeltaIsAppliedUndoneMergedAndLaidOver(t *testing.T) {
 	if info.Changed != 1 || info.Added != 1 || info.Deleted != 1 || info.MetadataSet != 1 || info.DataBytes != 9 || len(info.Base) != 32 || len(info.Result) != 32 {
 		t.Errorf("the delta says of itself %+v", info)
 	}
+	if there, err := os.Stat(d); err != nil || info.FileSize != uint64(there.Size()) {
+		t.Errorf("the delta is of %d bytes, not as %v says (%v)", info.FileSize, there, err)
+	}
 	must(t, st.Verify(base, &st.VerifyOptions{Deltas: []string{d}}))
 
 	sameTensors(t, open(t, base, st.Options{Deltas: []string{d}}), open(t, other))

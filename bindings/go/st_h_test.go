@@ -360,6 +360,7 @@ var headerStructs = map[string][]string{
 		"data_bytes",
 		"base",
 		"result",
+		"file_size",
 	},
 	"st_report": {
 		"struct_size",

@@ -85,7 +85,7 @@ class Patching {
 Result<void> Patching::check(const ModelView &base, TensorList *result) const {
   *result = base.listing();
   if (auto fits = apply(result, delta_.index(), delta_.notes, 1, base.fresh_seed()); !fits) {
-    fits.error().message += text(" (", in_quotes(base.path()), ")");
+    fits.error().message += text(" (delta ", in_quotes(delta_.path), " on ", in_quotes(base.path()), ")");
     return fits;
   }
   return check_heads(base, old_tensors(base, delta_.index(), delta_.notes));

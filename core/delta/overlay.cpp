@@ -59,6 +59,10 @@ class OverlayCatalogue final : public Merged {
   size_t metadata_size() const override { return metadata_.size(); }
   MetadataPair metadata_at(size_t i) const override { return metadata_[i]; }
   std::optional<std::string_view> metadata_find(std::string_view key) const override;
+  std::string shown_name() const override {
+    const std::string &path = base_.path();
+    return text(path.empty() ? files_.front().data_file->shown_name() : in_quotes(path), " with its deltas");
+  }
   // Those of the base, then the deltas. A tensor in memory counts as the delta's whose steps made it last.
   size_t members() const override { return files_.size(); }
   std::string_view member_path(size_t i) const override { return files_[i].data_file->place(); }

@@ -48,7 +48,8 @@ Result<LookedShards> look_once(const os::Location &index_at, const std::shared_p
     struct stat s;
     auto file = at ? open_regular(*at, O_RDONLY, &s) : Result<os::File>(Failure(at.error()));
     if (!file && file.error().os_errno == ENOENT) {
-      shard.missing = error(Status::shard_missing, "shard ", in_quotes(path), ", which the index names, is not there");
+      shard.missing = error(Status::shard_missing, "shard ", in_quotes(path),
+                            ", which the index names, is not there; fetch it, or the checkpoint, again");
       shard.missing->shard = i;
     }
     if (!file) continue;

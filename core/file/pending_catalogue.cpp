@@ -19,8 +19,8 @@ Result<void> check_new_name(std::string_view name) {
               "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
 }
 
-PendingCatalogue::PendingCatalogue(const Index &index, uint64_t hash_seed)
-    : by_name_(0, SeededHash(hash_seed)), by_key_(0, SeededHash(hash_seed)) {
+PendingCatalogue::PendingCatalogue(const Index &index, uint64_t hash_seed, std::string path)
+    : path_(std::move(path)), by_name_(0, SeededHash(hash_seed)), by_key_(0, SeededHash(hash_seed)) {
   places_.reserve(index.size());
   by_name_.reserve(index.size());
   for (size_t i = 0; i < index.size(); ++i) {
@@ -36,7 +36,7 @@ PendingCatalogue::PendingCatalogue(const Index &index, uint64_t hash_seed)
 
 Result<size_t> PendingCatalogue::place_of(const std::string &name) const {
   const auto found = by_name_.find(name);
-  if (found == by_name_.end()) return refuse(Status::not_found, name, "is not in the file, or no longer");
+  if (found == by_name_.end()) return Failure(no_such_tensor(name, path_));
   return found->second;
 }
 
@@ -72,7 +72,7 @@ Result<void> PendingCatalogue::apply(const Change &change) {
     case Change::rename: {
       ST_TRY(auto place, place_of(change.name));
       if (change.name == change.to) return {};
-      if (by_name_.count(change.to)) return refuse(Status::duplicate_name, change.to, "is in the file already");
+      if (by_name_.count(change.to)) return Failure(named_already(change.to, path_));
       by_name_.erase(change.name);
       by_name_.emplace(change.to, place);
       places_[place]->name = change.to;
@@ -81,7 +81,7 @@ Result<void> PendingCatalogue::apply(const Change &change) {
     case Change::set_metadata: set_metadata(change.name, change.to); return {};
     case Change::remove_metadata: {
       const auto found = by_key_.find(change.name);
-      if (found == by_key_.end()) return fail(Status::not_found, "the metadata has no key ", in_quotes(change.name));
+      if (found == by_key_.end()) return Failure(no_such_key(change.name, path_));
       metadata_[found->second].reset();
       by_key_.erase(found);
       return {};
@@ -160,7 +160,20 @@ std::string_view spell_dtype(uint32_t dtype) {
 }
 
 Error no_such_tensor(std::string_view name, std::string_view path) {
-  return error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(path)).about_tensor(name);
+  return error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(path),
+               "; list the names to see what there is")
+      .about_tensor(name);
+}
+
+Error no_such_key(std::string_view key, std::string_view path) {
+  return error(Status::not_found, "the metadata of ", in_quotes(path), " has no key ", in_quotes(key),
+               "; list the keys to see what there is");
+}
+
+Error named_already(std::string_view name, std::string_view path) {
+  return error(Status::duplicate_name, "tensor ", in_quotes(name), " is in ", in_quotes(path),
+               " already; delete it first, or give another name")
+      .about_tensor(name);
 }
 
 Result<void> check_same_form(std::string_view name, Dtype dtype, std::span<const uint64_t> shape, uint64_t nbytes,

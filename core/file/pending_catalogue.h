@@ -49,7 +49,8 @@ struct PendingTensor {
 class PendingCatalogue {
  public:
   // `hash_seed` must be unpredictable to the author of the names: see os/random.h.
-  PendingCatalogue(const Index &index, uint64_t hash_seed);
+  // `path`: of the file, for sentences.
+  PendingCatalogue(const Index &index, uint64_t hash_seed, std::string path);
 
   // Nothing has changed if it fails: statuses not_found, duplicate_name, those
   // of a mismatch; invalid_argument for an order that is none of these tensors.
@@ -66,6 +67,7 @@ class PendingCatalogue {
   void set_metadata(const std::string &key, const std::string &value);
   Result<void> reorder(const std::vector<std::string> &names);
 
+  const std::string path_;
   std::vector<std::optional<PendingTensor>> places_;  // none: removed
   SeededMap<std::string, size_t> by_name_;
   std::vector<std::optional<std::pair<std::string, std::string>>> metadata_;  // none: removed
@@ -77,6 +79,9 @@ std::string spell(std::span<const uint64_t> shape);
 std::string_view spell_dtype(uint32_t dtype);
 // Status not_found.
 Error no_such_tensor(std::string_view name, std::string_view path);
+Error no_such_key(std::string_view key, std::string_view path);
+// Status duplicate_name.
+Error named_already(std::string_view name, std::string_view path);
 // Does a value have the form of the tensor that it will update? If not: status
 // dtype_mismatch, shape_mismatch or nbytes_mismatch, with a sentence.
 Result<void> check_same_form(std::string_view name, Dtype dtype, std::span<const uint64_t> shape, uint64_t nbytes,

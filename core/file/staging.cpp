@@ -204,7 +204,7 @@ Result<Fitted> fit(const Staged &staged, const Snapshot &to) {
   const Index &index = to.header.index;
   Fitted fitted;
   if (staged.draft) {
-    fitted.draft = std::make_unique<PendingCatalogue>(index, os::hash_seed(staged.file.env()));
+    fitted.draft = std::make_unique<PendingCatalogue>(index, os::hash_seed(staged.file.env()), staged.file.path());
     for (const Change &change : staged.changes)
       if (auto applied = fitted.draft->apply(change); !applied) {
         Error e = std::move(applied.error());
@@ -263,7 +263,7 @@ Result<void> make_publish(Staged &staged, const Change *first) {
   if (staged.draft) return {};
   ST_ASSERT(staged.remakes.empty());
   const uint64_t seed = os::hash_seed(staged.file.env());
-  auto draft = std::make_unique<PendingCatalogue>(staged.snapshot->header.index, seed);
+  auto draft = std::make_unique<PendingCatalogue>(staged.snapshot->header.index, seed, staged.file.path());
   std::vector<Change> changes;
   std::vector<StagedPayload> payloads;
   for (const StagedTensor &s : staged.tensors) {

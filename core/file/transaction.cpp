@@ -59,11 +59,8 @@ Result<void> Transaction::rename(std::string_view from, std::string_view to) {
 
 Result<void> Transaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
   if (value) ST_TRY(check_utf8(key, *value));
-  auto staged = stage_change(staged_, {value ? Change::set_metadata : Change::remove_metadata, std::string(key),
-                                       std::string(value.value_or(std::string_view()))});
-  if (!staged && staged.error().status == Status::not_found)
-    staged.error().message += text(" (", in_quotes(data_file().path()), ")");
-  return staged;
+  return stage_change(staged_, {value ? Change::set_metadata : Change::remove_metadata, std::string(key),
+                                std::string(value.value_or(std::string_view()))});
 }
 
 Result<void> Transaction::replace_metadata(MetadataPairs wanted) {

@@ -27,11 +27,12 @@ constexpr int max_depth = 127;
 Failure json_failure(simdjson::error_code code, std::string_view where) {
   switch (code) {
     case simdjson::UTF8_ERROR:
-      return fail(Status::header_utf8, "the header is not valid UTF-8; the file is damaged or no safetensors file");
+      return fail(Status::header_utf8,
+                  "the header is not valid UTF-8; the file is damaged or no safetensors file; fetch it again");
     case simdjson::MEMALLOC: return fail(Status::nomem, "no memory to parse the header");
     default:
       return fail(Status::header_json, "the header is not valid JSON", where.empty() ? "" : " in ", where, " (",
-                  simdjson::error_message(code), "); the file is damaged or no safetensors file");
+                  simdjson::error_message(code), "); the file is damaged or no safetensors file; fetch it again");
   }
 }
 
@@ -81,7 +82,8 @@ Result<Index> HeaderParser::parse(od::document &document) {
   od::object top;
   if (auto code = document.get_object().get(top)) {
     if (code == simdjson::INCORRECT_TYPE)
-      return fail(Status::header_json, "the header is not a JSON object; the file is damaged or no safetensors file");
+      return fail(Status::header_json,
+                  "the header is not a JSON object; the file is damaged or no safetensors file; fetch it again");
     return json_failure(code, "");
   }
   bool metadata_seen = false;
@@ -381,14 +383,24 @@ struct OtherFile {
 using std::operator""sv;
 constexpr const char *html_page =
     "the file is an HTML page, as a server sends it in place of a model; fetch the model again";
+constexpr const char *pickle = "the file is a pickle, as PyTorch's old .bin are, and no safetensors file; convert it";
 constexpr OtherFile other_files[] = {
     {"version https://git-lfs.github.com/spec"sv,
      "the file is a Git LFS pointer, not the model; `git lfs pull` fetches the model"},
     {"<!DOCTYPE html"sv, html_page},
     {"<!doctype html"sv, html_page},
     {"<html"sv, html_page},
-    {"PK\3\4"sv, "the file is a zip archive, as PyTorch's .bin and .pt are, and no safetensors file"},
-    {"GGUF"sv, "the file is a GGUF model and no safetensors file"},
+    {"{"sv,
+     "the file is JSON, as an index of shards is, or a server's error; fetch the model, or name the index "
+     "*.safetensors.index.json"},
+    {"PK\3\4"sv, "the file is a zip archive, as PyTorch's .bin and .pt are, and no safetensors file; convert it"},
+    {"\x80\2"sv, pickle},
+    {"\x80\3"sv, pickle},
+    {"\x80\4"sv, pickle},
+    {"\x80\5"sv, pickle},
+    {"GGUF"sv, "the file is a GGUF model and no safetensors file; convert it"},
+    {"\x89HDF"sv, "the file is HDF5, as .h5 files are, and no safetensors file; convert it"},
+    {"\x93NUMPY"sv, "the file is an array of numpy's (.npy) and no safetensors file; convert it"},
 };
 
 // Null: none that is known.
@@ -404,13 +416,13 @@ const char *what_else_begins_so(std::span<const char> bytes) {
 Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t file_size) {
   if (file_size < length_bytes || first_bytes.size() < length_bytes)
     return fail(Status::header_too_small, "the file has ", file_size,
-                " bytes, fewer than the 8 that give the header's length; it is no safetensors file");
+                " bytes, fewer than the 8 that give the header's length; it is no safetensors file, so fetch it again");
   const uint64_t n = load_u64le(first_bytes.data());
   if (const char *other = n > max_header_bytes ? what_else_begins_so(first_bytes) : nullptr)
     return fail(Status::header_too_large, other);
   if (n > max_header_bytes)
     return fail(Status::header_too_large, "the header claims ", n, " bytes, more than the format's ", max_header_bytes,
-                "; the file is damaged or no safetensors file");
+                "; the file is damaged or no safetensors file; fetch it again");
   if (n > file_size - length_bytes)
     return fail(Status::header_truncated, "the header claims ", n, " bytes but the file ends after ",
                 file_size - length_bytes, " of them; fetch the file again");

@@ -131,7 +131,8 @@ Result<void> apply(TensorList *listing, Hash128 *identity, const Index &delta, c
   if (found != notes.base)
     return fail(Status::delta_base, "the delta was made for a base with other names, dtypes, shapes or metadata (",
                 spell_hash(notes.base), ", found ", spell_hash(found), ")",
-                found == notes.result ? "; it seems to have been applied already" : "");
+                found == notes.result ? "; it seems to have been applied already"
+                                      : "; give it the base that it was made for, or make it anew");
   ST_TRY(const bool tensors_differ, apply_tensors(listing, delta, notes, layer, names));
   apply_metadata(listing, notes);
   if (tensors_differ || !notes.set.empty() || !notes.removed.empty()) *identity = identity_of(*listing);

@@ -37,6 +37,7 @@ Result<Place> Catalogue::find(std::string_view name) const {
   if (several_) {
     ST_TRY(auto place, several_->find(name));
     if (place) return *place;
+    if (const std::string shown = several_->shown_name(); !shown.empty()) where = " in " + shown;
   } else {
     if (const auto i = snapshot_->header.index.find(name)) return Place{*i, 0, file_, snapshot_, *i};
     if (snapshot_->env) where = text(" in ", in_quotes(snapshot_->file.path()));

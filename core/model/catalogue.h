@@ -44,6 +44,8 @@ class Merged {
   virtual MetadataPair metadata_at(size_t i) const = 0;  // i < metadata_size()
   virtual std::optional<std::string_view> metadata_find(std::string_view key) const = 0;
 
+  // What names the members, as sentences name it; empty where nothing does.
+  virtual std::string shown_name() const { return {}; }
   virtual size_t members() const = 0;
   virtual std::string_view member_path(size_t i) const = 0;  // NUL-terminated; i < members()
   virtual Result<Opened> member(size_t i) const = 0;         // opened, if it is not yet; i < members()

@@ -57,7 +57,8 @@ int SourceEnv::read(std::span<const Source::Range> ranges) {
       if (made_in.this_process()) to.release();
     }
   } const give_back{reads_, made_in_};
-  return -source_->read(ranges);
+  const int answer = -source_->read(ranges);
+  return is_of_parent() ? -EOPNOTSUPP : answer;  // the child that it forked has no thread, and no place, of its own
 }
 
 ssize_t SourceEnv::pread(int fd, void *buffer, size_t n, uint64_t offset) {

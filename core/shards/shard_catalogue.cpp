@@ -47,6 +47,10 @@ Result<ShardCatalogue::Pinned> ShardCatalogue::open_and_pin(uint32_t i) const {
   return Failure(std::move(done.error()));
 }
 
+std::string ShardCatalogue::shown_name() const {
+  return in_quotes(owner_.path());
+}
+
 bool ShardCatalogue::opens_together() const {
   return std::ranges::any_of(pins_, [](const auto &pin) { return !pin.get(); });
 }

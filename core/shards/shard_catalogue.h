@@ -45,6 +45,7 @@ class ShardCatalogue final : public Merged {
   std::optional<uint32_t> awaited_for(std::string_view name) const override { return read_.index.shard_of(name); }
   Result<void> open(const std::set<uint32_t> &awaited, const Progress &progress) const override;
 
+  std::string shown_name() const override;
   size_t members() const override { return members_.size(); }
   std::string_view member_path(size_t i) const override { return members_[i]->path(); }
   Result<Opened> member(size_t i) const override;

@@ -181,10 +181,7 @@ Result<void> ShardTransaction::remove(std::string_view name) {
 Result<void> ShardTransaction::rename(std::string_view from, std::string_view to) {
   ST_TRY(check_new_name(to));
   ST_TRY(auto shard, existing(from));
-  if (from != to && shard_of(to))
-    return Failure(error(Status::duplicate_name, "there is a tensor named ", in_quotes(to),
-                         " already; delete it first, or choose another name")
-                       .about_tensor(to));
+  if (from != to && shard_of(to)) return Failure(named_already(to, shards_.path()));
   ST_TRY(auto in, part(shard));
   ST_TRY(of_shard(shard, in->rename(from, to)));
   note_moved(from, std::nullopt);
@@ -198,7 +195,7 @@ Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<
   if (value) ST_TRY(check_utf8(key, *value));
   // Memory may run out up to the change in metadata_. What is noted before that is true without it.
   bool &there = has_key_.try_emplace(std::string(key), shown().metadata_find(key).has_value()).first->second;
-  if (!value && !there) return fail(Status::not_found, "the metadata of the index has no key ", in_quotes(key));
+  if (!value && !there) return Failure(no_such_key(key, shards_.path()));
   metadata_.emplace_back(key, value ? std::optional<std::string>(*value) : std::nullopt);
   there = value.has_value();
   return {};

@@ -110,6 +110,7 @@ def test_a_delta_says_what_it_is(files):
     assert (info.changed, info.added, info.deleted) == (1, 1, 1)
     assert (info.metadata_set, info.metadata_removed) == (2, 0)
     assert 32 < info.data_bytes < 12000  # of 12000, the elements that changed
+    assert info.file_size == delta.stat().st_size
     assert len(info.base) == len(info.result) == 32 and info.base != info.result
     with pytest.raises(libst.DeltaError):
         libst.delta_info(base)
@@ -371,3 +372,12 @@ def test_a_delta_is_applied_through_a_handle(tmp_path):
     assert held(base) == after
     with libst.open(base) as f, refused("READ_ONLY"):
         f.patch(back)
+
+
+def test_a_delta_of_another_model_is_told_with_its_path_and_what_to_do(files, tmp_path):
+    base, other, delta = files
+    save_file({"x": np.ones(3)}, tmp_path / "model")
+    told = f"make it anew \\(delta '{delta}' on '{tmp_path / 'model'}'\\)"
+    for call in (libst.patch, lambda model, delta: libst.open(model, deltas=[delta])):
+        with pytest.raises(libst.DeltaError, match=told):
+            call(tmp_path / "model", delta)

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import sys
+from functools import partial
 
 import libst
 import numpy as np
@@ -234,3 +235,38 @@ def test_that_a_name_is_there_is_not_denied_where_it_cannot_be_known(tmp_path):
         with pytest.raises(libst.Error) as caught:
             "b" in f  # noqa: B015
         assert caught.value.status == libst.Status.SHARD_MISSING
+
+
+@pytest.mark.parametrize("of", ["file", "shards", "deltas"])
+def test_what_is_not_there_is_told_with_its_place(tmp_path, of):
+    path = tmp_path / "model.safetensors"
+    libst.save(path, {"w": np.arange(6.0), "v": np.ones(3)}, {"k": "1"})
+    deltas = []
+    if of == "shards":
+        libst.reshard(path, tmp_path / "cut", 48)
+        path = next((tmp_path / "cut").glob("*.index.json"))
+    elif of == "deltas":
+        libst.save(tmp_path / "other", {"w": np.ones(6)}, {"k": "1"})
+        deltas = [tmp_path / "delta"]
+        libst.diff(path, tmp_path / "other", deltas[0])
+
+    def fails(call, name):
+        with pytest.raises(libst.Error, match=f"'{name}'") as told:
+            call()
+        assert f"'{path}'" in str(told.value) and "; " in str(told.value), told.value
+
+    with libst.open(path, "r" if deltas else "r+", deltas=deltas) as f:
+        for read in (f.__getitem__, f.read, f.info, f.slice, lambda name: f.read_many([name])):
+            fails(partial(read, "none"), "none")
+        if deltas:
+            return
+        for change in ("update", "delete", "rename"):
+            with f.transaction() as t:
+                more = {"update": (np.ones(3),), "delete": (), "rename": ("new",)}[change]
+                fails(partial(getattr(t, change), "none", *more), "none")
+        with f.transaction() as t:
+            fails(partial(t.metadata, "none", None), "none")
+            fails(partial(t.rename, "w", "v"), "v")
+            t.delete("v")
+            for change in (partial(t.delete, "v"), partial(t.rename, "v", "u"), partial(t.update, "v", np.ones(3))):
+                fails(change, "v")

@@ -94,6 +94,19 @@ def test_index_and_folder_open_as_one(sharded):
         assert f.shards == ()
 
 
+@pytest.mark.parametrize("mapping", ["auto", "none", "copy-on-write"])
+def test_no_shard_is_opened_that_is_not_asked_for(sharded, mapping):
+    other = next(sharded.glob("*-00001-*"))
+    with libst.open(sharded, mapping=mapping) as f:
+        assert len(f) == 3 and "c" in f
+        for c in (f["c"], f.read("c"), f.slice("c")[:], f.read_many(["c"])["c"], *f.read_many([("c", slice(None))])):
+            np.testing.assert_array_equal(c, np.arange(50))
+        f.prefetch(["c"])
+        assert not is_descriptor_open(other)
+        f.io_info()
+        assert is_descriptor_open(other)
+
+
 def test_bulk_reads_go_across_shards(sharded):
     stock, _ = as_stock_sees(sharded)
     with libst.open(sharded) as f:

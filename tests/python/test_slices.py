@@ -513,3 +513,23 @@ def test_packed_types_are_cut_at_whole_bytes(raw):
             with pytest.raises(libst.FormatError) as caught:
                 part[cut]
             assert caught.value.status == libst.Status.SUBBYTE
+
+
+def test_what_is_outside_is_told_with_the_tensor_and_its_shape(tmp_path):
+    libst.save(tmp_path / "m", {"a": np.ones(100), "w": np.ones((5, 3))})
+    told = r"; the tensor 'w' has the shape \[5, 3\]: ask for what is in it"
+    with libst.open(tmp_path / "m", "r+") as f:
+        for index in (9, -6, (0, 3), (0, 0, 0), [1, 9], ([0], 7)):
+            with pytest.raises(IndexError, match=told):
+                f.slice("w")[index]
+            with pytest.raises(IndexError, match=told):
+                f.read_many([("a", 3), ("w", index)])
+            if index != [1, 9]:  # C tells of an array of rows
+                with pytest.raises(IndexError, match=told):
+                    f.update("w", np.ones(3), at=index)
+        with pytest.raises(TypeError, match=r"numpy.flatnonzero\(mask\)"):
+            f.slice("w")[np.ones(5, bool)]
+        for out in (np.empty((5, 3), "f4"), np.empty((5, 4)), np.empty((5, 6))[:, ::2]):
+            with pytest.raises(ValueError if out.shape[1] == 4 or not out.flags.c_contiguous else TypeError) as wrong:
+                f.read("w", out=out)
+            assert "'w'" in str(wrong.value) and "; give " in str(wrong.value)

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import types
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -808,11 +809,10 @@ def test_a_checkpoint_of_100_shards_is_a_request_a_shard(nginx, folder):
     (shards / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
     with libst.open(f"{nginx.http}/hundred/model.safetensors.index.json") as f:
         assert len(served(nginx, "/hundred/", 2)) == 2
-        assert len(f) == 100_000  # the first shard tells Python how views of all are read
-        assert len(served(nginx, "/hundred/", 3)) == 3
+        assert len(f) == 100_000
         for i in (3, 97):
             assert f.read(f"layers.{i}.weight.7")[0] == 1000 * i + 7
-        assert len(served(nginx, "/hundred/", 5)) == 5
+        assert len(served(nginx, "/hundred/", 4)) == 4
 
 
 NEEDS_ALL_SHARDS = {
@@ -843,11 +843,10 @@ def five_shards(tmp_path):
 
 @pytest.mark.parametrize("needs_all", NEEDS_ALL_SHARDS.values(), ids=NEEDS_ALL_SHARDS)
 def test_shards_that_are_all_needed_are_opened_side_by_side(tmp_path, needs_all):
-    """But for the first, which tells Python how views of all are read."""
     objects, index = five_shards(tmp_path)
-    with GatheringServer(objects, lambda path, _: path not in (index, "/m-0.safetensors"), until=4) as server:
+    with GatheringServer(objects, lambda path, _: path != index, until=5) as server:
         needs_all(server.url + index)
-        assert server.most == 4
+        assert server.most == 5
     assert {path for path, _ in server.requests} == set(objects)
 
 
@@ -868,13 +867,13 @@ NEEDS_NAMED_SHARDS = {
 
 @pytest.mark.parametrize("needs_named", NEEDS_NAMED_SHARDS.values(), ids=NEEDS_NAMED_SHARDS)
 def test_shards_of_tensors_that_are_named_are_opened_side_by_side(tmp_path, needs_named):
-    """And no others, but for the first: see above."""
+    """And no others."""
     objects, index = five_shards(tmp_path)
-    with GatheringServer(objects, lambda path, _: path not in (index, "/m-0.safetensors"), until=3) as server:
+    with GatheringServer(objects, lambda path, _: path != index, until=3) as server:
         for array, i in zip(needs_named(server.url + index, ["t4", "t1", "t3"]), (4, 1, 3), strict=True):
             assert array.tolist() == [i] * 10
         assert server.most == 3
-    assert {path for path, _ in server.requests} == set(objects) - {"/m-2.safetensors"}
+    assert {path for path, _ in server.requests} == set(objects) - {"/m-0.safetensors", "/m-2.safetensors"}
 
 
 CHANGES_BY_A_URL = {"update": ["update", "--from"], "put": ["put", "--from"]}
@@ -1001,6 +1000,21 @@ def test_info_opens_each_file_of_a_url_once(tmp_path, json_flag, has_deltas):
             for told in (here, there)
         )
     assert there == here
+
+
+def test_verify_opens_each_delta_once_besides_the_verification(tmp_path):
+    """To count what is in it."""
+    objects, index, deltas = five_shards_and_deltas(tmp_path)
+    with GatheringServer(objects, lambda *_: False) as server:
+        layers = [server.url + delta for delta in deltas]
+        libst.verify(server.url + index, deltas=layers, progress=lambda *_: None)
+        of_the_library = Counter(path for path, _ in server.requests)
+        server.requests.clear()
+        told = stctl("verify", server.url + index, *(word for layer in layers for word in ("--delta", layer)))
+        asked = Counter(path for path, _ in server.requests)
+    total = sum(len(content) for path, content in objects.items() if path != index)
+    assert told.stdout.endswith(f": ok (7 files, 4 tensors, {total:,} bytes)\n"), told.stderr
+    assert asked == of_the_library + Counter(list(objects))
 
 
 def test_the_size_of_the_files_counts_what_deltas_hide(tmp_path):
@@ -1334,11 +1348,10 @@ def test_a_read_that_waits_for_a_server_can_be_stopped(faults, stops, arrays, ca
 
 
 class _LateShards(SimpleHTTPRequestHandler):
-    """The index comes at once, shards when the server is told to go on. It notes whether it was not, for a minute. The
-    first shard comes at once if the server is told so."""
+    """The index comes at once, shards when the server is told to go on. It notes whether it was not, for a minute."""
 
     def do_GET(self):
-        if self.path.endswith(".safetensors") and not (self.server.first_comes and "-00001-" in self.path):
+        if self.path.endswith(".safetensors"):
             self.server.asked.set()
             self.server.gave_up |= not self.server.go_on.wait(60)
         super().do_GET()
@@ -1362,7 +1375,6 @@ def late_shards(tmp_path):
     libst.reshard(tmp_path / "whole.safetensors", tmp_path / "cut", 100)
     with _JoinedServer(("127.0.0.1", 0), partial(_LateShards, directory=tmp_path / "cut")) as server:
         server.asked, server.go_on, server.gave_up = threading.Event(), threading.Event(), False
-        server.first_comes = False
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         server.url = f"http://127.0.0.1:{server.server_port}/model.safetensors.index.json"
@@ -1402,7 +1414,6 @@ def test_the_progress_of_a_call_ends_its_wait_for_a_shard(late_shards, call):
         "prefetch_all": lambda f: f.prefetch(progress=progress),
         "load": lambda f: libst.load(late_shards.url, progress=progress),
     }
-    late_shards.first_comes = True  # which tells of the storage, whatever call is made first
     with libst.open(late_shards.url) as f:
         with pytest.raises(Stopped):
             calls[call](f)

@@ -37,7 +37,7 @@ void count(Session &session, const std::string &path, const std::vector<std::str
       const st_delta_info info = delta_info(delta);
       files += 1;
       tensors += info.added - info.deleted;
-      bytes += File(session, delta).size_of_files();
+      bytes += info.file_size;
     }
     return tell_counts(files, tensors, bytes, deltas.empty() ? "shard" : "file", outcome);
   }

@@ -38,6 +38,11 @@ def cut(index: Any, shape: tuple[int, ...]) -> Cut:
 _BASIC = {slice, int, type(...)}
 
 
+def outside(problem: IndexError, name: str, shape: tuple[int, ...]) -> IndexError:
+    """The same, of that tensor."""
+    return IndexError(f"{problem}; the tensor {name!r} has the shape {list(shape)}: ask for what is in it")
+
+
 def picks_rows(index: Any) -> bool:
     """Whether it has an array of indices: it is then for `cut_rows`, else for `cut`."""
     if type(index) in _BASIC:
@@ -115,7 +120,10 @@ def _rows_of(part: Any) -> Optional[Numbers]:
         return None
     array = np.asarray(part)
     if array.ndim > 1 or (array.size and array.dtype.kind not in "iu"):
-        raise TypeError(f"an array of indices has one dimension and holds integers, not {array.ndim} of {array.dtype}")
+        hint = "; of a mask give numpy.flatnonzero(mask)" if array.dtype.kind == "b" else ""
+        raise TypeError(
+            f"an array of indices has one dimension and holds integers, not {array.ndim} of {array.dtype}{hint}"
+        )
     if array.size and int(array.max()) > _MOST:
         raise IndexError(f"index {array.max()} is out of bounds for axis 0")
     return np.array(array, np.int64)

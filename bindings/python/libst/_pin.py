@@ -26,6 +26,7 @@ from ._names import Description, describe, encoded, names
 from ._rows import describe_all, new_array
 from ._sized import sized
 from ._torch import laid_over
+from ._url import is_url
 from .dtypes import BYTES, NAMES, WHOLE
 from .errors import Error, StorageError, check, error
 from .status import Status
@@ -53,16 +54,13 @@ _Tensor = _abi.Tensor
 
 class Pin:
     __slots__ = (
-        "handle", "callbacks", "options", "map", "file_size", "is_near", "forms", "_get", "_mapping", "may_write",
-        "alone", "_asked", "_ends", "_quiet", "_header_size", "_keeps", "_names", "_few", "_copied",
+        "handle", "callbacks", "options", "forms", "_get", "_mapping", "may_write", "alone", "_asked", "_ends",
+        "_quiet", "_header_size", "_keeps", "_names", "_few", "_copied", "_info", "_of_url", "_is_near",
     )  # fmt: skip
 
     handle: Handle
     callbacks: Callbacks
     options: Optional[dict[str, Any]]  # of `open`; None for a file in memory
-    map: int  #: the ST_MAP_... in use, of the first of several files
-    file_size: int  #: of that file
-    is_near: bool  #: whether that is on storage where a request costs no more than a system call
     forms: dict[str, Form]  #: of all tensors, once some were asked for
     alone: bool  #: no callback of the user's, nor a file that is yet to be opened: a brief call runs no Python
     _get: Any
@@ -76,6 +74,9 @@ class Pin:
     _names: list[str]  # of all tensors, if they were listed and are few
     _few: Optional[list[Tensor]]  # all tensors, if they were asked for and are few
     _copied: int  # tensors, before there was a mapping to lay views over; _SOME at most
+    _info: Optional[_abi.IoInfo]  # of the first file; None: not asked yet, as that opens the first of several
+    _of_url: bool  # whether that is behind a URL, which is never mapped
+    _is_near: Optional[bool]  # see is_near; None: not known yet
 
     def __init__(
         self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
@@ -90,11 +91,11 @@ class Pin:
         one = _abi.st_shard_count(self.handle) == 1
         self._quiet = not guarded
         self.alone = self._quiet and one
-        info = self.io_info()
-        self.map = info.map
-        self.is_near = info.storage in (_abi.ST_STORAGE_LOCAL, _abi.ST_STORAGE_MEMORY)
-        self.file_size = info.file_size
-        self._header_size = info.header_size if one else 0
+        self._info = self.io_info() if one else None
+        self._header_size = self._info.header_size if self._info else 0
+        self._of_url = options is not None and is_url(options["path"])
+        any_url = self._of_url or (options is not None and any(map(is_url, options["deltas"])))
+        self._is_near = False if any_url else None
         self._keeps = one
         self.may_write = options is not None and options["mapping"] == "copy-on-write"
         self._settle(self.alone)
@@ -110,6 +111,33 @@ class Pin:
         self.alone = alone
         # Where a view has to be read first, a signal's handler may run in the callback.
         self._get = _abi.bare_get if alone and self.map in _MAPPED else partial(self.callbacks.call, _abi.bare_get)
+
+    def _first(self) -> _abi.IoInfo:
+        if self._info is None:
+            self._info = self.io_info()
+        return self._info
+
+    @property
+    def map(self) -> int:
+        """The ST_MAP_... in use. Of several files the first one's, which is opened for it, unless it is known."""
+        return _abi.ST_MAP_NONE if self._of_url else int(self._first().map)
+
+    @property
+    def file_size(self) -> int:
+        """Of the first file, which is opened for it."""
+        return int(self._first().file_size)
+
+    @property
+    def may_be_far(self) -> bool:
+        """Whether that it is not is yet to be known."""
+        return not self._is_near
+
+    def is_near(self, shard: int) -> bool:
+        """Whether the files are on storage where a request costs no more than a system call, as this one is, which was
+        opened before."""
+        if self._is_near is None:
+            self._is_near = self.io_info(shard).storage in (_abi.ST_STORAGE_LOCAL, _abi.ST_STORAGE_MEMORY)
+        return self._is_near
 
     def view(self, name: str) -> Array:
         """See `File.__getitem__`."""
@@ -215,10 +243,12 @@ class Pin:
 
     def _reach(self, shard: int) -> int:
         """How many bytes of the mapping of a file views may lie in; 0 where there is none."""
+        if shard and (self.may_write or not self._ends):  # before it is asked how the first one is mapped
+            return 0
         if self.map not in _MAPPED:
             return 0
         if shard:
-            return 0 if self.may_write or not self._ends else self._ends[shard]
+            return self._ends[shard]
         # What the file itself patched is shown from elsewhere, if its views may be written.
         moves = self.may_write and self.options is not None and self.options["mode"] != "r"
         return 0 if moves else self.file_size
@@ -300,7 +330,7 @@ class Pin:
     @property
     def shows_writable(self) -> bool:
         """Whether views lie in a mapping, and may be written."""
-        return self.map == _abi.ST_MAP_COPY_ON_WRITE
+        return self.may_write and self.map == _abi.ST_MAP_COPY_ON_WRITE
 
     def describe(self, name: str) -> Description:
         try:
@@ -366,10 +396,13 @@ class Pin:
         for name in every:
             yield name, self.view(name)
 
-    def io_info(self) -> _abi.IoInfo:
+    def io_info(self, shard: int = 0) -> _abi.IoInfo:
         try:
             info = sized(_abi.IoInfo)
-            check(self.answer(_abi.st_file_io_info, info))
+            if shard:
+                check(self.answer(_abi.st_shard_io_info, shard, info))
+            else:
+                check(self.answer(_abi.st_file_io_info, info))
             return info
         finally:
             del self

@@ -230,6 +230,7 @@ class DeltaInfo(ctypes.Structure):
         ("data_bytes", c_uint64),
         ("base", c_char * 40),
         ("result", c_char * 40),
+        ("file_size", c_uint64),
     ]
 
 

@@ -78,7 +78,7 @@ def read_windows(pin: Pin, tensors: Rows, picks: list[Pick], steps: Steps) -> No
     """The rows that are picked of the tensors, which are described. Windows of several are read by one call, as a
     request may wait long."""
     try:
-        gap, room = (_GAP, _ROOM) if pin.is_near else (_FAR_GAP, _FAR_ROOM)
+        gap, room = (_GAP, _ROOM) if pin.is_near(int(tensors["shard"][0])) else (_FAR_GAP, _FAR_ROOM)
         buffer = np.empty(room, np.uint8)
         each = [_windows(pick, _row_size(tensors[pick.tensor]), gap, room) for pick in picks]
         for windows in _calls(each, room):

@@ -17,7 +17,7 @@ from ._abi import SIZES
 from ._arguments import function
 from ._callbacks import Progress, is_of_callback
 from ._few import Tensor, requests
-from ._index import Numbers, Part, cut, cut_rows, picks_rows, ranges_of_rows
+from ._index import Numbers, Part, cut, cut_rows, outside, picks_rows, ranges_of_rows
 from ._names import encoded, index_of, several
 from ._pin import BRIEF, Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, requests_of, shapes
@@ -111,6 +111,8 @@ def _loaded(
     opened: File, wanted: Optional[list[str]], progress: Union[bool, Progress, None], as_torch: bool
 ) -> dict[str, Any]:
     with opened as file, _watched(progress, file) as watch:
+        if file._pin().may_write:
+            _open_files_of(file._pin(), None if wanted is None else [encoded(name) for name in wanted], watch)
         if not file._pin().shows_writable:
             return read_many(file._pin(), wanted, watch, as_torch=as_torch)
         prefetch(file._pin(), wanted, watch)
@@ -183,7 +185,7 @@ def read_many(
         few = pin.few() if names is None else None
         if few is not None:
             brief = len(few) <= _ONE_BY_ONE and all([nbytes <= BRIEF for _, _, _, nbytes, _ in few])
-            if brief and pin.is_near and progress is None:
+            if brief and pin.is_near(0) and progress is None:
                 return _read_one_by_one(pin, few, as_torch)
             if all([offset % _ITEMSIZE[dtype] == 0 for _, dtype, _, _, offset in few]):
                 return _read_few(pin, few, progress, as_torch)
@@ -341,21 +343,25 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         rows = _describe(pin, names, progress)
         forms = zip(names, range(len(names)), rows["dtype"].tolist(), shapes(rows))
         known: dict[str, Any] = {name: (i, shape, dtype, {}) for name, i, dtype, shape in forms}
+        is_near = bool(parts) and pin.is_near(int(rows["shard"][0]))
         of: list[int] = []  # numbers of names
         ranges, counts, sizes, found, asked = [], [], [], [], []
         picked: list[tuple[int, Part]] = []  # numbers of parts, and their many rows
         for name, index in parts:
             i, shape, dtype, seen = known[name]  # most parts of a tensor have the same shape
-            if picks_rows(index):
-                part = cut_rows(index, shape)
-                by_windows = _is_for_windows(part, dtype, pin.is_near)
-                if by_windows:
-                    picked.append((len(of), part))
-                packed, count, shape = b"" if by_windows else ranges_of_rows(part), 1 + part.range_count, part.shape
-                asked.append(0 if by_windows else part.shape[0])
-            else:
-                packed, count, shape, _ = cut(index, shape)
-                asked.append(1)
+            try:
+                if picks_rows(index):
+                    part = cut_rows(index, shape)
+                    by_windows = _is_for_windows(part, dtype, is_near)
+                    if by_windows:
+                        picked.append((len(of), part))
+                    packed, count, shape = b"" if by_windows else ranges_of_rows(part), 1 + part.range_count, part.shape
+                    asked.append(0 if by_windows else part.shape[0])
+                else:
+                    packed, count, shape, _ = cut(index, shape)
+                    asked.append(1)
+            except IndexError as problem:
+                raise outside(problem, name, known[name][1]) from None
             nbytes, form = seen.get(shape) or seen.setdefault(shape, _part(shape, dtype))
             of.append(i)
             ranges.append(packed)
@@ -416,10 +422,10 @@ def _describe(pin: Pin, names: Iterable[str], progress: Optional[Progress]) -> R
 
 
 def _open_files_of(pin: Pin, raw: Optional[list[bytes]], progress: Optional[Progress]) -> None:
-    """Opens the shards of a URL that have these tensors, or all, side by side. Calls for one tensor would wait one by
-    one, and those for all ask no progress but the file's."""
+    """Opens the shards that have these tensors, or all, side by side, unless they are near. Calls for one tensor would
+    wait one by one, and those for all ask no progress but the file's."""
     try:
-        if pin.is_near or _abi.st_shard_count(pin.handle) == 1:
+        if _abi.st_shard_count(pin.handle) == 1 or not pin.may_be_far:
             return
         n = _abi.st_count(pin.handle) if raw is None else len(raw)
         requests, where = new_rows(n, REQUEST)
@@ -465,13 +471,13 @@ def check_fits(out: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> None:
         kind = type(out).__name__
         raise TypeError(f"out must be an array of numpy's, not {kind}; of a tensor of torch give t.numpy()")
     if out.dtype != dtype:
-        text = f"out has dtype {out.dtype}, the tensor {name!r} {dtype}"
+        text = f"out has dtype {out.dtype}, the tensor {name!r} {dtype}; give one of that dtype"
         raise refusal(Status.DTYPE_MISMATCH, text, tensor=name)
     if out.shape != shape:
-        text = f"out has shape {out.shape}, the tensor {name!r} {shape}"
+        text = f"out has shape {out.shape}, the tensor {name!r} {shape}; give one of that shape"
         raise refusal(Status.SHAPE_MISMATCH, text, tensor=name)
     if not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError("out must be writable and C-contiguous")
+        raise ValueError(f"out must be writable and C-contiguous, for the tensor {name!r}; give a new array")
 
 
 def _laid_out(

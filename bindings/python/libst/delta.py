@@ -31,6 +31,7 @@ class DeltaInfo:
     data_bytes: bytes of the tensors in it.
     base: identity of its base, 32 hexadecimal digits.
     result: identity of what it makes of that.
+    file_size: bytes of the delta itself, with its header.
     """
 
     changed: int
@@ -41,6 +42,7 @@ class DeltaInfo:
     data_bytes: int
     base: str
     result: str
+    file_size: int
 
 
 def diff(
@@ -133,6 +135,6 @@ def delta_info(delta: Path) -> DeltaInfo:
     check(_abi.st_delta_describe(fs_path(delta), info))
     numbers = {
         name: getattr(info, name)
-        for name in ("changed", "added", "deleted", "metadata_set", "metadata_removed", "data_bytes")
+        for name in ("changed", "added", "deleted", "metadata_set", "metadata_removed", "data_bytes", "file_size")
     }
     return DeltaInfo(**numbers, base=info.base.decode(), result=info.result.decode())

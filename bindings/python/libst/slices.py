@@ -8,7 +8,7 @@ from . import _abi
 from ._abi import SIZES
 from ._forms import Form
 from ._handle import Handle
-from ._index import cut, picks_rows
+from ._index import cut, outside, picks_rows
 from ._pin import BRIEF, Array, Pin
 from ._rows import new_array
 from .bulk import read_parts
@@ -87,7 +87,10 @@ class TensorSlice:
             if picks_rows(index):
                 return read_parts(self._pin, [(self._name, index)], None)[0]
             number, shape = self._form
-            ranges, count, shape, is_one_run = cut(index, shape)
+            try:
+                ranges, count, shape, is_one_run = cut(index, shape)
+            except IndexError as problem:
+                raise outside(problem, self._name, shape) from None
             raw = self._raw
             dtype = WHOLE[number]
             if dtype is None:

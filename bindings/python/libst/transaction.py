@@ -7,7 +7,7 @@ from ._arguments import number
 from ._block import EndsWithBlock
 from ._callbacks import Callbacks
 from ._handle import Handle, opened
-from ._index import part_of
+from ._index import outside, part_of
 from ._names import encoded, to_write
 from ._payload import fit, may_be_packed, payload, take_form
 from ._rows import address
@@ -124,7 +124,10 @@ class Transaction(EndsWithBlock):
 
     def _update_part(self, name: str, raw: bytes, array: Any, tensor: _abi.Tensor, at: Any) -> None:
         wanted = self._form(name)
-        part = part_of(at, wanted[1])
+        try:
+            part = part_of(at, wanted[1])
+        except IndexError as problem:
+            raise outside(problem, name, wanted[1]) from None
         fit(name, tensor, array, wanted, part)
         rows, count = (None, 0) if part.rows is None else (address(part.rows), len(part.rows))
         self._call(_abi.st_txn_update_slice, raw, len(raw), part.ranges, part.range_count, rows, count, tensor)

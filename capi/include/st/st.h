@@ -1472,6 +1472,7 @@ typedef struct st_delta_info {
                                 names, dtypes, shapes and metadata, not of
                                 bytes. Equal if only bytes change */
   char result[40];           /* identity of what it makes of that */
+  uint64_t file_size;        /* of the delta itself, with its header */
 } st_delta_info;
 
 /* Reads the header alone. Statuses: ST_E_DELTA; as st_open. Any thread. */

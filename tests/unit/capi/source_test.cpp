@@ -369,5 +369,39 @@ TEST_F(CapiSource, AForkedChildSeesWhatWasInMemoryAndReadsNothing) {
   st_close(file);
 }
 
+// A child that comes back from the read of its parent has neither the threads nor the place of the source.
+TEST_F(CapiSource, AReadThatForksFailsInTheChild) {
+  struct Forks {
+    st_source of;
+    bool armed;
+    pid_t child;
+    static int read(void *user, const st_source_range *ranges, size_t n) {
+      auto &forks = *static_cast<Forks *>(user);
+      if (std::exchange(forks.armed, false)) forks.child = ::fork();
+      return forks.of.read(forks.of.user, ranges, n);
+    }
+  } forks{store.source(), false, -1};
+  st_source source = forks.of;
+  source.read = Forks::read;
+  source.user = &forks;
+  source.close = nullptr;
+  st_file *file = open_source(source);
+  std::string room(tensors[1].bytes.size(), '?');
+  forks.armed = true;
+  const st_status status = st_read(file, "b", ST_NTS, room.data(), room.size(), nullptr);
+  if (forks.child == 0) {
+    const bool is_told = std::string(st_last_error()).find("open it anew") != std::string::npos;
+    st_close(file);
+    ::_exit(status == ST_E_UNSUPPORTED && is_told ? 0 : 1);
+  }
+  ASSERT_EQ(status, ST_OK);
+  EXPECT_EQ(room, std::string(reinterpret_cast<const char *>(tensors[1].bytes.data()), room.size()));
+  int ended = -1;
+  ASSERT_EQ(::waitpid(forks.child, &ended, 0), forks.child);
+  EXPECT_TRUE(WIFEXITED(ended));
+  EXPECT_EQ(WEXITSTATUS(ended), 0);
+  st_close(file);
+}
+
 }  // namespace
 }  // namespace st

@@ -23,7 +23,7 @@ ENDS_WITH(st_source, reserved0);
 ENDS_WITH(st_bulk_options, progress_user);
 ENDS_WITH(st_delta_create_options, progress_user);
 ENDS_WITH(st_delta_apply_options, progress_user);
-ENDS_WITH(st_delta_info, result);
+ENDS_WITH(st_delta_info, file_size);
 ENDS_WITH(st_report, reserved1);
 ENDS_WITH(st_verify_options, delta_count);
 ENDS_WITH(st_recover_options, progress_user);
@@ -94,6 +94,7 @@ TEST(CapiStructs, LieAsTheyAlwaysLay) {
   EXPECT_EQ(offsetof(st_stats, reopens), 112u);
   EXPECT_GE(sizeof(st_delta_info), 136u);
   EXPECT_EQ(offsetof(st_delta_info, result), 96u);
+  EXPECT_EQ(offsetof(st_delta_info, file_size), 136u);
 }
 
 // The rule by which structs of options grow, shown for each of them and each call that takes it.

@@ -348,7 +348,8 @@ TEST_F(VerifyShards, WhatWasToldIsNotToldAgainWhereAnotherShardGoes) {
   EXPECT_GT(before, 4100u);
   EXPECT_EQ(found, "'" + dir / "m-1.safetensors" + "' holds tensor 'd', which the index does not name\n" +
                        "by the index tensor 'b' is in '" + dir / "m-1.safetensors" + "', but it is not\n" + "shard '" +
-                       dir / "m-2.safetensors" + "', which the index names, is not there\n");
+                       dir / "m-2.safetensors" +
+                       "', which the index names, is not there; fetch it, or the checkpoint, again\n");
 }
 
 // Another program has a lease on the index, until the call is asked whether to go on. Time passes in sleeps alone.
@@ -399,7 +400,8 @@ TEST_F(VerifyShards, WhatDisagreesWithAnIndexThatStandsIsToldOnce) {
                        "by the index tensor 'c' is in '" + dir / "m-2.safetensors" + "', but it is not\n");
   std::filesystem::remove(dir / "m-2.safetensors");
   EXPECT_TRUE(fails_with(Status::shard_missing, check(os::Env::posix())));
-  EXPECT_EQ(found, "shard '" + dir / "m-2.safetensors" + "', which the index names, is not there\n");
+  EXPECT_EQ(found, "shard '" + dir / "m-2.safetensors" +
+                       "', which the index names, is not there; fetch it, or the checkpoint, again\n");
 }
 
 TEST_F(VerifyShards, ProgressGoesFromTheFirstByteOfAllShardsToTheLast) {

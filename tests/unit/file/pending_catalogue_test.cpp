@@ -39,7 +39,7 @@ class PendingCatalogueTest : public ::testing::Test {
 };
 
 TEST_F(PendingCatalogueTest, KeepsTheOrderOfTheFileAndAddsAtItsEnd) {
-  PendingCatalogue draft(index, 1);
+  PendingCatalogue draft(index, 1, "/m/file");
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "d", 3))));
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "b", 9))));
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::update, "a", 8))));
@@ -52,7 +52,7 @@ TEST_F(PendingCatalogueTest, KeepsTheOrderOfTheFileAndAddsAtItsEnd) {
 }
 
 TEST_F(PendingCatalogueTest, ChangesMetadataInTheOrderOfTheHeader) {
-  PendingCatalogue draft(index, 1);
+  PendingCatalogue draft(index, 1, "/m/file");
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "z", "1"})));
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "a", "2"})));
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "k", "w"})));
@@ -65,7 +65,7 @@ TEST_F(PendingCatalogueTest, ChangesMetadataInTheOrderOfTheHeader) {
 // A file, or a delta, may have a million keys.
 TEST_F(PendingCatalogueTest, ManyKeysTakeWorkInProportion) {
   const auto cost_of = [this](size_t n) {
-    PendingCatalogue draft(index, 1);
+    PendingCatalogue draft(index, 1, "/m/file");
     return testing::thread_ns_of([&] {
       for (const Change::Kind kind : {Change::set_metadata, Change::set_metadata, Change::remove_metadata})
         for (size_t i = 0; i < n; ++i) EXPECT_TRUE(is_ok(draft.apply({kind, text("key ", i), "v"})));
@@ -80,7 +80,7 @@ TEST_F(PendingCatalogueTest, NamesThatCollideTakeWorkInProportion) {
   const auto cost_of = [this](size_t n) {
     std::vector<std::string> names;
     for (size_t i = 0; i < n; ++i) names.push_back(testing::colliding_name(i));
-    PendingCatalogue draft(index, 1);
+    PendingCatalogue draft(index, 1, "/m/file");
     return testing::thread_ns_of([&] {
       for (const std::string &name : names) {
         EXPECT_TRUE(is_ok(draft.apply({Change::set_metadata, name, "v"})));
@@ -94,7 +94,7 @@ TEST_F(PendingCatalogueTest, NamesThatCollideTakeWorkInProportion) {
 }
 
 TEST_F(PendingCatalogueTest, IsAsItWasAfterARefusal) {
-  PendingCatalogue draft(index, 1);
+  PendingCatalogue draft(index, 1, "/m/file");
   EXPECT_TRUE(fails_with(Status::not_found, draft.apply(bytes(Change::update, "x", 8))));
   EXPECT_TRUE(fails_with(Status::nbytes_mismatch, draft.apply({Change::update, "a", {}, {Dtype::U8, {8}, 7}})));
   EXPECT_TRUE(fails_with(Status::shape_mismatch, draft.apply(bytes(Change::update, "a", 9))));
@@ -108,7 +108,7 @@ TEST_F(PendingCatalogueTest, IsAsItWasAfterARefusal) {
 
 TEST_F(PendingCatalogueTest, TakesAnOrderOfAllItsTensors) {
   auto order = [](std::vector<std::string> names) { return Change{Change::order, {}, {}, {}, 0, std::move(names)}; };
-  PendingCatalogue draft(index, 1);
+  PendingCatalogue draft(index, 1, "/m/file");
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "d", 3))));
   ASSERT_TRUE(is_ok(draft.apply({Change::remove, "b", {}})));
   const std::string as_it_was = said_by(draft);

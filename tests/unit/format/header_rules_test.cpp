@@ -133,6 +133,10 @@ TEST(Header, WhatIsTakenForAModelIsNamed) {
       {"<html><p>", "HTML"},
       {"PK\3\4\0\0\10\10data.pkl"s, "zip"},
       {"GGUF\3\0\0\0"s, "GGUF"},
+      {"{\"weight_map\": {}}", "JSON"},
+      {"\x80\4\x95\x1f\0\0\0\0"s, "pickle"},
+      {"\x89HDF\r\n\x1a\n", "HDF5"},
+      {"\x93NUMPY\1\0v\0"s, "numpy"},
       {"version 2 of it", "the header claims"},
       {"<htm></htm>", "the header claims"},
   };

@@ -238,6 +238,7 @@ pub struct st_delta_info {
     pub data_bytes: u64,
     pub base: [c_char; 40],
     pub result: [c_char; 40],
+    pub file_size: u64,
 }
 
 #[repr(C)]

@@ -250,6 +250,8 @@ pub struct DeltaInfo {
     pub base: String,
     /// Identity of what it makes of that.
     pub result: String,
+    /// Bytes of the delta itself, with its header.
+    pub file_size: u64,
 }
 
 impl DeltaInfo {
@@ -271,6 +273,7 @@ impl DeltaInfo {
             data_bytes: c.data_bytes,
             base: sentence(&c.base),
             result: sentence(&c.result),
+            file_size: c.file_size,
         })
     }
 }

@@ -58,6 +58,7 @@ fn a_delta_is_applied_undone_merged_and_laid_over() {
         (1, 1, 1, 1, 0)
     );
     assert_eq!((info.data_bytes, info.base.len(), info.result.len()), (3, 32, 32));
+    assert_eq!(info.file_size, std::fs::metadata(&delta).unwrap().len());
     Verify::new().deltas([&delta]).run(&base).unwrap();
 
     let overlay = OpenOptions::new().deltas([&delta]).open(&base).unwrap();

@@ -241,7 +241,7 @@ macro_rules! structs {
             st_delta_apply_options { struct_size, flags, reverse, lock_timeout_ms, reserved0, progress,
                 progress_user }
             st_delta_info { struct_size, reserved0, changed, added, deleted, metadata_set, metadata_removed,
-                data_bytes, base, result }
+                data_bytes, base, result, file_size }
             st_report { struct_size, level, status, reserved0, offset, message, reserved1 }
             st_verify_options { struct_size, reserved0, report, report_user, progress, progress_user, deltas,
                 delta_count }
