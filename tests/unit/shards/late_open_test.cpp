@@ -761,6 +761,30 @@ TEST_F(LateOpen, ATransactionGoesOnFromWhatOthersHaveCommitted) {
   EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new new");
 }
 
+// Anybody may touch it, or put a copy in its place. The handle is refreshed, so nothing depends on which file it is.
+TEST_F(LateOpen, ATransactionGoesOnWithAnotherIndexOfTheSameBytes) {
+  for (const bool copied : {false, true}) {
+    SCOPED_TRACE(copied);
+    put_model();
+    const auto c = open(env);
+    const Catalogue before = c->catalogue();
+    EXPECT_EQ(look(before, {"a"}), "old");
+    const auto renew = [&] {
+      const std::string copy = dir / "copy";
+      put_bytes(copy, bytes_of(index));
+      const timespec times[2] = {{1000, 0}, {1000, 0}};
+      ASSERT_EQ(copied ? ::rename(copy.c_str(), index.c_str()) : ::utimensat(AT_FDCWD, index.c_str(), times, 0), 0);
+    };
+    change_by_another({"a", "c"});
+    renew();
+    EXPECT_EQ(look(before, {"c"}), "changed");
+    const auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+    ASSERT_TRUE(is_ok(t->commit()));
+    EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
+  }
+}
+
 // Before each of its system calls another changes the index, too, or it fails.
 TEST_F(LateOpen, ATransactionThatFollowsMayMeetMore) {
   for (const bool fails : {false, true}) {
