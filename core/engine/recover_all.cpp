@@ -1,10 +1,12 @@
 #include "engine/recover_all.h"
 
 #include "engine/locate.h"
+#include "engine/shard_folder.h"
 #include "journal/hot_journal.h"
 #include "journal/super_recover.h"
 #include "newfile/names.h"
 #include "newfile/temporary_file.h"
+#include "os/path.h"
 #include "shards/old_shards.h"
 #include "shards/shards.h"
 
@@ -78,6 +80,21 @@ Result<write::Recovered> recover_each(os::Env &env, const std::string &path, con
   return sum;
 }
 
+// Of a folder in which no index is, or of the index that is not there: a reshard may have died.
+Result<bool> recover_reshard(os::Env &env, const std::string &given, const Error &e, const write::Findings &findings) {
+  std::string path = os::plain_path(given);
+  if (is_index_name(path)) {
+    const auto [folder, name] = os::split_path(path);
+    if (e.status != Status::no_file || name != ShardFolder::index_name) return false;
+    path = folder;
+  } else if (e.status != Status::not_regular) {
+    return false;
+  }
+  struct stat s;
+  if (env.fstatat(AT_FDCWD, path.c_str(), &s, 0) < 0 || !S_ISDIR(s.st_mode)) return false;
+  return ShardFolder::recover(env, path, findings);
+}
+
 }  // namespace
 
 Result<write::Recovered> recover_all(os::Env &env, const std::string &path, const os::LockWait &wait,
@@ -88,6 +105,10 @@ Result<write::Recovered> recover_all(os::Env &env, const std::string &path, cons
     return !stopped;
   };
   auto done = recover_each(env, path, wait, told, stopped);
+  if (!done) {
+    ST_TRY(const bool is_reshards, recover_reshard(env, path, done.error(), told));
+    if (is_reshards) done = write::Recovered{};
+  }
   if (done && stopped) return Failure(write::recovery_stopped());
   return done;
 }

@@ -1,8 +1,10 @@
 #include "engine/shard_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "format/shard_index.h"
+#include "journal/hot_journal.h"
 #include "journal/move_aside.h"
 #include "newfile/names.h"
 #include "os/path.h"
@@ -21,7 +23,32 @@ bool is_shard_place(std::string_view name) {
   return is_shard_name(target) || is_shard_name(write::target_of_temporary(target, write::temporary_infix));
 }
 
+bool is_list(std::string_view name) {
+  return write::is_temporary_of(name, ShardFolder::index_name, write::undecided_infix);
+}
+
+bool may_be_left(const std::string &name) {
+  return is_list(name) || is_shard_place(name) ||
+         write::is_temporary_of(name, ShardFolder::index_name, write::temporary_infix);
+}
+
 }  // namespace
+
+Result<bool> ShardFolder::recover(os::Env &env, const std::string &path, const write::Findings &findings) {
+  ShardFolder folder(env);
+  folder.path_ = path;
+  folder.findings_ = findings ? findings : [](const write::Finding &) { return true; };
+  ST_TRY(folder.inside_, os::Directory::find(env, path));
+  ST_TRY(const auto names, folder.inside_->list());
+  // What lies beside the journals of an index may be a new index, which they decide about.
+  const std::string journals = write::journal_folder_name(index_name);
+  const auto is_checkpoints = [&](const std::string &name) { return is_index_name(name) || name == journals; };
+  if (std::ranges::any_of(names, is_checkpoints) || std::ranges::none_of(names, may_be_left)) return false;
+  ST_TRY(folder.remove_left());
+  for (const std::string &removed : write::TemporaryFile::remove_stale(folder.index()))
+    ST_TRY(folder.tell(LogLevel::info, removed));
+  return true;
+}
 
 os::Location ShardFolder::place_of(const std::string &shard) const {
   const os::Location at(
@@ -64,10 +91,10 @@ Result<void> ShardFolder::remove_left() {
   ST_TRY(list_, write::TemporaryFile::create(index(), 0666, write::undecided_infix));
   ST_TRY(auto names, inside_->list());
   for (const std::string &name : names)
-    if (name != list_->temporary() && write::is_temporary_of(name, index_name, write::undecided_infix))
-      ST_TRY(remove_listed({inside_, name}));
+    if (name != list_->temporary() && is_list(name)) ST_TRY(remove_listed({inside_, name}));
   for (const std::string &name : names)
-    if (is_shard_place(name)) write::remove_unlocked({inside_, name});
+    if (is_shard_place(name) && write::remove_unlocked({inside_, name}))
+      ST_TRY(tell(LogLevel::info, write::removed_new_file(name)));
   return {};
 }
 
@@ -87,9 +114,13 @@ Result<void> ShardFolder::remove_listed(const os::Location &list) {
                 ", and without locks nobody can tell whether it still does; if not, remove ", in_quotes(list.path()));
   if (!lock && lock.error().status != Status::busy) return Failure(std::move(lock.error()));
   if (!lock)
-    return fail(Status::busy, "another process is writing shards into the folder ", in_quotes(path_),
-                "; wait for it, or give another folder");
+    return fail(Status::busy, "another process is writing shards into the folder ", in_quotes(path_), "; wait for it",
+                findings_ ? "" : ", or give another folder");
   ST_TRY(auto s, file.stat());
+  if (findings_ && s.st_uid != list.env().geteuid()) {
+    return tell(LogLevel::warning, text(in_quotes(list.path()), " was left by user ", s.st_uid,
+                                        ", and so were shards that it may list; let that user recover the folder"));
+  }
   std::optional<std::vector<write::OldShard>> listed;
   // Nobody else says what is removed for this user.
   if (s.st_uid == list.env().geteuid() && static_cast<uint64_t>(s.st_size) <= write::longest_old_list) {
@@ -100,9 +131,17 @@ Result<void> ShardFolder::remove_listed(const os::Location &list) {
   for (const write::OldShard &shard : listed.value_or(std::vector<write::OldShard>())) {
     const os::Location at{inside_, shard.name};
     const auto now = OldShards::shard_at(at, 0);
-    if (is_shard_name(shard.name) && now && *now == shard) list.env().unlinkat(at.dir(), at.name().c_str(), 0);
+    if (is_shard_name(shard.name) && now && *now == shard && list.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0)
+      ST_TRY(tell(LogLevel::info, text("shard ", in_quotes(shard.name), ": no index came to name it; it was removed")));
   }
-  list.env().unlinkat(list.dir(), list.name().c_str(), 0);
+  if (list.env().unlinkat(list.dir(), list.name().c_str(), 0) == 0)
+    ST_TRY(tell(LogLevel::info,
+                text("list ", in_quotes(list.name()), ": the shards of a reshard that died; it was removed")));
+  return {};
+}
+
+Result<void> ShardFolder::tell(LogLevel level, const std::string &message) const {
+  if (findings_ && !findings_({level, Status::ok, message})) return Failure(write::recovery_stopped());
   return {};
 }
 

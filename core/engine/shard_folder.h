@@ -5,13 +5,15 @@
 //   .model.safetensors.index.json.st-new-<16 digits>       locked while its writer lives; before shards get their
 //                                                          names it lists them, as `<index>.st-old` lists (old_list.h)
 //
-// A shard that is not as the list says, and whatever no list names, is somebody else's, and stays.
+// A shard that is not as the list says, and whatever no list names, is somebody else's, and stays. So does all of it
+// where an index lies, or the journals of one.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "journal/recover.h"
 #include "newfile/temporary_file.h"
 #include "os/made_in.h"
 
@@ -25,12 +27,15 @@ class ShardFolder {
   // Made if it is not there. Status invalid_argument if it holds a checkpoint, or shards; busy if somebody is writing
   // some.
   static Result<ShardFolder> make(os::Env &env, const std::string &path);
+  // Removes what writers that died have left, and tells of each. False: there is nothing. Status busy if one lives.
+  static Result<bool> recover(os::Env &env, const std::string &path, const write::Findings &findings);
   ShardFolder(ShardFolder &&other) noexcept
       : at_(std::move(other.at_)),
         made_in_(other.made_in_),
         path_(std::move(other.path_)),
         inside_(std::move(other.inside_)),
         made_(std::exchange(other.made_, false)),
+        findings_(std::move(other.findings_)),
         list_(std::move(other.list_)),
         written_(std::move(other.written_)) {}
   ~ShardFolder();
@@ -54,6 +59,7 @@ class ShardFolder {
   explicit ShardFolder(os::Env &env) : made_in_(env) {}
   Result<void> remove_left();
   Result<void> remove_listed(const os::Location &list);
+  Result<void> tell(LogLevel level, const std::string &message) const;
   Result<void> check_empty() const;
 
   os::Location at_;
@@ -61,6 +67,7 @@ class ShardFolder {
   std::string path_;  // as it was given
   std::shared_ptr<const os::Directory> inside_;
   bool made_ = false;
+  write::Findings findings_;  // of a recovery
   std::unique_ptr<write::TemporaryFile> list_;
   struct Written {
     std::string shard, now;  // the name that it has

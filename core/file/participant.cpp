@@ -123,9 +123,12 @@ void Participant::show() noexcept {
 }
 
 // Where two files were made, their warnings are the same.
+void Participant::keep_warnings() noexcept {
+  if (last_file()) warnings_ = std::move(last_file()->warnings);
+}
+
 void Participant::warn() noexcept {
-  LaterLog &warnings = last_file() ? last_file()->warnings : left_;
-  warnings.tell(of_.file.options().log);
+  warnings_.tell(of_.file.options().log);
 }
 
 void Participant::finish() noexcept {
@@ -136,7 +139,7 @@ void Participant::finish() noexcept {
   for (const auto *made : {&first_, &second_})
     if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
   if (last_file()) os::hand_over(lock_.file(), lock_.held->lock);
-  warn();
+  keep_warnings();
   // The new files are locked until here, and the next writer waits for that.
   first_.reset();
   second_.reset();
@@ -144,7 +147,7 @@ void Participant::finish() noexcept {
 }
 
 void Participant::drop(bool open) noexcept {
-  if (open && last_file()) left_ = std::move(last_file()->warnings);
+  if (open) keep_warnings();
   for (auto *made : {&first_, &second_}) {
     if (*made && open) (*made)->replacement->leave();
     made->reset();
@@ -172,7 +175,7 @@ void Participant::finish_new_name() {
   Counters &counters = of_.file.counters();
   ++counters.commits;
   if (first_) counters.bytes_written += first_->built.written + first_->built.copied;
-  warn();
+  keep_warnings();
   first_.reset();
   unlock();
   // This file changes no more.

@@ -76,8 +76,8 @@ class Participant {
   void finish() noexcept;
   // The commit was never decided: takes all back. `open`: it may have been decided, so all is left to recovery.
   void drop(bool open) noexcept;
-  // Tells the warnings about the new file. Nothing of the commit is under way then: the log may fork. drop(false)
-  // forgets them.
+  // Tells the warnings about the new file, after finish(), finish_new_name() or drop(true). Nothing of the commit is
+  // under way then, nor locked: the log may fork. drop(false) forgets them.
   void warn() noexcept;
 
   // The same if it takes no other's name: see new_names.cpp. Before it is locked, or planned.
@@ -92,6 +92,7 @@ class Participant {
 
  private:
   NewFile *last_file() const { return second_ ? second_.get() : first_.get(); }
+  void keep_warnings() noexcept;
   Result<void> take_name(const NewFile *made);
   Result<std::unique_ptr<NewFile>> make(write::Form *form, std::string *name, bool keeping_removed);
 
@@ -100,7 +101,7 @@ class Participant {
   std::optional<os::BytesUnderChange> changing_;  // once it is prepared, until its bytes are written or given up
   std::vector<write::Piece> pieces_;
   std::unique_ptr<NewFile> first_, second_;
-  LaterLog left_;              // warnings of a file that was left to recovery
+  LaterLog warnings_;          // of a new file that is no longer open here
   write::ChunkBuffer buffer_;  // taken early: a decided commit must not fail for want of memory
 };
 

@@ -79,7 +79,8 @@ Result<bool> rests(const Folder &folder, const std::string &name, Held if_held) 
   struct stat s;
   const int r = dir.env().fstatat(dir.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW);
   // Where other hosts write, its size may be that of a while ago.
-  if (r == -ENOENT || (r == 0 && S_ISREG(s.st_mode) && s.st_size == 0 && !dir.reads_past_cache())) return true;
+  if (r == -ENOENT || r == -ESTALE || (r == 0 && S_ISREG(s.st_mode) && s.st_size == 0 && !dir.reads_past_cache()))
+    return true;
   if (r < 0 || !S_ISREG(s.st_mode)) return false;
   Found found;
   ST_TRY(found.file, os::File::open(dir.env(), dir.fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0,
@@ -96,7 +97,7 @@ Result<bool> rests(const Folder &folder, const std::string &name, Held if_held) 
 bool each_rests(const Folder &folder, Held if_held) {
   constexpr size_t most_looked_at = 1000;
   const auto names = folder.journals();
-  if (!names) return false;
+  if (!names) return is_gone(names.error());
   return names->size() <= most_looked_at && std::all_of(names->begin(), names->end(), [&](const std::string &name) {
            const auto resting = rests(folder, name, if_held);
            return resting ? *resting : is_gone(resting.error());
@@ -117,7 +118,8 @@ bool all_rest(const os::Location &file, Held if_held) {
   const auto folder = Folder::open_untrusted(file);
   if (!folder) return is_gone(folder.error());
   const auto s = folder->dir().stat();
-  return s && (s->st_mode & S_IWOTH) == 0 && each_rests(*folder, if_held);
+  if (!s) return is_gone(s.error());
+  return (s->st_mode & S_IWOTH) == 0 && each_rests(*folder, if_held);
 }
 
 Result<std::optional<Folder>> open_to_copy(const os::Location &file, const struct stat &data, Held if_held,

@@ -146,9 +146,9 @@ Result<void> ShardCommit::commit_new_names(const Asked &at_last) {
     }
   }
   for (const auto &part : parts_) part->finish_new_name();
-  warnings_.tell(shards_.options().log);
+  if (!done) shards_.poison();
+  unlock_and_tell();
   if (done) return done;
-  shards_.poison();
   return st::open_outcome(std::move(done.error()), [this](const std::string &why) {
     return text("the new index of ", in_quotes(shards_.path()),
                 " is in place, but a power cut may bring the old one back (", why,

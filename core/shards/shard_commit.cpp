@@ -84,8 +84,16 @@ Result<void> ShardCommit::run(const Asked &approve, const Asked &at_last) {
   if (index_.fresh) os::hand_over(index_.file(), index_.held->lock);
   for (const auto &part : parts_) part->finish();
   decision_.remove();
-  warnings_.tell(shards_.options().log);
+  unlock_and_tell();
   return {};
+}
+
+void ShardCommit::unlock_and_tell() noexcept {
+  index_.fresh.reset();
+  index_.held.reset();
+  kept_.exclusive -= std::exchange(is_exclusive_, false);
+  for (const auto &part : parts_) part->warn();
+  warnings_.tell(shards_.options().log);
 }
 
 // The point of no return, for all of them, if what recovery needs is there.
@@ -445,8 +453,7 @@ Failure ShardCommit::open_outcome(Error cause) {
   end_withholding();  // whoever looks now recovers first
   shards_.poison();
   // Recovery may give the new files their places, and warns of nothing.
-  for (const auto &part : parts_) part->warn();
-  warnings_.tell(shards_.options().log);
+  unlock_and_tell();
   return st::open_outcome(std::move(cause), [](const std::string &why) {
     return text("the change of several shards was not finished (", why,
                 "); close the handle and open the checkpoint anew, which finishes or drops it");

@@ -94,6 +94,8 @@ class ShardCommit {
   // A step before anything is decided: if it fails, or memory runs out in it, all is taken back.
   Result<void> or_drop_all(const std::function<Result<void>()> &step);
   void drop_all();
+  // Last: the log may use the checkpoint by another handle, and would wait for what is locked here.
+  void unlock_and_tell() noexcept;
   // No message: memory ran out.
   Failure open_outcome(Error cause);
   // Under new names.

@@ -74,15 +74,20 @@ uint32_t ShardTransaction::place_for_new() const {
   return static_cast<uint32_t>(shown().shards().size() - 1);
 }
 
-// What is asked before the change was asked of this state. Then there is no other.
+// What is asked before the change was asked of this state. Then there is no other. Its bytes tell an index from
+// another: anybody may touch it, or put a copy in its place, and all that the handle shows is looked at again.
 Result<ShardCatalogue::Pinned> ShardTransaction::pin(uint32_t shard) {
   auto pinned = shown().pin(shard);
-  if (pinned || pinned.error().status != Status::file_changed || approve_ || !shown().check_unchanged()) return pinned;
+  if (pinned || pinned.error().status != Status::file_changed || approve_) return pinned;
+  const auto is_read = [this](const ReadIndex &index) { return index.hash == shown().read().hash; };
+  const auto index =
+      shards_.with_room([this] { return Shards::read_index(shards_.location(), {options_.lock_timeout_ms}); });
+  if (!index || !is_read(*index)) return pinned;
   ST_TRY(shards_.refresh());
   Catalogue now = shards_.catalogue();
   const auto &refreshed = static_cast<const ShardCatalogue &>(*now.several());
   const bool keeps_the_parts = refreshed.shards() == shown().shards();
-  if (!keeps_the_parts || !refreshed.is_of(shown().read().identity)) return pinned;
+  if (!keeps_the_parts || !is_read(refreshed.read())) return pinned;
   state_ = std::move(now);
   return shown().pin(shard);
 }

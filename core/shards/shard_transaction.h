@@ -48,7 +48,7 @@ class ShardTransaction final : public AnyTransaction {
   }
   const ShardCatalogue &shown() const { return static_cast<const ShardCatalogue &>(*state_.several()); }
   // Opened, if it is not yet. Where that does not go with the state, as others have replaced shards, the transaction
-  // goes on from a later state of the same index.
+  // goes on from a later state of an index of the same bytes.
   Result<ShardCatalogue::Pinned> pin(uint32_t shard);
   Result<void> may_go_on() const;
   std::optional<uint32_t> shard_of(std::string_view name) const;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "delta_scene.h"
+#include "engine/recover_all.h"
 #include "engine/reshape.h"
 #include "fault_env.h"
 
@@ -72,6 +73,127 @@ TEST_F(ShardFolderTest, WhatADeadWriterLeftIsRemovedByTheNext) {
     }
   EXPECT_GT(named, 0u) << "some have their names before the index is there";
   EXPECT_GT(whole, 0u);
+}
+
+// By the folder, and by the index that is not there.
+TEST_F(ShardFolderTest, WhatADeadWriterLeftIsRemovedByARecovery) {
+  disk.make_folder(folder);
+  const std::vector<std::string> notes = {".model-notes.txt", ".model.safetensors.index.json.st-new-mine", "notes.txt"};
+  for (const std::string &name : notes) disk.add_file(folder + "/" + name, "mine");
+  size_t cleaned = 0, whole = 0;
+  const auto states = left_at_each_call();
+  for (size_t n = 0; n < states.size(); ++n)
+    for (const SimDisk &state : {states[n], after_cut(states[n], false), after_cut(states[n], true)})
+      for (const std::string &path : {folder, index_path}) {
+        SCOPED_TRACE(text("call ", n, ", ", path));
+        SimEnv left(state);
+        if (!left.exists(folder + "/notes.txt")) continue;  // lost by a cut
+        const bool is_whole = left.exists(index_path), is_any = left.names(folder) != notes;
+        size_t told = 0;
+        const auto done = recover_all(left, path, {}, [&](const write::Finding &f) {
+          EXPECT_EQ(f.status, Status::ok);
+          return ++told, true;
+        });
+        whole += is_whole;
+        cleaned += is_any && !is_whole;
+        if (is_whole) {
+          EXPECT_TRUE(is_ok(done));
+          EXPECT_EQ(left.names(folder).size(), notes.size() + 4);
+          continue;
+        }
+        const auto again = is_any ? recover_all(left, path, {}, {}) : done;
+        EXPECT_TRUE(fails_with(path == folder ? Status::not_regular : Status::no_file, again));
+        EXPECT_TRUE(!is_any || is_ok(done));
+        EXPECT_EQ(told > 0, is_any);
+        EXPECT_EQ(left.names(folder), notes);
+        if (HasFailure()) return;
+      }
+  EXPECT_GT(cleaned, 0u);
+  EXPECT_GT(whole, 0u);
+}
+
+// The caller may have seen enough after each of them.
+TEST_F(ShardFolderTest, ARecoveryLeavesWhatIsNotAsItWasWritten) {
+  size_t seen = 0;
+  for (const SimDisk &state : left_at_each_call()) {
+    SimEnv left(state);
+    const std::string shard = folder + "/model-00001-of-00003.safetensors";
+    if (left.exists(index_path) || !left.exists(shard)) continue;
+    ++seen;
+    ASSERT_EQ(left.remove(shard), 0);
+    left.add_file(shard, file.file());
+    int stops = 0;
+    const auto stop = [](const write::Finding &) { return false; };
+    for (; fails_with(Status::cancelled, recover_all(left, folder, {}, stop)); ++stops)
+      if (stops > 10) break;
+    EXPECT_GT(stops, 0);
+    EXPECT_EQ(left.names(folder), (std::vector<std::string>{"model-00001-of-00003.safetensors"}));
+    EXPECT_EQ(left.contents(shard), file.file());
+    EXPECT_TRUE(fails_with(Status::not_regular, recover_all(left, folder, {}, {})));
+  }
+  EXPECT_GT(seen, 0u);
+}
+
+// Before each of its calls.
+TEST_F(ShardFolderTest, ARecoveryLeavesALivingWriterAlone) {
+  size_t busy = 0;
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(n);
+    SimEnv shared = fresh_disk();
+    FaultEnv env(shared);
+    more = false;
+    env.before = [&, left = n](Call) mutable {
+      if (left-- != 0) return 0;
+      more = true;
+      if (!shared.exists(folder) || shared.exists(index_path)) return 0;
+      const auto before = shared.names(folder);
+      const bool is_busy = static_cast<bool>(fails_with(Status::busy, recover_all(shared, folder, {}, {})));
+      busy += is_busy;
+      // Its list may have no lock yet. Then there is nothing else, and it makes another.
+      EXPECT_TRUE(is_busy ? shared.names(folder) == before : before.size() < 2 && shared.names(folder).empty());
+      return 0;
+    };
+    EXPECT_TRUE(is_ok(cut(env)));
+    EXPECT_EQ(shared.names(folder).size(), 4u);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(busy, 0u);
+}
+
+// They decide about it.
+TEST_F(ShardFolderTest, ARecoveryLeavesANewIndexBesideItsJournals) {
+  disk.make_folder(folder);
+  disk.make_folder(index_path + ".st-journal");
+  const std::string fresh = ".model.safetensors.index.json.st-new-0123456789abcdef";
+  disk.add_file(folder + "/" + fresh, "{}");
+  EXPECT_TRUE(fails_with(Status::not_regular, recover_all(disk, folder, {}, {})));
+  EXPECT_TRUE(disk.exists(folder + "/" + fresh));
+}
+
+TEST_F(ShardFolderTest, ARecoveryLeavesTheListOfAnotherUser) {
+  struct Stranger : FaultEnv {
+    using FaultEnv::FaultEnv;
+    uid_t geteuid() override { return 1000; }
+  };
+  size_t seen = 0;
+  for (const SimDisk &state : left_at_each_call()) {
+    SimEnv left(state);
+    const size_t shards = shards_in(left);
+    if (left.exists(index_path) || shards == 0) continue;
+    ++seen;
+    Stranger env(left);
+    std::string told;
+    ASSERT_TRUE(is_ok(recover_all(env, folder, {}, [&](const write::Finding &f) {
+      told += f.message;
+      return true;
+    })));
+    EXPECT_NE(told.find("was left by user"), std::string::npos) << told;
+    EXPECT_EQ(shards_in(left), shards);
+    EXPECT_TRUE(is_ok(recover_all(left, folder, {}, {})));
+    EXPECT_EQ(left.names(folder).size(), 0u);
+  }
+  EXPECT_GT(seen, 0u);
 }
 
 TEST_F(ShardFolderTest, AShardThatIsNotAsItWasWrittenStays) {

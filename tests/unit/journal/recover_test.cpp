@@ -388,6 +388,33 @@ TEST_F(LookingForHotJournals, OfAStrangerHarmNoReaderUnlessOneWaits) {
   EXPECT_TRUE(rest());
 }
 
+// Its writer has finished, and removes it, before each call of the look. A server then says so in its own way.
+TEST_F(LookingForHotJournals, OfAStrangerThatGoAmidTheLookHarmNobody) {
+  for (const bool by_server : {false, true}) {
+    bool more = true;
+    for (size_t n = 0; more; ++n) {
+      SCOPED_TRACE(text(by_server, ", call ", n));
+      std::filesystem::create_directory(folder());
+      const auto living = make_journal(changes, true);
+      testing::FaultEnv looks(env);
+      const auto at = testing::located(looks, path);
+      more = false;
+      bool gone = false;
+      looks.before = [&, left = n](testing::Call call) mutable {
+        if (call == testing::Call::close) return 0;
+        if (left-- == 0) {
+          more = gone = true;
+          std::filesystem::remove_all(folder());
+        }
+        return gone && by_server ? -ESTALE : 0;
+      };
+      const bool rest = all_rest(at);
+      looks.before = nullptr;
+      EXPECT_TRUE(rest);
+    }
+  }
+}
+
 TEST_F(LookingForHotJournals, OfAStrangerALinkOrAPipeMayBeAnything) {
   const auto rest = [&] { return all_rest(testing::located(env, path)); };
   std::filesystem::create_directory(folder());

@@ -307,6 +307,51 @@ TEST_F(LateOpen, TheIndexGoesWithTheShards) {
   }
 }
 
+// A commit tells its log last, of files that could not be given to their owner, as here. It then holds no lock. So the
+// log may look at the checkpoint by another handle, and change it, whatever became of the commit.
+TEST_F(LateOpen, ALogMayUseAnotherHandle) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  constexpr uid_t somebody = 4242;  // need not exist
+  for (const bool new_names : {false, true})
+    for (const bool fails : {false, true}) {
+      SCOPED_TRACE(text("new names ", new_names, " fails ", fails));
+      for (const auto &left : std::filesystem::directory_iterator(dir.path())) std::filesystem::remove_all(left.path());
+      put_model();
+      ASSERT_EQ(::chown((dir / "m-1.safetensors").c_str(), somebody, static_cast<gid_t>(-1)), 0);
+      const auto late = open(unsynced, MapMode::automatic, 0), writes = open(unsynced, MapMode::automatic, 0),
+                 asked = open(unsynced, MapMode::automatic, 0);
+      std::vector<std::string> seen;
+      OpenOptions options;
+      options.writable = true;
+      options.log = [&](LogLevel, const std::string &) {
+        EXPECT_TRUE(is_ok(late->refresh()));
+        seen.push_back(look(late->catalogue(), {"c", "a"}));
+        EXPECT_TRUE(is_ok(writes->refresh()));
+        change(*writes, {"c", "d"});
+        EXPECT_TRUE(is_ok(asked->refresh()));
+        seen.push_back(look(asked->catalogue(), {"d"}));
+      };
+      auto c = Shards::open(env, index, options);
+      ASSERT_TRUE(is_ok(c));
+      TransactionOptions how;
+      how.publish = true;
+      how.new_names = new_names;
+      const auto t = begin(**c, how);
+      for (const char *name : {"a", "c"}) ASSERT_TRUE(is_ok(t->update(name, u8(fresh(name)))));
+      int renamed = 0;
+      env.before = [&](Call what) {
+        if (what == Call::fchown) return -EPERM;
+        if (what == Call::renameat) ++renamed;
+        const bool counts = renamed > (new_names ? 3 : 0);  // of a list, of shards, and of the index
+        return fails && counts && what == Call::fsync ? -EIO : 0;
+      };
+      const auto done = t->commit();
+      env.before = nullptr;
+      EXPECT_EQ(status_of(done), fails ? Status::needs_recovery : Status::ok);
+      EXPECT_EQ(seen, (std::vector<std::string>{"new new", "new"}));
+    }
+}
+
 // It belongs to neither the caller nor the owner of the index, so its journals are not believed. But it lives.
 TEST_F(LateOpen, NobodyShowsACommitByAStrangerThatIsHalfDone) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
@@ -714,6 +759,30 @@ TEST_F(LateOpen, ATransactionGoesOnFromWhatOthersHaveCommitted) {
   EXPECT_EQ(look(c->catalogue(), {"c"}), "changed");
   change(*c, {"d"});
   EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new new");
+}
+
+// Anybody may touch it, or put a copy in its place. The handle is refreshed, so nothing depends on which file it is.
+TEST_F(LateOpen, ATransactionGoesOnWithAnotherIndexOfTheSameBytes) {
+  for (const bool copied : {false, true}) {
+    SCOPED_TRACE(copied);
+    put_model();
+    const auto c = open(env);
+    const Catalogue before = c->catalogue();
+    EXPECT_EQ(look(before, {"a"}), "old");
+    const auto renew = [&] {
+      const std::string copy = dir / "copy";
+      put_bytes(copy, bytes_of(index));
+      const timespec times[2] = {{1000, 0}, {1000, 0}};
+      ASSERT_EQ(copied ? ::rename(copy.c_str(), index.c_str()) : ::utimensat(AT_FDCWD, index.c_str(), times, 0), 0);
+    };
+    change_by_another({"a", "c"});
+    renew();
+    EXPECT_EQ(look(before, {"c"}), "changed");
+    const auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+    ASSERT_TRUE(is_ok(t->commit()));
+    EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
+  }
 }
 
 // Before each of its system calls another changes the index, too, or it fails.
