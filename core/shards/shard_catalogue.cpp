@@ -144,7 +144,7 @@ Result<HeldSnapshot> ShardCatalogue::first_look(uint32_t i) const {
   if (!opened) {
     Error e = std::move(opened.error());
     if (e.status == Status::no_file) {
-      ST_TRY(check_unchanged());  // an old shard goes after its time
+      ST_TRY(check_same_index());  // an old shard goes after its time
       return Failure(Shards::missing(owner_.path(), i, members_[i]->path()));
     }
     e.shard = i;

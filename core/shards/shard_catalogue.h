@@ -69,6 +69,8 @@ class ShardCatalogue final : public Merged {
   Result<void> check_same_index() const;
   // Is this the index file that was read?
   bool is_of(const struct stat &index) const;
+  // Of a shard that is pinned here.
+  Error replaced_since(uint32_t shard) const;
   // Does that state of the shard have the tensors that the index has in it, no more and no fewer?
   bool agrees(uint32_t shard, const Snapshot &snapshot) const;
   // Its snapshot, if somebody needed it already.
@@ -89,7 +91,6 @@ class ShardCatalogue final : public Merged {
   Pins pins() const;
   Result<void> pin_together(Found found) const;
   Result<void> check_go_together(const Pins &pinned, Found &found, uint64_t &settled_at) const;
-  Error replaced_since(uint32_t shard) const;
   Error explain(uint32_t shard, const Snapshot &snapshot) const;
 
   const Shards &owner_;

@@ -353,7 +353,7 @@ Result<CommitPlan> ShardTransaction::plan() {
     if (parts.empty() && !changes_index()) return plan_nothing();
     if (parts.size() > 1 || changes_index() || renames_shards())
       return or_why_gone(ShardCommit(shards_, shown(), work_of(parts)).plan());
-    auto plan = parts.front().second->plan();
+    auto plan = or_why_gone(parts.front().second->plan());
     if (!plan) plan.error().shard = parts.front().first;
     return plan;
   });
@@ -374,7 +374,7 @@ Result<void> ShardTransaction::commit() {
   }
   parts.front().second->before_change([this](auto) { return approve(); });
   parts.front().second->at_last(at_last_);
-  auto done = of_shard(parts.front().first, parts.front().second->commit());
+  auto done = of_shard(parts.front().first, or_why_gone(parts.front().second->commit()));
   if (!done && done.error().status == Status::busy) return done;
   failed_ = true;
   show_result();

@@ -357,10 +357,35 @@ void Shards::used_journals(const std::shared_ptr<Member> &shard) noexcept try {
   shard->opened()->close_idle_journals();
 }
 
-Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const {
+// Views that may be written stand for what is shown. So there they are of the same files.
+Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &state, Again as) const {
   if (sources_) return cannot_reopen(in_quotes(path_));
   ST_TRY(auto again, open(env(), path_, options_of(options(), as)));
+  if (as != Again::copy_on_write) return again;
+  const auto &shown = static_cast<const ShardCatalogue &>(*state.several());
+  const Catalogue now = again->catalogue();
+  const auto &anew = static_cast<const ShardCatalogue &>(*now.several());
+  if (anew.read().hash != shown.read().hash)
+    return fail(Status::file_changed, "the index of shards ", in_quotes(path_),
+                " was replaced since it was read; refresh the handle, or open it anew");
+  for (uint32_t i = 0; i < shown.members(); ++i) {
+    const Snapshot *const pinned = shown.pinned(i);
+    if (!pinned) continue;
+    ST_TRY(auto found, anew.pin(i));
+    if (!found.snapshot->is_of_same_file(*pinned)) return Failure(shown.replaced_since(i));
+  }
   return again;
+}
+
+// A commit of this handle in another thread may come in between.
+Result<std::unique_ptr<Model>> Shards::reopen_shown(Again as) const {
+  constexpr int attempts = 100;
+  for (int n = 1;; ++n) {
+    const Catalogue shown = catalogue();
+    auto again = reopen(shown, as);
+    if (again || again.error().status != Status::file_changed || n == attempts) return again;
+    if (catalogue().several() == shown.several()) return again;
+  }
 }
 
 Result<void> Shards::refresh() {

@@ -29,6 +29,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
                                                       os::OpenByName shards, OpenOptions options);
 
   Result<std::unique_ptr<Model>> reopen(const Catalogue &state, Again as) const override;
+  Result<std::unique_ptr<Model>> reopen_shown(Again as) const override;
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
   Result<std::unique_ptr<AnyTransaction>> begin_on(const Catalogue &state, TransactionOptions options) override;

@@ -1011,7 +1011,9 @@ void st_writer_free(st_writer *writer);
  * its own mapping, its own locks. For worker threads.
  *   flags  ST_REOPEN_..., or 0.
  * Statuses: as st_open; ST_E_FILE_CHANGED if the path names no file now, or a
- * file that no commit of `file` made. Any thread. */
+ * file that no commit of `file` made. Of shards that is asked with
+ * ST_REOPEN_COPY_ON_WRITE alone: of the index, and of those that `file` has
+ * opened. Any thread. */
 st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
 
 /* A handle on what `file` shows now, for reading only: the same names, indices,

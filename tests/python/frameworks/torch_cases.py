@@ -480,6 +480,18 @@ def test_copies_are_the_callers(path):
         assert f.torch("torch.bfloat16", device="cpu").dtype == torch.bfloat16
 
 
+def test_a_tensor_of_one_shard_is_of_the_state_that_is_shown(path, tmp_path):
+    libst.reshard(path, tmp_path / "shards", max_shard_size=1 << 20)
+    with libst.open(tmp_path / "shards") as f, libst.open(tmp_path / "shards", "r+") as other:
+        assert len(f.shards) == 1
+        old = f.read("torch.int64")
+        with other.transaction(publish=True) as t:
+            t.update("torch.int64", old + 1)
+        assert (f.torch("torch.int64").numpy() == old).all()
+        f.refresh()
+        assert (f.torch("torch.int64").numpy() == old + 1).all()
+
+
 def test_whole_files_load_into_torch(path):
     tensors = libst.load(path, framework="torch", device="cpu")
     same(tensors, TENSORS)

@@ -206,6 +206,36 @@ TEST_F(LateOpen, OnesOwnCommitIsInNobodysWay) {
   }
 }
 
+// Views that may be written are made by opening the model once more. They show what is shown, or there are none.
+TEST_F(LateOpen, ACopyOnWriteHandleIsOfTheFilesThatAreShown) {
+  const auto views_of = [](const Shards &c, const Catalogue &state) { return c.reopen(state, Again::copy_on_write); };
+  for (const MapMode map : {MapMode::automatic, MapMode::none}) {
+    put_model();
+    const auto c = open(env, map);
+    const Catalogue before = c->catalogue();
+    EXPECT_EQ(look(before, {"a"}), "old");
+    const auto views = views_of(*c, before);
+    ASSERT_TRUE(is_ok(views));
+    EXPECT_EQ(look((*views)->catalogue(), {"a", "c"}), "old old");
+    change_by_another({"a"});
+    EXPECT_EQ(look(before, {"a"}), "old");
+    EXPECT_EQ(status_of(views_of(*c, before)), Status::file_changed);
+    EXPECT_EQ(status_of(c->reopen_shown(Again::copy_on_write)), Status::file_changed);
+    ASSERT_TRUE(is_ok(c->refresh()));
+    EXPECT_EQ(status_of(c->reopen_shown(Again::copy_on_write)), Status::ok);
+    put_model();
+    ASSERT_TRUE(is_ok(c->refresh()));
+    change(*c, {"a", "c"});
+    EXPECT_EQ(status_of(views_of(*c, before)), Status::file_changed);
+    const auto own = c->reopen_shown(Again::copy_on_write);
+    ASSERT_TRUE(is_ok(own));
+    EXPECT_EQ(look((*own)->catalogue(), {"a", "c"}), "new new");
+    put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+    put_bytes(dir / "m-3.safetensors", "");
+    EXPECT_EQ(status_of(c->reopen_shown(Again::copy_on_write)), Status::file_changed);
+  }
+}
+
 // Before each of its system calls.
 TEST_F(LateOpen, ACallBesideACommitByAnotherShowsOneState) {
   bool more = true;

@@ -272,6 +272,29 @@ TEST_F(NewNames, AChangeOfAShardThatHasANewNameIsRefusedUntilTheHandleIsRefreshe
   EXPECT_TRUE(same_bytes(bytes(*open(), "a"), new_a));
 }
 
+TEST_F(NewNames, AChangeOfAShardThatHasGoneMeanwhileIsRefusedAsOneOfAnOldShard) {
+  auto late = open(), other = open();
+  const std::string new_a = pattern(4000, 9);
+  ASSERT_TRUE(is_ok(late->lend().find("a")));
+  ASSERT_TRUE(is_ok(rename(*other, "b", "x", new_names(0))));
+  ASSERT_TRUE(is_ok(rename(*other, "x", "b", new_names(0))));
+  ASSERT_FALSE(fs::exists(ckpt + "/m-1.safetensors"));
+  auto t = *late->begin({});
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  EXPECT_TRUE(fails_with(Status::file_changed, t->commit()));
+}
+
+// By a commit of the handle itself.
+TEST_F(NewNames, AnOlderStateMissesNoShardThatItsIndexNamesNoMore) {
+  auto c = open(), other = open();
+  const Catalogue before = c->catalogue();
+  ASSERT_TRUE(is_ok(rename(*other, "b", "x", new_names(0))));
+  ASSERT_TRUE(is_ok(c->refresh()));
+  ASSERT_TRUE(is_ok(rename(*c, "x", "b", new_names(0))));
+  ASSERT_FALSE(fs::exists(ckpt + "/m-1.safetensors"));
+  EXPECT_TRUE(fails_with(Status::file_changed, before.find("a")));
+}
+
 TEST_F(NewNames, WhatWasGivenOutStaysWhatItWas) {
   auto c = open();
   const auto place = c->lend().find("a");
