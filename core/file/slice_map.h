@@ -21,10 +21,11 @@ struct Strip {
   uint64_t end() const { return begin + length; }
 };
 
-// Strips that are less than a sector apart are journalled together, with the file's own bytes between them: a sector is
-// what a journal takes note of, and a range of its own would cost as much. Long strips stay alone, where they lie.
-inline constexpr uint64_t short_gap = write::sector_bytes;
-inline constexpr uint64_t long_strip = 4096;
+// Short strips that are less than a page apart are journalled together, with the file's own bytes between them: the
+// disk writes the page anyway, and a range of its own takes as long as some thousands of bytes. Long strips stay alone,
+// where they lie.
+inline constexpr uint64_t short_gap = 4096;
+inline constexpr uint64_t long_strip = 2048;
 inline constexpr uint64_t longest_gathered = write::write_chunk_bytes;
 
 class SliceMap {

@@ -1,9 +1,11 @@
 #include "file/slices.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/round.h"
@@ -167,10 +169,26 @@ struct Run {
   uint64_t begin, skip, length;  // in the tensor; among the values
 };
 
-// As they lie in the tensor, and of those for the same bytes the last. None if they overlap in part.
+// By where they begin; those that begin together stay as they were. Digit by digit, from the lowest: a third of the
+// time that comparing takes, as there may be millions.
+void sort_by_begin(std::vector<Run> *runs) {
+  constexpr unsigned digit_bits = 9;
+  uint64_t varying = 0;  // bits that are not the same in all
+  for (const Run &run : *runs) varying |= run.begin ^ runs->front().begin;
+  std::vector<Run> sorted(runs->size());
+  for (unsigned shift = 0; shift < 64 && varying >> shift != 0; shift += digit_bits) {
+    std::array<size_t, 1 << digit_bits> places{};
+    const auto digit = [&](const Run &run) { return run.begin >> shift & (places.size() - 1); };
+    for (const Run &run : *runs) ++places[digit(run)];
+    std::exclusive_scan(places.begin(), places.end(), places.begin(), size_t{0});
+    for (const Run &run : *runs) sorted[places[digit(run)]++] = run;
+    runs->swap(sorted);
+  }
+}
+
+// As they lie in the tensor, and of those for the same bytes the last given. None if they overlap in part.
 std::vector<Run> in_order(std::vector<Run> runs) {
-  std::sort(runs.begin(), runs.end(),
-            [](const Run &a, const Run &b) { return std::pair(a.begin, a.skip) < std::pair(b.begin, b.skip); });
+  sort_by_begin(&runs);
   size_t kept = 0;
   for (const Run &run : runs) {
     const bool same = kept > 0 && runs[kept - 1].begin == run.begin && runs[kept - 1].length == run.length;
@@ -223,7 +241,10 @@ Result<void> stage_sorted(Staged &staged, const std::vector<Run> &runs, std::spa
     held = 0;
     return {};
   };
-  for (const Run &run : runs)
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const Run &run = runs[i];
+    // They lie anywhere among the values, and each would wait for the memory.
+    __builtin_prefetch(bytes.data() + runs[std::min(i + 16, runs.size() - 1)].skip);
     for (uint64_t of = 0; of < run.length;) {
       const uint64_t n = std::min(run.length - of, chunk - held);
       ST_TRY(os::copy_given(env, bytes.data() + run.skip + of, n, buffer.get() + held));
@@ -232,6 +253,7 @@ Result<void> stage_sorted(Staged &staged, const std::vector<Run> &runs, std::spa
       held += n;
       if (held == chunk) ST_TRY(append());
     }
+  }
   return held == 0 ? Result<void>() : append();
 }
 

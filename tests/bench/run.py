@@ -12,11 +12,13 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import libst
 import llama
+import numpy as np
 import safetensors
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -145,6 +147,24 @@ def changing() -> None:
     row("  the same, first update on a fresh handle", m["raw"], m["fresh-first"], seconds, multiple=True, peer="raw")
 
 
+def changing_rows() -> None:
+    """By turns with the whole tensor, as an array of indices in any order is worth it up to some part of the rows."""
+    path, count = PLACE / "rows.safetensors", 100_000 if QUICK else 1_000_000
+    values = np.random.default_rng(1).random((count, 32), np.float32)
+    save_file({"rows": values}, path)
+    order = np.random.default_rng(2).permutation(count)
+    parts = {part: (order[: int(count * part)], values[order[: int(count * part)]]) for part in (0.01, 0.05, 0.25, 1)}
+    whole, some = [], {part: [] for part in parts}
+    with libst.open(path, "r+") as f:
+        for _ in range(ROUNDS):
+            whole.append(timed(partial(f.update, "rows", values)))
+            for part, (at, given) in parts.items():
+                some[part].append(timed(partial(f.update, "rows", given, at=at)))
+    for number, (part, times) in enumerate(some.items()):
+        title = f"change rows of 128 bytes of {count:,}, in any order: {part:.0%} of them" if number == 0 else f"  {part:.0%} of them"
+        row(title, median(whole), median(times), seconds, multiple=True, peer="whole")
+
+
 def main() -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
     kind = filesystem(PLACE)
@@ -156,6 +176,7 @@ def main() -> None:
             opening(count)
         memory(count)
         changing()
+        changing_rows()
     finally:
         shutil.rmtree(PLACE)
     summary()

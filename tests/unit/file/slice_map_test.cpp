@@ -72,21 +72,21 @@ std::vector<Taken> taken(const SliceMap &map) {
   return out;
 }
 
-TEST(SliceMap, ShortStripsLessThanASectorApartAreTakenTogether) {
+TEST(SliceMap, ShortStripsLessThanAPageApartAreTakenTogether) {
   SliceMap map;
   map.put({0, 100, 0, 0});
-  map.put({611, 100, 1, 0});   // 511 behind
-  map.put({1223, 100, 2, 0});  // 512
-  EXPECT_EQ(taken(map), (std::vector<Taken>{{0, 711, true}, {1223, 1323, false}}));
+  map.put({4195, 100, 1, 0});  // 4095 behind
+  map.put({8391, 100, 2, 0});  // 4096
+  EXPECT_EQ(taken(map), (std::vector<Taken>{{0, 4295, true}, {8391, 8491, false}}));
 }
 
 TEST(SliceMap, LongStripsStayAlone) {
   SliceMap map;
   map.put({0, 100, 0, 0});
-  map.put({100, 4096, 1, 0});
-  map.put({4196, 4095, 2, 0});
-  map.put({8300, 1, 3, 0});
-  EXPECT_EQ(taken(map), (std::vector<Taken>{{0, 100, false}, {100, 4196, false}, {4196, 8301, true}}));
+  map.put({100, 2048, 1, 0});
+  map.put({2148, 2047, 2, 0});
+  map.put({4204, 1, 3, 0});
+  EXPECT_EQ(taken(map), (std::vector<Taken>{{0, 100, false}, {100, 2148, false}, {2148, 4205, true}}));
 }
 
 TEST(SliceMap, NoMoreThanAMebibyteIsTakenTogether) {

@@ -491,7 +491,7 @@ TEST_F(Slices, OfVeryManyRowsTakeNoLockForEach) {
     }
     size_t taken = 0;
   } locks{os::Env::posix()};
-  constexpr uint64_t rows = 5000, row_bytes = 2048;
+  constexpr uint64_t rows = 5000, row_bytes = 5000;
   const std::string bytes = pattern(rows * row_bytes, 3);
   testing::put_bytes(path, testing::file_of({{"t", Dtype::U8, {rows, row_bytes}, bytes}}));
   auto c = open(locks);
