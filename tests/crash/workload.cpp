@@ -15,16 +15,17 @@ struct Shape {
   uint64_t bytes;
 };
 // Smaller than a sector, across two, across several, and three pages.
-constexpr Shape shapes[] = {{"a", 200}, {"b", 700}, {"c", 2500}, {"d", 9000}};
+constexpr Shape shapes[] = {{"a", 200}, {"b", 700}, {"c", 2500}, {"d", 9400}};
 
 // The last tensor has rows. Its part that is changed by slices: rows, of which two touch, and a few columns.
-constexpr uint64_t rows_of_d[] = {90, 100};
-constexpr int64_t some_rows[] = {40, 3, -10, 4};
-constexpr Range some_columns[] = {{69, 49, -1}, {10, 20, 1}};
+// There are pieces more than a page apart, and one of strips that are gathered.
+constexpr uint64_t rows_of_d[] = {94, 100};
+constexpr int64_t some_rows[] = {46, 3, -1, 4};
+constexpr Range some_columns[] = {{51, 47, -1}, {10, 20, 1}};
 constexpr size_t d = 3, part_of_d = 4;
 
 const std::pair<TensorPart, std::vector<uint64_t>> parts_of_d[] = {{{{}, some_rows}, {4, 100}},
-                                                                   {{some_columns}, {20, 10}}};
+                                                                   {{some_columns}, {4, 10}}};
 
 // Where the bytes of such a part lie in the tensor, one after the other.
 std::vector<uint64_t> places_of(const TensorPart &part) {
