@@ -80,7 +80,7 @@ Result<write::Recovered> recover_each(os::Env &env, const std::string &path, con
   return sum;
 }
 
-// Of a folder in which no index is, or of the index that is not there: a reshard may have died.
+// Given a folder without an index, or the path of an index that is not there: a reshard may have died.
 Result<bool> recover_reshard(os::Env &env, const std::string &given, const Error &e, const write::Findings &findings) {
   std::string path = os::plain_path(given);
   if (is_index_name(path)) {

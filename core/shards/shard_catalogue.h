@@ -69,7 +69,7 @@ class ShardCatalogue final : public Merged {
   Result<void> check_same_index() const;
   // Is this the index file that was read?
   bool is_of(const struct stat &index) const;
-  // Of a shard that is pinned here.
+  // Says so of a shard that is pinned here.
   Error replaced_since(uint32_t shard) const;
   // Does that state of the shard have the tensors that the index has in it, no more and no fewer?
   bool agrees(uint32_t shard, const Snapshot &snapshot) const;

@@ -47,8 +47,8 @@ class ShardTransaction final : public AnyTransaction {
     return options;
   }
   const ShardCatalogue &shown() const { return static_cast<const ShardCatalogue &>(*state_.several()); }
-  // Opened, if it is not yet. Where that does not go with the state, as others have replaced shards, the transaction
-  // goes on from a later state of an index of the same bytes.
+  // Opened, if it is not yet. Others may have replaced shards, so that this one does not go with the state. The
+  // transaction then goes on from a later state, if the bytes of the index are the same.
   Result<ShardCatalogue::Pinned> pin(uint32_t shard);
   Result<void> may_go_on() const;
   std::optional<uint32_t> shard_of(std::string_view name) const;

@@ -1011,9 +1011,9 @@ void st_writer_free(st_writer *writer);
  * its own mapping, its own locks. For worker threads.
  *   flags  ST_REOPEN_..., or 0.
  * Statuses: as st_open; ST_E_FILE_CHANGED if the path names no file now, or a
- * file that no commit of `file` made. Of shards that is asked with
- * ST_REOPEN_COPY_ON_WRITE alone: of the index, and of those that `file` has
- * opened. Any thread. */
+ * file that no commit of `file` made. Shards are only asked so with
+ * ST_REOPEN_COPY_ON_WRITE: the index, and the shards that `file` has opened.
+ * Any thread. */
 st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
 
 /* A handle on what `file` shows now, for reading only: the same names, indices,
@@ -1538,9 +1538,9 @@ typedef struct st_recover_options {
  * leaves: new shards that no index came to name, and old shards, even before
  * their time (see ST_TXN_NEW_NAMES). A writer may have died before its new file
  * had the name. If no file has the name, ST_OK says that such a file was
- * removed, and ST_E_NO_FILE that there was none. Of a folder without an index,
- * or of the index that is not there, it removes what an st_reshard that died
- * has left; the folder stays. Safe at any time, again, and from many processes.
+ * removed, and ST_E_NO_FILE that there was none. Given a folder without an
+ * index, or the path of an index that is not there, it removes what an
+ * st_reshard that died has left; the folder stays. Safe at any time, again, and from many processes.
  * Where nothing waits, ST_OK comes also if the file or an empty journal cannot
  * be written here; such a journal of another user's is reported, and left. The
  * file itself is not checked: of one that is no model, too, it is ST_OK.
