@@ -1541,10 +1541,10 @@ typedef struct st_recover_options {
  * removed, and ST_E_NO_FILE that there was none. Given a folder without an
  * index, or the path of an index that is not there, it removes what an
  * st_reshard that died has left; the folder stays. Safe at any time, again, and
- * from many processes. Where nothing waits, ST_OK comes also if the file or an empty journal cannot
- * be written here; such a journal of another user's is reported, and left. The
- * file itself is not checked: of one that is no model, too, it is ST_OK.
- * st_verify checks it.
+ * from many processes. Where nothing waits, ST_OK comes also if the file or an
+ * empty journal cannot be written here; such a journal of another user's is
+ * reported, and left. The file itself is not checked: of one that is no model,
+ * too, it is ST_OK. st_verify checks it.
  * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but it, or the file, cannot be
  * written here; or a shard's part of a transaction waits, and its super-journal
  * or that one's folder is another user's, and not to be trusted or read; the
