@@ -297,6 +297,56 @@ TEST_F(LateOpen, NobodyShowsACommitByAnotherThatIsHalfDone) {
   EXPECT_TRUE(was_busy);
 }
 
+// A commit that has unlocked the index keeps nobody out any more. Then it closes the file, and another may begin.
+TEST_F(LateOpen, ACallBesideTheEndOfOnesOwnCommitShowsNoPartOfAnothers) {
+  for (const bool changes_index : {false, true}) {
+    bool more = true;
+    size_t seen = 0;
+    for (size_t n = 0; more; ++n) {
+      SCOPED_TRACE(text("changes the index ", changes_index, ", close ", n));
+      put_model();
+      put_bytes(dir / "m-4.safetensors", file_of(std::vector{u8_tensor("e", 100, 5)}));
+      put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors",)"
+                       R"("d":"m-3.safetensors","e":"m-4.safetensors"}})");
+      const auto c = open(env, MapMode::automatic, 0);
+      FaultEnv its_env{static_cast<os::Env &>(unsynced)};
+      const auto other = open(its_env, MapMode::automatic, 0);
+      const Catalogue before = c->catalogue();
+      const auto t = begin(*c);
+      for (const char *name : {"d", "e"}) ASSERT_TRUE(is_ok(t->update(name, u8(new_d))));
+      if (changes_index) {
+        ASSERT_TRUE(is_ok(t->set_metadata("by", "us")));
+      }
+      TransactionOptions at_once;
+      at_once.publish = true;
+      at_once.lock_timeout_ms = 0;
+      const auto its = begin(*other, at_once);
+      for (const char *name : {"a", "c"}) ASSERT_TRUE(is_ok(its->update(name, u8(fresh(name)))));
+      int renames = 0;
+      its_env.before = [&](Call what) {
+        if (what != Call::renameat || ++renames != 2) return 0;  // one shard has its new name
+        ++seen;
+        EXPECT_NE(look(before, {"a", "c"}), "new old");
+        return 0;
+      };
+      more = false;
+      bool is_over = false;  // its super-journal goes
+      env.before = [&, left = n](Call what) mutable {
+        is_over |= what == Call::unlinkat;
+        if (more || !is_over || what != Call::close || left-- != 0) return 0;
+        more = true;
+        const auto done = its->commit();
+        EXPECT_TRUE(done || done.error().status == Status::busy) << done.error().message;
+        return 0;
+      };
+      EXPECT_TRUE(is_ok(t->commit()));
+      env.before = nullptr;
+      if (HasFailure()) return;
+    }
+    EXPECT_GT(seen, 0u);
+  }
+}
+
 // Its writer stops before each of its renames in turn, and goes on when the call waits for it.
 TEST_F(LateOpen, TheIndexGoesWithTheShards) {
   bool more = true;
