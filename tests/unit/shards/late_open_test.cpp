@@ -392,44 +392,51 @@ TEST_F(LateOpen, TheIndexGoesWithTheShards) {
 TEST_F(LateOpen, ALogMayUseAnotherHandle) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   constexpr uid_t somebody = 4242;  // need not exist
-  for (const bool new_names : {false, true})
-    for (const bool fails : {false, true}) {
-      SCOPED_TRACE(text("new names ", new_names, " fails ", fails));
-      for (const auto &left : std::filesystem::directory_iterator(dir.path())) std::filesystem::remove_all(left.path());
-      put_model();
-      ASSERT_EQ(::chown((dir / "m-1.safetensors").c_str(), somebody, static_cast<gid_t>(-1)), 0);
-      const auto late = open(unsynced, MapMode::automatic, 0), writes = open(unsynced, MapMode::automatic, 0),
-                 asked = open(unsynced, MapMode::automatic, 0);
-      std::vector<std::string> seen;
-      OpenOptions options;
-      options.writable = true;
-      options.log = [&](LogLevel, const std::string &) {
-        EXPECT_TRUE(is_ok(late->refresh()));
-        seen.push_back(look(late->catalogue(), {"c", "a"}));
-        EXPECT_TRUE(is_ok(writes->refresh()));
-        change(*writes, {"c", "d"});
-        EXPECT_TRUE(is_ok(asked->refresh()));
-        seen.push_back(look(asked->catalogue(), {"d"}));
-      };
-      auto c = Shards::open(env, index, options);
-      ASSERT_TRUE(is_ok(c));
-      TransactionOptions how;
-      how.publish = true;
-      how.new_names = new_names;
-      const auto t = begin(**c, how);
-      for (const char *name : {"a", "c"}) ASSERT_TRUE(is_ok(t->update(name, u8(fresh(name)))));
-      int renamed = 0;
-      env.before = [&](Call what) {
-        if (what == Call::fchown) return -EPERM;
-        if (what == Call::renameat) ++renamed;
-        const bool counts = renamed > (new_names ? 3 : 0);  // of a list, of shards, and of the index
-        return fails && counts && what == Call::fsync ? -EIO : 0;
-      };
-      const auto done = t->commit();
-      env.before = nullptr;
-      EXPECT_EQ(status_of(done), fails ? Status::needs_recovery : Status::ok);
-      EXPECT_EQ(seen, (std::vector<std::string>{"new new", "new"}));
+  struct Case {
+    bool new_names, alone, fails;
+  };
+  for (const auto [new_names, alone, fails] :
+       {Case{false, false, false}, Case{false, false, true}, Case{false, true, false}, Case{false, true, true},
+        Case{true, false, false}, Case{true, false, true}}) {
+    SCOPED_TRACE(text("new names ", new_names, " of one shard ", alone, " fails ", fails));
+    for (const auto &left : std::filesystem::directory_iterator(dir.path())) std::filesystem::remove_all(left.path());
+    put_model();
+    ASSERT_EQ(::chown((dir / "m-1.safetensors").c_str(), somebody, static_cast<gid_t>(-1)), 0);
+    const auto late = open(unsynced, MapMode::automatic, 0), writes = open(unsynced, MapMode::automatic, 0),
+               asked = open(unsynced, MapMode::automatic, 0);
+    std::vector<std::string> seen;
+    OpenOptions options;
+    options.writable = true;
+    options.log = [&](LogLevel, const std::string &) {
+      EXPECT_TRUE(is_ok(late->refresh()));
+      seen.push_back(look(late->catalogue(), {"c", "a"}));
+      EXPECT_TRUE(is_ok(writes->refresh()));
+      change(*writes, {"a", "c", "d"});
+      EXPECT_TRUE(is_ok(asked->refresh()));
+      seen.push_back(look(asked->catalogue(), {"d"}));
+    };
+    auto c = Shards::open(env, index, options);
+    ASSERT_TRUE(is_ok(c));
+    TransactionOptions how;
+    how.publish = true;
+    how.new_names = new_names;
+    const auto t = begin(**c, how);
+    ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+    if (!alone) {
+      ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
     }
+    int renamed = 0;
+    env.before = [&](Call what) {
+      if (what == Call::fchown) return -EPERM;
+      if (what == Call::renameat) ++renamed;
+      const bool counts = renamed > (new_names ? 3 : 0);  // of a list, of shards, and of the index
+      return fails && counts && what == Call::fsync ? -EIO : 0;
+    };
+    const auto done = t->commit();
+    env.before = nullptr;
+    EXPECT_EQ(status_of(done), fails ? Status::needs_recovery : Status::ok);
+    EXPECT_EQ(seen, (std::vector<std::string>{alone ? "old new" : "new new", "new"}));
+  }
 }
 
 // It belongs to neither the caller nor the owner of the index, so its journals are not believed. But it lives.
