@@ -236,6 +236,30 @@ TEST_F(LateOpen, ACopyOnWriteHandleIsOfTheFilesThatAreShown) {
   }
 }
 
+// These are so new that no times tell what is untouched. So each shard that is opened by itself looks at all others.
+TEST_F(LateOpen, ACopyOnWriteHandleOpensAllThatIsShownInOneRound) {
+  const auto looks_of = [&](int shards) {
+    std::string map;
+    for (int i = 0; i < shards; ++i) {
+      put_bytes(dir / text("n-", i, ".safetensors"), file_of(std::vector{u8_tensor(text("t", i), 8, 1)}));
+      map += text(i ? "," : "", "\"t", i, "\":\"n-", i, ".safetensors\"");
+    }
+    put_bytes(index, text("{\"weight_map\":{", map, "}}"));
+    const auto c = open(env);
+    EXPECT_TRUE(is_ok(c->catalogue().all()));
+    size_t looks = 0;
+    env.before = [&](Call what) {
+      looks += what == Call::fstatat;
+      return 0;
+    };
+    EXPECT_EQ(status_of(c->reopen_shown(Again::copy_on_write)), Status::ok);
+    env.before = nullptr;
+    return looks;
+  };
+  const size_t few = looks_of(10), many = looks_of(40);
+  EXPECT_LT(many, 5 * few);
+}
+
 // Before each of its system calls.
 TEST_F(LateOpen, ACallBesideACommitByAnotherShowsOneState) {
   bool more = true;
