@@ -83,11 +83,15 @@ Result<ShardFolder> ShardFolder::make(os::Env &env, const std::string &path) {
   return folder;
 }
 
+Result<bool> ShardFolder::has_index() const {
+  ST_TRY(const auto names, inside_->list());
+  return std::ranges::any_of(names, is_index_name);
+}
+
 // Where an index lies, nothing is left: all that it may name is a checkpoint's.
 Result<void> ShardFolder::remove_left() {
-  ST_TRY(auto before, inside_->list());
-  for (const std::string &name : before)
-    if (is_index_name(name)) return {};
+  ST_TRY(const bool is_whole, has_index());
+  if (is_whole) return {};
   ST_TRY(list_, write::TemporaryFile::create(index(), 0666, write::undecided_infix));
   ST_TRY(auto names, inside_->list());
   for (const std::string &name : names)
@@ -116,6 +120,9 @@ Result<void> ShardFolder::remove_listed(const os::Location &list) {
   if (!lock)
     return fail(Status::busy, "another process is writing shards into the folder ", in_quotes(path_), "; wait for it",
                 findings_ ? "" : ", or give another folder");
+  // Before it died, its writer may have come to name the index.
+  ST_TRY(const bool is_whole, has_index());
+  if (is_whole) return {};
   ST_TRY(auto s, file.stat());
   if (findings_ && s.st_uid != list.env().geteuid()) {
     return tell(LogLevel::warning, text(in_quotes(list.path()), " was left by user ", s.st_uid,

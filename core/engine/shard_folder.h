@@ -57,6 +57,7 @@ class ShardFolder {
 
  private:
   explicit ShardFolder(os::Env &env) : made_in_(env) {}
+  Result<bool> has_index() const;
   Result<void> remove_left();
   Result<void> remove_listed(const os::Location &list);
   Result<void> tell(LogLevel level, const std::string &message) const;

@@ -15,7 +15,7 @@ namespace st::store {
 Result<CommitPlan> reckon_rewrite(Staged &staged, const os::File &old, write::SuperParticipant *as_part);
 
 // Status needs_recovery: the new file stands, but a power cut may bring the old one back. Any other failure: nothing
-// has changed. `at_last`: see AnyTransaction.
+// has changed. `at_last`: see AnyTransaction. Once the new file stands nothing is locked any more.
 Result<void> commit_rewrite(Staged &staged, CommitLock &lock, const AnyTransaction::AtLast &at_last);
 
 // Its steps, for a Participant.

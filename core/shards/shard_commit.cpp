@@ -89,9 +89,9 @@ Result<void> ShardCommit::run(const Asked &approve, const Asked &at_last) {
 }
 
 void ShardCommit::unlock_and_tell() noexcept {
+  kept_.exclusive -= std::exchange(is_exclusive_, false);  // first: it means that others are kept out
   index_.fresh.reset();
   index_.held.reset();
-  kept_.exclusive -= std::exchange(is_exclusive_, false);
   for (const auto &part : parts_) part->warn();
   warnings_.tell(shards_.options().log);
 }

@@ -29,6 +29,12 @@ class ShardFolderTest : public ::testing::Test {
     return static_cast<size_t>(
         std::count_if(names.begin(), names.end(), [](auto &name) { return name.ends_with(".safetensors"); }));
   }
+  // The only list in the folder.
+  static std::string written_list(const SimEnv &disk) {
+    for (const std::string &name : disk.names(folder))
+      if (name.starts_with(".model.safetensors.index.json.st-new-")) return name;
+    return {};
+  }
   // What a process that dies before each call leaves.
   std::vector<SimDisk> left_at_each_call() {
     std::vector<SimDisk> left;
@@ -73,6 +79,63 @@ TEST_F(ShardFolderTest, WhatADeadWriterLeftIsRemovedByTheNext) {
     }
   EXPECT_GT(named, 0u) << "some have their names before the index is there";
   EXPECT_GT(whole, 0u);
+}
+
+// Its writer gives the index its name, and dies, before each call up to the one that locks its list.
+TEST_F(ShardFolderTest, WhatAnIndexHasComeToNameMeanwhileStays) {
+  const auto states = left_at_each_call();
+  const auto is_named = [&](const SimDisk &state) {
+    const SimEnv left(state);
+    return shards_in(left) == 3 && !left.exists(index_path);
+  };
+  const auto named = std::ranges::find_if(states, is_named);
+  ASSERT_NE(named, states.end());
+  const std::vector<std::function<Result<void>(os::Env &)>> calls = {
+      [](os::Env &env) -> Result<void> {
+        ST_TRY(recover_all(env, folder, {}, {}));
+        return {};
+      },
+      [](os::Env &env) { return cut(env, 2000); },
+  };
+  for (const auto &call : calls) {
+    size_t came = 0;
+    bool more = true;
+    for (size_t n = 0; more; ++n) {
+      SCOPED_TRACE(n);
+      SimEnv left(*named);
+      const std::string list = written_list(left);
+      struct UntilLocked : FaultEnv {
+        using FaultEnv::FaultEnv;
+        int openat(int at, const char *name, int flags, mode_t mode) override {
+          const int fd = FaultEnv::openat(at, name, flags, mode);
+          if (list == name) opened = fd;
+          return fd;
+        }
+        int lock(int fd, int command, struct flock *lock) override {
+          const int r = FaultEnv::lock(fd, command, lock);
+          locked |= fd == opened;
+          return r;
+        }
+        std::string list;
+        int opened = -1;
+        bool locked = false;
+      } env(left);
+      env.list = list;
+      more = false;
+      env.before = [&, until = n](Call) mutable {
+        if (env.locked || until-- != 0) return 0;
+        more = true;
+        left.add_file(index_path, "{}");
+        return 0;
+      };
+      static_cast<void>(call(env));
+      if (!more) break;
+      ++came;
+      EXPECT_EQ(shards_in(left), 3u);
+      if (HasFailure()) return;
+    }
+    EXPECT_GT(came, 0u);
+  }
 }
 
 // By the folder, and by the index that is not there.

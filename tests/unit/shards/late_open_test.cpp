@@ -236,6 +236,30 @@ TEST_F(LateOpen, ACopyOnWriteHandleIsOfTheFilesThatAreShown) {
   }
 }
 
+// These are so new that no times tell what is untouched. So each shard that is opened by itself looks at all others.
+TEST_F(LateOpen, ACopyOnWriteHandleOpensAllThatIsShownInOneRound) {
+  const auto looks_of = [&](int shards) {
+    std::string map;
+    for (int i = 0; i < shards; ++i) {
+      put_bytes(dir / text("n-", i, ".safetensors"), file_of(std::vector{u8_tensor(text("t", i), 8, 1)}));
+      map += text(i ? "," : "", "\"t", i, "\":\"n-", i, ".safetensors\"");
+    }
+    put_bytes(index, text("{\"weight_map\":{", map, "}}"));
+    const auto c = open(env);
+    EXPECT_TRUE(is_ok(c->catalogue().all()));
+    size_t looks = 0;
+    env.before = [&](Call what) {
+      looks += what == Call::fstatat;
+      return 0;
+    };
+    EXPECT_EQ(status_of(c->reopen_shown(Again::copy_on_write)), Status::ok);
+    env.before = nullptr;
+    return looks;
+  };
+  const size_t few = looks_of(10), many = looks_of(40);
+  EXPECT_LT(many, 5 * few);
+}
+
 // Before each of its system calls.
 TEST_F(LateOpen, ACallBesideACommitByAnotherShowsOneState) {
   bool more = true;
@@ -297,6 +321,56 @@ TEST_F(LateOpen, NobodyShowsACommitByAnotherThatIsHalfDone) {
   EXPECT_TRUE(was_busy);
 }
 
+// A commit that has unlocked the index keeps nobody out any more. Then it closes the file, and another may begin.
+TEST_F(LateOpen, ACallBesideTheEndOfOnesOwnCommitShowsNoPartOfAnothers) {
+  for (const bool changes_index : {false, true}) {
+    bool more = true;
+    size_t seen = 0;
+    for (size_t n = 0; more; ++n) {
+      SCOPED_TRACE(text("changes the index ", changes_index, ", close ", n));
+      put_model();
+      put_bytes(dir / "m-4.safetensors", file_of(std::vector{u8_tensor("e", 100, 5)}));
+      put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors",)"
+                       R"("d":"m-3.safetensors","e":"m-4.safetensors"}})");
+      const auto c = open(env, MapMode::automatic, 0);
+      FaultEnv its_env{static_cast<os::Env &>(unsynced)};
+      const auto other = open(its_env, MapMode::automatic, 0);
+      const Catalogue before = c->catalogue();
+      const auto t = begin(*c);
+      for (const char *name : {"d", "e"}) ASSERT_TRUE(is_ok(t->update(name, u8(new_d))));
+      if (changes_index) {
+        ASSERT_TRUE(is_ok(t->set_metadata("by", "us")));
+      }
+      TransactionOptions at_once;
+      at_once.publish = true;
+      at_once.lock_timeout_ms = 0;
+      const auto its = begin(*other, at_once);
+      for (const char *name : {"a", "c"}) ASSERT_TRUE(is_ok(its->update(name, u8(fresh(name)))));
+      int renames = 0;
+      its_env.before = [&](Call what) {
+        if (what != Call::renameat || ++renames != 2) return 0;  // one shard has its new name
+        ++seen;
+        EXPECT_NE(look(before, {"a", "c"}), "new old");
+        return 0;
+      };
+      more = false;
+      bool is_over = false;  // its super-journal goes
+      env.before = [&, left = n](Call what) mutable {
+        is_over |= what == Call::unlinkat;
+        if (more || !is_over || what != Call::close || left-- != 0) return 0;
+        more = true;
+        const auto done = its->commit();
+        EXPECT_TRUE(done || done.error().status == Status::busy) << done.error().message;
+        return 0;
+      };
+      EXPECT_TRUE(is_ok(t->commit()));
+      env.before = nullptr;
+      if (HasFailure()) return;
+    }
+    EXPECT_GT(seen, 0u);
+  }
+}
+
 // Its writer stops before each of its renames in turn, and goes on when the call waits for it.
 TEST_F(LateOpen, TheIndexGoesWithTheShards) {
   bool more = true;
@@ -342,44 +416,51 @@ TEST_F(LateOpen, TheIndexGoesWithTheShards) {
 TEST_F(LateOpen, ALogMayUseAnotherHandle) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   constexpr uid_t somebody = 4242;  // need not exist
-  for (const bool new_names : {false, true})
-    for (const bool fails : {false, true}) {
-      SCOPED_TRACE(text("new names ", new_names, " fails ", fails));
-      for (const auto &left : std::filesystem::directory_iterator(dir.path())) std::filesystem::remove_all(left.path());
-      put_model();
-      ASSERT_EQ(::chown((dir / "m-1.safetensors").c_str(), somebody, static_cast<gid_t>(-1)), 0);
-      const auto late = open(unsynced, MapMode::automatic, 0), writes = open(unsynced, MapMode::automatic, 0),
-                 asked = open(unsynced, MapMode::automatic, 0);
-      std::vector<std::string> seen;
-      OpenOptions options;
-      options.writable = true;
-      options.log = [&](LogLevel, const std::string &) {
-        EXPECT_TRUE(is_ok(late->refresh()));
-        seen.push_back(look(late->catalogue(), {"c", "a"}));
-        EXPECT_TRUE(is_ok(writes->refresh()));
-        change(*writes, {"c", "d"});
-        EXPECT_TRUE(is_ok(asked->refresh()));
-        seen.push_back(look(asked->catalogue(), {"d"}));
-      };
-      auto c = Shards::open(env, index, options);
-      ASSERT_TRUE(is_ok(c));
-      TransactionOptions how;
-      how.publish = true;
-      how.new_names = new_names;
-      const auto t = begin(**c, how);
-      for (const char *name : {"a", "c"}) ASSERT_TRUE(is_ok(t->update(name, u8(fresh(name)))));
-      int renamed = 0;
-      env.before = [&](Call what) {
-        if (what == Call::fchown) return -EPERM;
-        if (what == Call::renameat) ++renamed;
-        const bool counts = renamed > (new_names ? 3 : 0);  // of a list, of shards, and of the index
-        return fails && counts && what == Call::fsync ? -EIO : 0;
-      };
-      const auto done = t->commit();
-      env.before = nullptr;
-      EXPECT_EQ(status_of(done), fails ? Status::needs_recovery : Status::ok);
-      EXPECT_EQ(seen, (std::vector<std::string>{"new new", "new"}));
+  struct Case {
+    bool new_names, alone, fails;
+  };
+  for (const auto [new_names, alone, fails] :
+       {Case{false, false, false}, Case{false, false, true}, Case{false, true, false}, Case{false, true, true},
+        Case{true, false, false}, Case{true, false, true}}) {
+    SCOPED_TRACE(text("new names ", new_names, " of one shard ", alone, " fails ", fails));
+    for (const auto &left : std::filesystem::directory_iterator(dir.path())) std::filesystem::remove_all(left.path());
+    put_model();
+    ASSERT_EQ(::chown((dir / "m-1.safetensors").c_str(), somebody, static_cast<gid_t>(-1)), 0);
+    const auto late = open(unsynced, MapMode::automatic, 0), writes = open(unsynced, MapMode::automatic, 0),
+               asked = open(unsynced, MapMode::automatic, 0);
+    std::vector<std::string> seen;
+    OpenOptions options;
+    options.writable = true;
+    options.log = [&](LogLevel, const std::string &) {
+      EXPECT_TRUE(is_ok(late->refresh()));
+      seen.push_back(look(late->catalogue(), {"c", "a"}));
+      EXPECT_TRUE(is_ok(writes->refresh()));
+      change(*writes, {"a", "c", "d"});
+      EXPECT_TRUE(is_ok(asked->refresh()));
+      seen.push_back(look(asked->catalogue(), {"d"}));
+    };
+    auto c = Shards::open(env, index, options);
+    ASSERT_TRUE(is_ok(c));
+    TransactionOptions how;
+    how.publish = true;
+    how.new_names = new_names;
+    const auto t = begin(**c, how);
+    ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+    if (!alone) {
+      ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
     }
+    int renamed = 0;
+    env.before = [&](Call what) {
+      if (what == Call::fchown) return -EPERM;
+      if (what == Call::renameat) ++renamed;
+      const bool counts = renamed > (new_names ? 3 : 0);  // of a list, of shards, and of the index
+      return fails && counts && what == Call::fsync ? -EIO : 0;
+    };
+    const auto done = t->commit();
+    env.before = nullptr;
+    EXPECT_EQ(status_of(done), fails ? Status::needs_recovery : Status::ok);
+    EXPECT_EQ(seen, (std::vector<std::string>{alone ? "old new" : "new new", "new"}));
+  }
 }
 
 // It belongs to neither the caller nor the owner of the index, so its journals are not believed. But it lives.
