@@ -72,10 +72,10 @@ def open(
         mapping: how the data is reached. "auto" as the storage asks (the environment's
             ST_MAP overrides it), "shared", "private", or "none": no mapping, a
             tensor is read into memory of its own when first viewed. What others patch shows in such a view after
-            `refresh`, beside rows that were patched through this object before. With "copy-on-write" views may be written;
-            that never reaches the file. A page that was not written shows what others patch in place; one that was
-            written never does, nor what this process patches itself. A truncation is SIGBUS in all pages behind the
-            new end. On storage where mappings are slow that is as "none". What was chosen, and why, is in
+            `refresh`, beside rows that were patched through this object before. With "copy-on-write" views may be
+            written; that never reaches the file. A page that was not written shows what others patch in place; one
+            that was written never does, nor what this process patches itself. A truncation is SIGBUS in all pages
+            behind the new end. On storage where mappings are slow that is as "none". What was chosen, and why, is in
             `File.io_info`.
         deltas: paths of deltas, the oldest first, that lie on the file, or on shards: what is shown, for reading
             only, is what `libst.patch` with each of them in turn would make of it. `TensorInfo.shard` is the number

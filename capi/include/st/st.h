@@ -764,7 +764,7 @@ st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
  * slices, and over a whole tensor. A slice may also follow st_txn_put and
  * st_txn_rename of its tensor; it is then published with them.
  * Short runs may lie near each other, as the columns of a narrow matrix do:
- * less than 4 KiB each, and less than 512 bytes apart. They are locked,
+ * less than 2 KiB each, and less than 4 KiB apart. They are locked,
  * journalled and written with the bytes between them, which are read under the
  * lock. Other runs stay apart, each with some 100 bytes of journal. A
  * transaction with more than 1024 of them also locks the bytes between those
