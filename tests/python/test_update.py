@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import crash
 import libst
@@ -67,6 +68,13 @@ def test_scalars_and_empty_tensors(model):
         f.update("scalar", np.float64(-7.5))
         f.update("empty", np.empty((0, 3), np.float16))
     check_only_changed(model, {"scalar": np.array(-7.5)})
+
+
+def test_a_module_that_another_thread_imports_has_no_classes_yet(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    with libst.open(model, "r+") as f:
+        f.update("b", np.arange(5))
+    check_only_changed(model, {"b": np.arange(5)})
 
 
 def test_arrays_that_are_not_contiguous(model):

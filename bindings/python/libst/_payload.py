@@ -212,8 +212,9 @@ def fit(name: str, tensor: _abi.Tensor, value: Any, wanted: tuple[int, tuple[int
 
 
 def _is_torch(value: Any) -> bool:
-    torch: Any = sys.modules.get("torch")  # who has a tensor of it has imported it
-    return torch is not None and isinstance(value, torch.Tensor)
+    # Who has a tensor of it has imported it. While another thread does that, it has no such class yet.
+    kind = getattr(sys.modules.get("torch"), "Tensor", None)
+    return kind is not None and isinstance(value, kind)
 
 
 def _set_form(tensor: _abi.Tensor, dtype: int, shape: tuple[int, ...]) -> None:

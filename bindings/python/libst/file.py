@@ -71,10 +71,11 @@ def open(
         mode: "r", or "r+" to allow changes.
         mapping: how the data is reached. "auto" as the storage asks (the environment's
             ST_MAP overrides it), "shared", "private", or "none": no mapping, a
-            tensor is read into memory of its own when first viewed. With "copy-on-write" views may be written;
-            that never reaches the file. A page that was not written shows what others patch in place; one that was
-            written never does, nor what this process patches itself. A truncation is SIGBUS in all pages behind the
-            new end. On storage where mappings are slow that is as "none". What was chosen, and why, is in
+            tensor is read into memory of its own when first viewed. What others patch shows in such a view after
+            `refresh`, beside rows that were patched through this object before. With "copy-on-write" views may be
+            written; that never reaches the file. A page that was not written shows what others patch in place; one
+            that was written never does, nor what this process patches itself. A truncation is SIGBUS in all pages
+            behind the new end. On storage where mappings are slow that is as "none". What was chosen, and why, is in
             `File.io_info`.
         deltas: paths of deltas, the oldest first, that lie on the file, or on shards: what is shown, for reading
             only, is what `libst.patch` with each of them in turn would make of it. `TensorInfo.shard` is the number
@@ -209,7 +210,7 @@ class File(Mapping[str, Array]):
     Every call shows one state of the file, whole. What is committed through this object shows to
     the next call, what other workers add or remove after `refresh`. A view, a slice or an iterator
     keeps the state that it was taken from, and no other. New values that somebody patches in
-    place, this object included, show through views at once, and so may change under the reader;
+    place, this object included, show through mapped views at once, and so may change under the reader;
     `read` copies.
     A mapped view of a file that somebody truncates is a hazard (SIGBUS on
     touching it); where that can happen use `read`, or `mapping="none"`.

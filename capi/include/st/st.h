@@ -577,6 +577,9 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  * If somebody truncates the file, or its storage fails to bring a page (EIO; on
  * NFS also ESTALE, if another host replaced the file), touching the view is a
  * SIGBUS; where that can happen use st_read, or ST_MAP_NONE.
+ * Memory of the handle's own shows at once what this handle patches; what
+ * others patch it shows after st_refresh. Until then a view of a tensor may
+ * have new rows of this handle beside rows from before the others' patches.
  *
  * Under ST_MAP_COPY_ON_WRITE a view may be written (`data` cast to void *), by
  * this process for itself: the file and other handles never see it, further
@@ -733,6 +736,9 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out);
  * With ST_TXN_PUBLISH, and after a call such as st_txn_put, data is read as
  * st_txn_put says.
  * A tensor staged twice takes the last value.
+ * A value without bytes is checked, and stages nothing: at commit nothing is
+ * asked of its tensor, also in a file that was replaced. So in
+ * st_txn_update_slice.
  * Statuses that leave the transaction as it was: ST_E_NOT_FOUND,
  * ST_E_DTYPE_MISMATCH, ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH. Others end
  * it: ST_E_NO_SPACE, ST_E_PERMISSION, ST_E_IO, ST_E_CANCELLED,
@@ -758,7 +764,7 @@ st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
  * slices, and over a whole tensor. A slice may also follow st_txn_put and
  * st_txn_rename of its tensor; it is then published with them.
  * Short runs may lie near each other, as the columns of a narrow matrix do:
- * less than 4 KiB each, and less than 512 bytes apart. They are locked,
+ * less than 2 KiB each, and less than 4 KiB apart. They are locked,
  * journalled and written with the bytes between them, which are read under the
  * lock. Other runs stay apart, each with some 100 bytes of journal. A
  * transaction with more than 1024 of them also locks the bytes between those

@@ -950,6 +950,23 @@ TEST_F(LateOpen, AStateThatIsKept) {
   EXPECT_EQ(look(kept, {"a", "c", "d"}), "old changed changed");
 }
 
+// Then a shard of another index has been replaced, also if this handle's own commit has put the last index there.
+TEST_F(LateOpen, AStateThatIsKeptFromBeforeAnotherIndex) {
+  const auto c = open(env), other = open(unsynced);
+  const Catalogue kept = c->catalogue();
+  EXPECT_EQ(look(kept, {"a"}), "old");
+  const auto renames = [&](Shards &by, const char *from, const char *to) {
+    const auto t = begin(by);
+    ASSERT_TRUE(is_ok(t->rename(from, to)));
+    ASSERT_TRUE(is_ok(t->commit()));
+  };
+  renames(*other, "d", "e");
+  EXPECT_EQ(look(kept, {"a", "d"}), "old changed");
+  ASSERT_TRUE(is_ok(c->refresh()));
+  renames(*c, "a", "f");
+  EXPECT_EQ(look(kept, {"a", "d"}), "old changed");
+}
+
 // The shards are removed before anything could be locked.
 TEST_F(LateOpen, AnOldShardThatHasGoneIsToldAsAChange) {
   for (const bool of_index : {false, true}) {
