@@ -247,8 +247,12 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock, const AnyTransacti
   staged.file.adopt(made.snapshot);
   staged.file.places(0);
   if (placed) os::hand_over(lock.file(), lock.held->lock);
+  auto done = finish(staged, made.built, std::move(placed));
+  // Last: the log may use the file by another handle, and would wait for what is locked here.
+  made.replacement.reset();
+  lock.held.reset();
   made.warnings.tell(staged.file.options().log);
-  return finish(staged, made.built, std::move(placed));
+  return done;
 }
 
 }  // namespace st::store
