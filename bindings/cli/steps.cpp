@@ -319,23 +319,23 @@ void Steps::tell(Session &session, const File &file, const st_plan &plan, bool d
     return;
   }
   for (const Put &put : puts_) {
-    session.out.print("{} {} {} {}, {}\n", dry_run ? "would put" : "put", escape(put.name), st_dtype_name(put.dtype()),
-                      shape_text(put.value.shape, put.value.rank),
+    session.out.print("{} {} {} {}, {}\n", dry_run ? "would put" : "put", escape_word(put.name),
+                      st_dtype_name(put.dtype()), shape_text(put.value.shape, put.value.rank),
                       human_size(cast_size(put.value.dtype, put.value.nbytes, put.dtype())));
   }
   for (const Put &put : puts_) {
     if (put.cast_to) {
-      session.out.print("{}: {}\n", escape(put.name), cast_text(put.value.dtype, put.cast_to));
+      session.out.print("{}: {}\n", escape_word(put.name), cast_text(put.value.dtype, put.cast_to));
     }
   }
   for (const std::string &name : removed_) {
-    session.out.print("{} {}\n", dry_run ? "would remove" : "removed", escape(name));
+    session.out.print("{} {}\n", dry_run ? "would remove" : "removed", escape_word(name));
   }
   for (const auto &[from, to] : renamed_) {
-    session.out.print("{} {} to {}\n", dry_run ? "would rename" : "renamed", escape(from), escape(to));
+    session.out.print("{} {} to {}\n", dry_run ? "would rename" : "renamed", escape_word(from), escape_word(to));
   }
   for (const auto &[key, value] : metadata_) {
-    session.out.print("metadata {} {}{}\n", escape(key), dry_run ? "would be " : "", value ? "set" : "removed");
+    session.out.print("metadata {} {}{}\n", escape_word(key), dry_run ? "would be " : "", value ? "set" : "removed");
   }
   session.out.print("{}: {}\n", dry_run ? "dry run, nothing was changed" : kind_name(plan.kind),
                     static_cast<const char *>(plan.how));

@@ -155,6 +155,11 @@ std::string escape(std::string_view name) {
   return escape_unless(false, name);
 }
 
+std::string escape_word(std::string_view name) {
+  const bool is_plain = !name.empty() && name.find_first_of(" '") == std::string_view::npos;
+  return is_plain ? escape(name) : "'" + escape(name) + "'";
+}
+
 std::string harmless(std::string_view sentence) {
   return escape_unless(true, sentence);
 }

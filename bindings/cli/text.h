@@ -20,6 +20,9 @@ uint32_t take_code_point(std::string_view &s);
 // as \\ \n \r \t \xHH \u{HEX}. Different names look different.
 std::string escape(std::string_view name);
 
+// The same within a sentence: in quotes where it is empty, or could be taken for several words or for quoted.
+std::string escape_word(std::string_view name);
+
 // A sentence of libst's, whose names are escaped already: what is not escaped in it is.
 std::string harmless(std::string_view sentence);
 

@@ -375,7 +375,7 @@ Result<void> HeaderParser::skip_plain(od::value &value, od::json_type type) {
   return fail(Status::internal, "simdjson names a type that JSON does not have");
 }
 
-// What people take for a model, by what it begins with. Each of these claims a longer header than the format has.
+// What people take for a model, by what it begins with.
 struct OtherFile {
   std::string_view begins;
   const char *what;
@@ -384,6 +384,8 @@ using std::operator""sv;
 constexpr const char *html_page =
     "the file is an HTML page, as a server sends it in place of a model; fetch the model again";
 constexpr const char *pickle = "the file is a pickle, as PyTorch's old .bin are, and no safetensors file; convert it";
+constexpr const char *zip =
+    "the file is a zip archive, as .npz and PyTorch's .bin and .pt are, and no safetensors file; convert it";
 constexpr OtherFile other_files[] = {
     {"version https://git-lfs.github.com/spec"sv,
      "the file is a Git LFS pointer, not the model; `git lfs pull` fetches the model"},
@@ -393,7 +395,9 @@ constexpr OtherFile other_files[] = {
     {"{"sv,
      "the file is JSON, as an index of shards is, or a server's error; fetch the model, or name the index "
      "*.safetensors.index.json"},
-    {"PK\3\4"sv, "the file is a zip archive, as PyTorch's .bin and .pt are, and no safetensors file; convert it"},
+    {"PK\3\4"sv, zip},
+    {"PK\5\6"sv, zip},  // of nothing
+    {"\x1f\x8b\x8"sv, "the file was compressed by gzip, and is no safetensors file as it is; decompress it"},
     {"\x80\2"sv, pickle},
     {"\x80\3"sv, pickle},
     {"\x80\4"sv, pickle},
@@ -403,11 +407,16 @@ constexpr OtherFile other_files[] = {
     {"\x93NUMPY"sv, "the file is an array of numpy's (.npy) and no safetensors file; convert it"},
 };
 
-// Null: none that is known.
-const char *what_else_begins_so(std::span<const char> bytes) {
+// Null: none that is known. `n` is what the begin says of a header. Where the format has room for it, the begin may be
+// that of a damaged file: so it must be longer, and no header may begin after it.
+const char *what_else_begins_so(std::span<const char> bytes, uint64_t n) {
   const std::string_view file(bytes.data(), bytes.size());
+  constexpr size_t says_enough = 3;
+  const bool is_no_length = n > max_header_bytes;
+  if (!is_no_length && (file.size() == length_bytes || "{ \t\r\n"sv.find(file[length_bytes]) != std::string_view::npos))
+    return nullptr;
   for (const OtherFile &other : other_files)
-    if (file.starts_with(other.begins)) return other.what;
+    if (file.starts_with(other.begins) && (is_no_length || other.begins.size() >= says_enough)) return other.what;
   return nullptr;
 }
 
@@ -418,8 +427,11 @@ Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t
     return fail(Status::header_too_small, "the file has ", file_size,
                 " bytes, fewer than the 8 that give the header's length; it is no safetensors file, so fetch it again");
   const uint64_t n = load_u64le(first_bytes.data());
-  if (const char *other = n > max_header_bytes ? what_else_begins_so(first_bytes) : nullptr)
-    return fail(Status::header_too_large, other);
+  if (const char *other = what_else_begins_so(first_bytes, n))
+    return fail(n > max_header_bytes           ? Status::header_too_large
+                : n > file_size - length_bytes ? Status::header_truncated
+                                               : Status::header_json,
+                other);
   if (n > max_header_bytes)
     return fail(Status::header_too_large, "the header claims ", n, " bytes, more than the format's ", max_header_bytes,
                 "; the file is damaged or no safetensors file; fetch it again");

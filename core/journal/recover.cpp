@@ -221,8 +221,8 @@ enum class Attempt {
 
 class Recovery {
  public:
-  Recovery(const os::Location &file, const os::LockWait &wait, const Findings &findings, os::Neighbours *listed)
-      : file_(file), wait_(wait), findings_(findings), listed_(listed) {}
+  Recovery(const os::Location &file, const os::LockWait &wait, os::Neighbours *listed)
+      : file_(file), wait_(wait), listed_(listed) {}
 
   Result<Attempt> run();
   const os::Location &super() const { return super_; }  // whose super-journal comes first
@@ -230,11 +230,10 @@ class Recovery {
   bool may_leave() const { return for_done_; }
   void leave_done() { leaves_done_ = true; }
   Recovered result;
-  void tell(LogLevel level, Status status, std::string message) {
-    if (findings_ && !findings_({level, status, std::move(message)})) stopped_ = true;
-  }
+  KeptFindings news;
 
  private:
+  void tell(LogLevel level, Status status, std::string message) { news.keep({level, status, std::move(message)}); }
   void remove_new_files(std::string_view infix) {
     for (std::string &removed : TemporaryFile::remove_stale(file_, {infix}, listed_))
       tell(LogLevel::info, Status::ok, std::move(removed));
@@ -246,9 +245,8 @@ class Recovery {
 
   const os::Location &file_;
   const os::LockWait &wait_;
-  const Findings &findings_;
   os::Neighbours *const listed_;
-  bool stopped_ = false, for_done_ = false, leaves_done_ = false;
+  bool for_done_ = false, leaves_done_ = false;
   os::Location super_;
   std::optional<Identity> known_;  // of the file, once a journal is held against it
 };
@@ -291,7 +289,6 @@ Result<Attempt> Recovery::run() {
   std::optional<Error> held;  // by the holder of one with a second link
   for (const Round round : {Round::finished, Round::needed, Round::done})
     for (std::string &name : names) {
-      if (stopped_) return Failure(recovery_stopped());
       std::string left;
       auto found = look_to_settle(*folder, name, identity, file_.path(), &left);
       if (!found && found.error().status == Status::busy) {
@@ -310,7 +307,6 @@ Result<Attempt> Recovery::run() {
                                   : settle(round, *folder, &name, *looked, data, identity));
       if (super_) return Attempt::super_first;
     }
-  if (stopped_) return Failure(recovery_stopped());
   if (held && !result.has_done_something()) return Failure(std::move(*held));
   result.held = std::move(held);  // a caller that needs its bytes meets it again
   if (result.held) return Attempt::done;
@@ -433,9 +429,10 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
 Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, const Findings &findings,
                           os::Neighbours *listed) {
   constexpr int attempts = 100;
-  Recovery recovery(file, wait, findings, listed);
+  Recovery recovery(file, wait, listed);
   for (int i = 0; i < attempts; ++i) {
-    ST_TRY(auto ended, os::while_stale([&] { return recovery.run(); }));
+    ST_TRY(auto ended,
+           tell_at_end(recovery.news, findings, [&] { return os::while_stale([&] { return recovery.run(); }); }));
     if (ended == Attempt::done) return std::move(recovery.result);
     auto finished = recover_super(recovery.super(), wait, findings);
     if (recovery.may_leave()) recovery.leave_done();

@@ -9,11 +9,17 @@
 // once more, and a journal is emptied only after its bytes are durable.
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <new>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "journal/hot_journal.h"
 #include "journal/journal_folder.h"
 #include "journal/pieces.h"
 #include "os/neighbours.h"
@@ -27,6 +33,37 @@ struct Finding {
   std::string message;
 };
 using Findings = std::function<bool(const Finding &)>;  // false: stop
+
+// What is found under locks, for when nothing is locked: who is told may use the model by another handle. Each once.
+class KeptFindings {
+ public:
+  void keep(Finding found) {
+    if (seen_.insert(found.message).second) news_.push_back(std::move(found));
+  }
+  bool empty() const { return news_.empty(); }
+  // False: whoever is told stops.
+  bool tell(const Findings &to) {
+    const auto news = std::exchange(news_, {});
+    return !to || std::all_of(news.begin(), news.end(), std::cref(to));
+  }
+
+ private:
+  std::set<std::string> seen_;
+  std::vector<Finding> news_;
+};
+
+// `work` keeps what it finds in `found`, and unlocks all.
+template <class Work>
+auto tell_at_end(KeptFindings &found, const Findings &to, Work work) -> decltype(work()) {
+  try {
+    auto done = work();
+    if (!found.tell(to) && done) return Failure(recovery_stopped());
+    return done;
+  } catch (const std::bad_alloc &) {
+    found.tell(to);
+    throw;
+  }
+}
 
 struct Recovered {
   uint32_t applied = 0, undone = 0, dropped = 0, aside = 0;

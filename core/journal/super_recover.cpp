@@ -63,18 +63,17 @@ namespace {
 
 class SuperRecovery {
  public:
-  SuperRecovery(const os::Location &index, const os::LockWait &wait, const Findings &findings)
-      : index_(index), wait_(wait), findings_(findings) {}
+  SuperRecovery(const os::Location &index, const os::LockWait &wait) : index_(index), wait_(wait) {}
 
-  Result<void> run();
+  // False: something is to be told before the next change is finished.
+  Result<bool> run();
   Recovered result;
+  KeptFindings news;
 
  private:
-  void tell(LogLevel level, Status status, std::string message) {
-    if (findings_ && !findings_({level, status, std::move(message)})) stopped_ = true;
-  }
+  void tell(LogLevel level, Status status, std::string message) { news.keep({level, status, std::move(message)}); }
   Error read_only(Error &&e) const { return means_read_only(e) ? needs_recovery(index_.path(), e) : std::move(e); }
-  Result<void> settle_all(const Folder &folder, std::vector<std::string> names, const struct stat &by_path,
+  Result<bool> settle_all(const Folder &folder, std::vector<std::string> names, const struct stat &by_path,
                           const os::File &index);
   Result<void> settle(const Folder &folder, std::string name, Found &super, const os::File &index);
   Result<Verdict> read_list_of(const std::string &name, const Found &super, const os::File &index,
@@ -83,11 +82,9 @@ class SuperRecovery {
 
   const os::Location &index_;
   const os::LockWait &wait_;
-  const Findings &findings_;
-  bool stopped_ = false;
 };
 
-Result<void> SuperRecovery::run() {
+Result<bool> SuperRecovery::run() {
   struct stat by_path;
   if (const int r = index_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index_.path()));
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
@@ -95,38 +92,39 @@ Result<void> SuperRecovery::run() {
   auto exclusive = lock_whole_file(index_, wait_);
   if (!exclusive) {
     if (!means_read_only(exclusive.error())) return Failure(std::move(exclusive.error()));
-    return there ? check_none_waits(*there, by_path, index_.path(), exclusive.error()) : Result<void>();
+    if (there) ST_TRY(check_none_waits(*there, by_path, index_.path(), exclusive.error()));
+    return true;
   }
   // As in the recovery of a file, what counts is what is there now.
   ST_TRY(auto folder, Folder::open(index_, by_path, {}));
   std::vector<std::string> names;
   if (folder) {
     ST_TRY(names, folder->journals());
-    ST_TRY(settle_all(*folder, names, by_path, (*exclusive)->file));
+    ST_TRY(const bool all, settle_all(*folder, names, by_path, (*exclusive)->file));
+    if (!all) return false;
   }
-  if (stopped_) return Failure(recovery_stopped());
   for (std::string &removed : TemporaryFile::remove_stale(index_, {undecided_infix}))
     tell(LogLevel::info, Status::ok, std::move(removed));
   (*exclusive)->lock.release();
   if (Folder::remove_if_empty(index_) && names.empty()) tell(LogLevel::info, Status::ok, Folder::removed_empty);
-  return {};
+  return true;
 }
 
-Result<void> SuperRecovery::settle_all(const Folder &folder, std::vector<std::string> names, const struct stat &by_path,
+Result<bool> SuperRecovery::settle_all(const Folder &folder, std::vector<std::string> names, const struct stat &by_path,
                                        const os::File &index) {
   ST_TRY(drop_gone(folder, &names));
   for (const std::string &name : names) {
-    if (stopped_) return Failure(recovery_stopped());
     std::string left;
     ST_TRY(auto looked, look_to_settle(folder, name, by_path, index_.path(), &left));
     if (!looked) continue;  // it has gone
+    if (looked->waits() && !news.empty()) return false;
     if (left.empty())
       ST_TRY(settle(folder, name, *looked, index));
     else
       tell(LogLevel::warning, Status::journal,
            text("super-journal ", in_quotes(name), " decides nothing; it was left (", left, ")"));
   }
-  return {};
+  return true;
 }
 
 // Some systems do not tell large letters from small ones. There a list may spell the name of the index in another way.
@@ -197,8 +195,10 @@ Result<void> SuperRecovery::settle(const Folder &folder, std::string name, Found
 }  // namespace
 
 Result<Recovered> recover_super(const os::Location &index, const os::LockWait &wait, const Findings &findings) {
-  SuperRecovery recovery(index, wait, findings);
-  ST_TRY(os::while_stale([&] { return recovery.run(); }));
+  SuperRecovery recovery(index, wait);
+  for (bool all = false; !all;) {
+    ST_TRY(all, tell_at_end(recovery.news, findings, [&] { return os::while_stale([&] { return recovery.run(); }); }));
+  }
   return std::move(recovery.result);
 }
 

@@ -269,7 +269,9 @@ Result<void> OldShards::write_list(const std::string &text, const os::File &inde
   return made->rename();
 }
 
-Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wait, const write::Findings &findings) {
+namespace {
+
+Result<void> remove_all_old(const os::Location &index, const os::LockWait &wait, const write::Findings &findings) {
   const auto look = [&]() -> Result<OldShards> {
     ST_TRY(auto read, Shards::read_index(index, wait));
     return OldShards::look(index, read.index);
@@ -298,6 +300,14 @@ Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wa
   ST_TRY(std::move(written));
   if (only_list) tell(findings, LogLevel::info, Status::ok, "a list of old shards, of which none is left, was removed");
   return folder.sync();
+}
+
+}  // namespace
+
+Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wait, const write::Findings &findings) {
+  write::KeptFindings found;
+  const auto keep = [&](const write::Finding &f) { return found.keep(f), true; };
+  return write::tell_at_end(found, findings, [&] { return remove_all_old(index, wait, keep); });
 }
 
 }  // namespace st::store

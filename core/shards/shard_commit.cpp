@@ -92,6 +92,7 @@ void ShardCommit::unlock_and_tell() noexcept {
   kept_.exclusive -= std::exchange(is_exclusive_, false);  // first: it means that others are kept out
   index_.fresh.reset();
   index_.held.reset();
+  removed_.tell(shards_.options().log);
   for (const auto &part : parts_) part->warn();
   warnings_.tell(shards_.options().log);
 }
@@ -207,6 +208,8 @@ void ShardCommit::drop_all() {
   if (!made_in_.this_process()) return;
   for (const auto &part : parts_) part->drop(false);
   decision_.remove();
+  warnings_.forget();
+  unlock_and_tell();
 }
 
 void ShardCommit::Decision::remove() {

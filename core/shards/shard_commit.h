@@ -120,6 +120,7 @@ class ShardCommit {
   LockedIndex index_;
   bool is_exclusive_ = false;  // others are kept out
   LaterLog warnings_;          // of the index and the list beside it, for when they have their places
+  LaterLog removed_;           // of what writers before this one left, whatever becomes of this commit
   Decision decision_;
   os::File folder_;                               // to be synced
   std::optional<OldShards> old_;                  // of a commit under new names

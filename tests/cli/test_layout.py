@@ -102,6 +102,19 @@ def test_mv_renames(stctl, model, arrays):
     same(model, arrays)
 
 
+def test_names_that_no_word_shows_are_told_in_quotes(stctl, tmp_path):
+    path = write(tmp_path / "m.safetensors", {name: ("U8", [1], b"x") for name in ["w", "a to b", " ", "it's"]})
+    assert stctl("mv", path, "w", "")[0].startswith("renamed w to ''\n")
+    assert stctl("mv", path, "a to b", r"c\nd")[0].startswith("renamed 'a to b' to c\\nd\n")
+    edits = ["--mv", "", "w", "--rm", " ", "--rm", "it's", "--meta", "a key=1"]
+    assert stctl("plan", path, *edits)[0].splitlines()[:4] == [
+        "would remove ' '", "would remove 'it's'", "would rename '' to w", "metadata 'a key' would be set"
+    ]  # fmt: skip
+    raw = ["--from-raw", "-", "--dtype", "F32", "--shape", "1", "--cast", "F16"]
+    put = stctl("put", path, "two words", *raw, input=bytes(4))[0].splitlines()
+    assert put[0].startswith("put 'two words' F16 [1], ") and put[1].startswith("'two words': ")
+
+
 def test_mv_renames_all_that_match_a_pattern(stctl, model, arrays):
     stctl("mv", model, "layer.*.weight", r"h\*.*.w")
     for i in "01":

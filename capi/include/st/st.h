@@ -320,7 +320,10 @@ typedef int (*st_progress_fn)(void *user, uint64_t done_bytes,
                               uint64_t total_bytes);
 
 /* Told what a user may want to know: a mapping fell back, a journal was
- * recovered. Called as st_progress_fn is. `message` lives during the call. */
+ * recovered. Called as st_progress_fn is. `message` lives during the call.
+ * What was recovered, removed or replaced is told when nothing is locked: this
+ * function may then use the model by another handle. Other warnings may come
+ * amid a commit, and a change by another handle would wait for that. */
 typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
 #define ST_LOG_INFO 1
 #define ST_LOG_WARNING 2
@@ -1560,8 +1563,8 @@ typedef struct st_recover_options {
  * it; or one waits that is not to be trusted, and the message names its user;
  * where anybody may make files it is passed over with ST_OK, and the report
  * has ST_LOG_ERROR); ST_E_BUSY; ST_E_SHARD_MISSING; ST_E_NO_FILE; ST_E_IO;
- * ST_E_CANCELLED (progress, or report; what was reported is done). Any
- * thread. */
+ * ST_E_CANCELLED (progress, or report; what was reported is done, and perhaps
+ * more). Any thread. */
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no

@@ -98,6 +98,45 @@ TEST_F(PublishTest, APayloadThatIsPutAgainTakesThePlaceOfTheFirst) {
   EXPECT_TRUE(same_bytes(seen(*c, "b"), moved.bytes));
 }
 
+// It is told last, of a file that could not be given to its owner, as here. Nothing is locked then.
+TEST_F(PublishTest, TheLogMayUseTheFileByAnotherHandle) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  for (const bool fails : {false, true}) {
+    SCOPED_TRACE(fails);
+    put_bytes(path, old);
+    ASSERT_EQ(::chown(path.c_str(), testing::somebody, static_cast<gid_t>(-1)), 0);
+    testing::FaultEnv faulty(env);
+    OpenOptions options = writable();
+    std::vector<std::string> told;
+    options.log = [&](LogLevel, const std::string &message) {
+      told.push_back(message);
+      options.log = {};
+      options.lock_timeout_ms = 0;
+      const auto other = StoreScene::open(options);
+      EXPECT_TRUE(same_bytes(seen(*other, "a"), new_a));
+      TransactionOptions how;
+      how.lock_timeout_ms = 0;
+      EXPECT_TRUE(is_ok(update(*other, "b", new_b, how)));
+      how.publish = true;
+      EXPECT_TRUE(is_ok(update(*other, "c", new_c, how)));
+    };
+    const auto c = StoreScene::open(faulty, options);
+    bool renamed = false;
+    faulty.before = [&](testing::Call call) {
+      if (call == testing::Call::fchown) return -EPERM;
+      renamed |= call == testing::Call::renameat;
+      return fails && renamed && call == testing::Call::fsync ? -EIO : 0;
+    };
+    TransactionOptions publish;
+    publish.publish = true;
+    const auto done = update(*c, "a", new_a, publish);
+    EXPECT_TRUE(fails ? fails_with(Status::needs_recovery, done) : is_ok(done));
+    EXPECT_EQ(told.size(), 1u);
+    const auto now = open();
+    EXPECT_TRUE(same_bytes(seen(*now, "a") + seen(*now, "b") + seen(*now, "c"), new_a + new_b + new_c));
+  }
+}
+
 TEST_F(PublishTest, OfNothingMakesNoNewFile) {
   put_bytes(path, file_of({u8_tensor("none", 0, 1), u8_tensor("a", 10, 1)}));
   auto c = open();

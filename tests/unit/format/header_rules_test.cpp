@@ -132,6 +132,8 @@ TEST(Header, WhatIsTakenForAModelIsNamed) {
       {"<!doctype html>\n<p>", "HTML"},
       {"<html><p>", "HTML"},
       {"PK\3\4\0\0\10\10data.pkl"s, "zip"},
+      {"PK\5\6"s + std::string(18, '\0'), "zip"},  // an .npz of nothing
+      {"\x1f\x8b\10\0\1\2\3\4\2\3xyz"s, "gzip"},
       {"GGUF\3\0\0\0"s, "GGUF"},
       {"{\"weight_map\": {}}", "JSON"},
       {"\x80\4\x95\x1f\0\0\0\0"s, "pickle"},
@@ -145,6 +147,26 @@ TEST(Header, WhatIsTakenForAModelIsNamed) {
     ASSERT_TRUE(fails_with(Status::header_too_large, n)) << bytes;
     EXPECT_NE(n.error().message.find(what), std::string::npos) << n.error().message;
   }
+}
+
+// As of a gzip file that has no time. Else a header could be as long.
+TEST(Header, WhatIsTakenForAModelIsNamedWhereItsLengthWouldDo) {
+  using std::operator""s;
+  const std::string packed = "\x1f\x8b\10\0\0\0\0\0\2\3xyz"s, unread = "PK\3\4\0\0\0\0\0\0\0"s;
+  for (const auto &[bytes, what] : {std::pair(packed, "gzip"), std::pair(unread, "zip")})
+    for (const bool is_there : {false, true}) {
+      const auto n = parse_header_length(bytes, is_there ? max_header_bytes : bytes.size());
+      ASSERT_TRUE(fails_with(is_there ? Status::header_json : Status::header_truncated, n)) << what;
+      EXPECT_NE(n.error().message.find(what), std::string::npos) << n.error().message;
+    }
+  constexpr uint64_t as_gzip = 0x88b1f;
+  EXPECT_EQ(parse_header_length(packed.substr(0, 8) + "{\"a\"", max_header_bytes).value(), as_gzip);
+  EXPECT_EQ(parse_header_length(packed.substr(0, 8) + "\n{\"a\"", max_header_bytes).value(), as_gzip);
+  EXPECT_EQ(parse_header_length(packed.substr(0, 8), max_header_bytes).value(), as_gzip);
+  // Of 640 bytes, and damaged, it is; or it ends too early.
+  const auto cut = parse_header_length("\x80\2\0\0\0\0\0\0?"s, 9);
+  ASSERT_TRUE(fails_with(Status::header_truncated, cut));
+  EXPECT_NE(cut.error().message.find("the header claims"), std::string::npos) << cut.error().message;
 }
 
 TEST(Header, FailureNamesTheTensorAndTheOffset) {

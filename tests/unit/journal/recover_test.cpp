@@ -46,6 +46,20 @@ TEST_F(Recover, IsStoppedByTheLastReport) {
   EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
 }
 
+// Nothing is locked when it tells.
+TEST_F(Recover, WhoIsToldMayChangeTheFile) {
+  ASSERT_NE(leave(changes, true), "");
+  size_t told = 0;
+  const auto change = [&](const Finding &) {
+    ++told;
+    EXPECT_TRUE(is_ok(os::lock_whole_file(testing::located(env, path), {})));
+    return true;
+  };
+  ASSERT_TRUE(is_ok(write::recover(testing::located(env, path), {}, change)));
+  EXPECT_EQ(told, 1u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
+}
+
 TEST_F(Recover, WritesNothingThroughASecondLink) {
   auto journal = make_journal(changes, false);
   ASSERT_TRUE(journal);

@@ -192,6 +192,32 @@ class SuperRecovery : public ::testing::Test {
   std::string before;
 };
 
+// As a log that reads, changes and commits by a handle of its own. Nothing is locked when it is told.
+TEST_F(SuperRecovery, WhoIsToldMayUseTheModel) {
+  for (const bool by_shard : {false, true}) {
+    SCOPED_TRACE(by_shard);
+    leave_updates();
+    const std::string later_c = pattern(5000, 14);
+    size_t told = 0;
+    const auto use = [&](const Finding &) {
+      ++told;
+      const auto shards = store::Shards::open(os::Env::posix(), index, {.writable = true, .lock_timeout_ms = 0});
+      if (!is_ok(shards)) return false;
+      store::TransactionOptions at_once;
+      at_once.lock_timeout_ms = 0;
+      const auto t = (*shards)->begin(at_once);
+      if (!is_ok(t)) return false;
+      EXPECT_TRUE(is_ok((*t)->remove("a")));
+      EXPECT_TRUE(is_ok((*t)->update("c", u8(later_c, &c_size))));
+      return bool(is_ok((*t)->commit()));
+    };
+    const auto at = testing::located(os::Env::posix(), by_shard ? shard(2) : index);
+    EXPECT_TRUE(is_ok(by_shard ? recover(at, {}, use) : recover_super(at, {}, use)));
+    EXPECT_EQ(told, 1u);
+    EXPECT_TRUE(bytes_of(shard(2)).ends_with(later_c));
+  }
+}
+
 TEST_F(SuperRecovery, OnAReadOnlyMediumIsNeededOnlyIfSomethingWasDecided) {
   leave_updates();
   ReadOnlyEnv read_only(os::Env::posix());

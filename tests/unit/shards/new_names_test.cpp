@@ -128,6 +128,45 @@ TEST_F(NewNames, RecoveryRemovesOldShardsBeforeTheirTimeAndTellsOfEach) {
   EXPECT_THAT(names(), ElementsAre("m-1.g1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
 }
 
+// By a commit, whatever becomes of it, and by a recovery. Nothing is locked then.
+TEST_F(NewNames, WhoIsToldOfOldShardsMayUseTheCheckpoint) {
+  enum class By { commit, failed_commit, recovery };
+  for (const By by : {By::commit, By::failed_commit, By::recovery}) {
+    SCOPED_TRACE(static_cast<int>(by));
+    fs::remove_all(ckpt);
+    fs::create_directory(ckpt);
+    put_shards(ckpt);
+    put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+    ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+    env.now += 60;
+    size_t told_of = 0;
+    const auto use = [&](LogLevel, const std::string &message) {
+      EXPECT_THAT(message, HasSubstr("was removed"));
+      ++told_of;
+      env.before = nullptr;
+      const auto other = open();
+      EXPECT_TRUE(is_ok(rename(*other, "b", "y")));
+      EXPECT_EQ(bytes(*other, "y").size(), 100u);
+    };
+    if (by == By::recovery) {
+      ASSERT_TRUE(is_ok(recover_all(env, index, {}, [&](const auto &f) { return use(f.level, f.message), true; })));
+    } else {
+      OpenOptions options;
+      options.writable = true;
+      options.log = use;
+      auto c = open_path(env, index, options);
+      ASSERT_TRUE(is_ok(c));
+      env.before = [&](testing::Call what) {
+        return by == By::failed_commit && what == testing::Call::renameat ? -EIO : 0;
+      };
+      const auto done = rename(**c, "c", "z");
+      EXPECT_TRUE(by == By::commit ? is_ok(done) : fails_with(Status::io, done));
+    }
+    EXPECT_EQ(told_of, 1u);
+    EXPECT_TRUE(same_bytes(bytes(*open(), by == By::commit ? "z" : "c"), pattern(5000, 3)));
+  }
+}
+
 // The new index needs no journal of its own. What waits beside the old one would be lost.
 TEST_F(NewNames, ARecordThatMayWaitInAPublicPlaceKeepsThemOut) {
   const std::string folder = index + ".st-journal";
