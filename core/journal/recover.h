@@ -34,14 +34,15 @@ struct Finding {
 };
 using Findings = std::function<bool(const Finding &)>;  // false: stop
 
-// What is found under locks, for when nothing is locked: who is told may use the model by another handle. Each once.
+// What is found under locks, and told when nothing is locked: the user's function may use the model by another handle.
+// Each message is told once.
 class KeptFindings {
  public:
   void keep(Finding found) {
     if (seen_.insert(found.message).second) news_.push_back(std::move(found));
   }
   bool empty() const { return news_.empty(); }
-  // False: whoever is told stops.
+  // False: the function wants to stop.
   bool tell(const Findings &to) {
     const auto news = std::exchange(news_, {});
     return !to || std::all_of(news.begin(), news.end(), std::cref(to));

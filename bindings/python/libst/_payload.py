@@ -212,7 +212,7 @@ def fit(name: str, tensor: _abi.Tensor, value: Any, wanted: tuple[int, tuple[int
 
 
 def _is_torch(value: Any) -> bool:
-    # Who has a tensor of it has imported it. While another thread does that, it has no such class yet.
+    # Where there is a tensor of it, it was imported. While another thread imports it, it has no such class yet.
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return kind is not None and isinstance(value, kind)
 

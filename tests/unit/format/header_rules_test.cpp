@@ -163,7 +163,7 @@ TEST(Header, WhatIsTakenForAModelIsNamedWhereItsLengthWouldDo) {
   EXPECT_EQ(parse_header_length(packed.substr(0, 8) + "{\"a\"", max_header_bytes).value(), as_gzip);
   EXPECT_EQ(parse_header_length(packed.substr(0, 8) + "\n{\"a\"", max_header_bytes).value(), as_gzip);
   EXPECT_EQ(parse_header_length(packed.substr(0, 8), max_header_bytes).value(), as_gzip);
-  // Of 640 bytes, and damaged, it is; or it ends too early.
+  // It is a damaged header of 640 bytes, or the file ends too early.
   const auto cut = parse_header_length("\x80\2\0\0\0\0\0\0?"s, 9);
   ASSERT_TRUE(fails_with(Status::header_truncated, cut));
   EXPECT_NE(cut.error().message.find("the header claims"), std::string::npos) << cut.error().message;
