@@ -216,8 +216,20 @@ enum class Round {
 // How an attempt ended.
 enum class Attempt {
   done,
+  again,        // something is to be told before the next journal is settled
   super_first,  // it met a part of a decided transaction on several files, which is to be finished first
 };
+
+// Then the rest is told at the end: each pause lists the folder anew.
+constexpr int most_pauses = 100;
+
+bool is_untouched(const struct stat &now, const struct stat &then) {
+  const auto is_same = [](const timespec &a, const timespec &b) {
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+  };
+  return os::same_inode(now, then) && now.st_size == then.st_size && is_same(now.st_mtim, then.st_mtim) &&
+         is_same(now.st_ctim, then.st_ctim);
+}
 
 class Recovery {
  public:
@@ -249,12 +261,13 @@ class Recovery {
   bool for_done_ = false, leaves_done_ = false;
   os::Location super_;
   std::optional<Identity> known_;  // of the file, once a journal is held against it
+  struct stat paused_ = {};        // the file when it was unlocked for Attempt::again
+  int pauses_ = 0;
 };
 
 Result<Attempt> Recovery::run() {
   super_ = {};
   for_done_ = false;
-  known_.reset();
   struct stat by_path;
   if (const int r = file_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", file_.path()));
   remove_new_files(temporary_infix);
@@ -278,6 +291,7 @@ Result<Attempt> Recovery::run() {
   }
   const os::File &data = (*exclusive)->file;
   ST_TRY(auto identity, data.stat());
+  if (!is_untouched(identity, paused_)) known_.reset();
 
   // Only now it is the folder that counts: while this waited, that one may have been removed and another made.
   ST_TRY(auto folder, Folder::open(file_, identity, {}));
@@ -303,6 +317,11 @@ Result<Attempt> Recovery::run() {
         continue;
       }
       if (!looked || looked->is_done() != (round == Round::done)) continue;
+      if (!news.empty() && pauses_ < most_pauses) {
+        ++pauses_;
+        ST_TRY(paused_, data.stat());
+        return Attempt::again;
+      }
       ST_TRY(round == Round::done ? drop_done(*folder, name, *looked, identity)
                                   : settle(round, *folder, &name, *looked, data, identity));
       if (super_) return Attempt::super_first;
@@ -430,10 +449,12 @@ Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, co
                           os::Neighbours *listed) {
   constexpr int attempts = 100;
   Recovery recovery(file, wait, listed);
-  for (int i = 0; i < attempts; ++i) {
+  for (int i = 0; i < attempts;) {
     ST_TRY(auto ended,
            tell_at_end(recovery.news, findings, [&] { return os::while_stale([&] { return recovery.run(); }); }));
     if (ended == Attempt::done) return std::move(recovery.result);
+    if (ended == Attempt::again) continue;
+    ++i;
     auto finished = recover_super(recovery.super(), wait, findings);
     if (recovery.may_leave()) recovery.leave_done();
     if (!finished && recovery.may_leave() && finished.error().status != Status::cancelled) continue;

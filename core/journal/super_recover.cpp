@@ -65,7 +65,7 @@ class SuperRecovery {
  public:
   SuperRecovery(const os::Location &index, const os::LockWait &wait) : index_(index), wait_(wait) {}
 
-  // False: something is to be told before the next change is finished.
+  // False: something is to be told before the next super-journal is settled.
   Result<bool> run();
   Recovered result;
   KeptFindings news;
@@ -117,7 +117,7 @@ Result<bool> SuperRecovery::settle_all(const Folder &folder, std::vector<std::st
     std::string left;
     ST_TRY(auto looked, look_to_settle(folder, name, by_path, index_.path(), &left));
     if (!looked) continue;  // it has gone
-    if (looked->waits() && !news.empty()) return false;
+    if (left.empty() && !news.empty()) return false;
     if (left.empty())
       ST_TRY(settle(folder, name, *looked, index));
     else

@@ -1563,8 +1563,8 @@ typedef struct st_recover_options {
  * it; or one waits that is not to be trusted, and the message names its user;
  * where anybody may make files it is passed over with ST_OK, and the report
  * has ST_LOG_ERROR); ST_E_BUSY; ST_E_SHARD_MISSING; ST_E_NO_FILE; ST_E_IO;
- * ST_E_CANCELLED (progress, or report; what was reported is done, and perhaps
- * more). Any thread. */
+ * ST_E_CANCELLED (progress, or report; what was reported is done). Any
+ * thread. */
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no

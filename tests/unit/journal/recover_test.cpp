@@ -60,6 +60,17 @@ TEST_F(Recover, WhoIsToldMayChangeTheFile) {
   EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
 }
 
+TEST_F(Recover, WhoIsToldOfAJournalMayStopBeforeTheNext) {
+  for (const Change &change : changes) ASSERT_NE(leave({change}, true), "");
+  const auto stop = [](const write::Finding &) { return false; };
+  EXPECT_TRUE(fails_with(Status::cancelled, write::recover(testing::located(env, path), {}, stop)));
+  EXPECT_EQ(names_in(folder()).size(), 1u);
+  const auto rest = recover();
+  ASSERT_TRUE(is_ok(rest));
+  EXPECT_EQ(rest->applied, 1u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
+}
+
 TEST_F(Recover, WritesNothingThroughASecondLink) {
   auto journal = make_journal(changes, false);
   ASSERT_TRUE(journal);
