@@ -236,6 +236,28 @@ TEST_F(LateOpen, ACopyOnWriteHandleIsOfTheFilesThatAreShown) {
   }
 }
 
+// Before each of its system calls the handle itself changes what it shows, as by another thread.
+TEST_F(LateOpen, ACopyOnWriteHandleFollowsACommitOfItsOwn) {
+  bool more = true;
+  for (size_t n = every.first(); more; n += every.step) {
+    SCOPED_TRACE(text("call ", n));
+    put_model();
+    const auto c = open(env);
+    EXPECT_EQ(look(c->catalogue(), {"a", "c"}), "old old");
+    Result<std::unique_ptr<Model>> views = nullptr;
+    more = before_call(
+        n,
+        [&] {
+          change(*c, {"a", "c"});
+        },
+        [&] { views = c->reopen_shown(Again::copy_on_write); });
+    ASSERT_TRUE(is_ok(views));
+    const std::string seen = look((*views)->catalogue(), {"a", "c"});
+    EXPECT_TRUE(seen == "new new" || seen == "old old") << seen;
+    if (HasFailure()) return;
+  }
+}
+
 // These are so new that no times tell what is untouched. So each shard that is opened by itself looks at all others.
 TEST_F(LateOpen, ACopyOnWriteHandleOpensAllThatIsShownInOneRound) {
   const auto looks_of = [&](int shards) {
