@@ -472,7 +472,7 @@ TEST_F(LateOpen, ALogMayUseAnotherHandle) {
       ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
     }
     int renamed = 0;
-    env.before = [&](Call what) {
+    env.before = [&, new_names = new_names, fails = fails](Call what) {
       if (what == Call::fchown) return -EPERM;
       if (what == Call::renameat) ++renamed;
       const bool counts = renamed > (new_names ? 3 : 0);  // of a list, of shards, and of the index
