@@ -120,8 +120,8 @@ TEST_F(PublishTest, TheLogMayUseTheFileByAnotherHandle) {
       how.publish = true;
       EXPECT_TRUE(is_ok(update(*other, "c", new_c, how)));
     };
-    const auto c = StoreScene::open(faulty, options);
     bool renamed = false;
+    const auto c = StoreScene::open(faulty, options);
     faulty.before = [&](testing::Call call) {
       if (call == testing::Call::fchown) return -EPERM;
       renamed |= call == testing::Call::renameat;
