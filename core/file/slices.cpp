@@ -176,7 +176,7 @@ void sort_by_begin(std::vector<Run> *runs) {
   uint64_t varying = 0;  // bits that are not the same in all
   for (const Run &run : *runs) varying |= run.begin ^ runs->front().begin;
   std::vector<Run> sorted(runs->size());
-  for (unsigned shift = 0; shift < 64 && varying >> shift != 0; shift += digit_bits) {
+  for (unsigned shift = 0; varying != 0; shift += digit_bits, varying >>= digit_bits) {
     std::array<size_t, 1 << digit_bits> places{};
     const auto digit = [&](const Run &run) { return run.begin >> shift & (places.size() - 1); };
     for (const Run &run : *runs) ++places[digit(run)];

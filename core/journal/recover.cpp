@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "journal/claim.h"
 #include "journal/hot_journal.h"
@@ -224,11 +225,11 @@ enum class Attempt {
 constexpr int most_pauses = 100;
 
 bool is_untouched(const struct stat &now, const struct stat &then) {
-  const auto is_same = [](const timespec &a, const timespec &b) {
-    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+  const auto state_of = [](const struct stat &s) {
+    return std::tuple(s.st_dev, s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec, s.st_ctim.tv_sec,
+                      s.st_ctim.tv_nsec);
   };
-  return os::same_inode(now, then) && now.st_size == then.st_size && is_same(now.st_mtim, then.st_mtim) &&
-         is_same(now.st_ctim, then.st_ctim);
+  return state_of(now) == state_of(then);
 }
 
 class Recovery {
