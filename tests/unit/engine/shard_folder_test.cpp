@@ -46,6 +46,20 @@ class ShardFolderTest : public ::testing::Test {
     EXPECT_TRUE(is_ok(cut(env)));
     return left;
   }
+  // Somebody else's file has the name of the first shard by then.
+  void each_with_a_shard_of_others(const std::function<void(SimEnv &left, const std::string &shard)> &check) {
+    const std::string shard = folder + "/model-00001-of-00003.safetensors";
+    size_t seen = 0;
+    for (const SimDisk &state : left_at_each_call()) {
+      SimEnv left(state);
+      if (left.exists(index_path) || !left.exists(shard)) continue;
+      ++seen;
+      ASSERT_EQ(left.remove(shard), 0);
+      left.add_file(shard, file.file());
+      check(left, shard);
+    }
+    EXPECT_GT(seen, 0u);
+  }
 
   const Holdings file{{u8_tensor("a", 1000, 1), u8_tensor("b", 1000, 2), u8_tensor("c", 1000, 3)}, {}};
   SimEnv disk = fresh_disk();
@@ -177,14 +191,7 @@ TEST_F(ShardFolderTest, WhatADeadWriterLeftIsRemovedByARecovery) {
 
 // The caller may have seen enough after each of them.
 TEST_F(ShardFolderTest, ARecoveryLeavesWhatIsNotAsItWasWritten) {
-  size_t seen = 0;
-  for (const SimDisk &state : left_at_each_call()) {
-    SimEnv left(state);
-    const std::string shard = folder + "/model-00001-of-00003.safetensors";
-    if (left.exists(index_path) || !left.exists(shard)) continue;
-    ++seen;
-    ASSERT_EQ(left.remove(shard), 0);
-    left.add_file(shard, file.file());
+  each_with_a_shard_of_others([&](SimEnv &left, const std::string &shard) {
     int stops = 0;
     const auto stop = [](const write::Finding &) { return false; };
     for (; fails_with(Status::cancelled, recover_all(left, folder, {}, stop)); ++stops)
@@ -193,8 +200,7 @@ TEST_F(ShardFolderTest, ARecoveryLeavesWhatIsNotAsItWasWritten) {
     EXPECT_EQ(left.names(folder), (std::vector<std::string>{"model-00001-of-00003.safetensors"}));
     EXPECT_EQ(left.contents(shard), file.file());
     EXPECT_TRUE(fails_with(Status::not_regular, recover_all(left, folder, {}, {})));
-  }
-  EXPECT_GT(seen, 0u);
+  });
 }
 
 // Before each of its calls.
@@ -260,19 +266,11 @@ TEST_F(ShardFolderTest, ARecoveryLeavesTheListOfAnotherUser) {
 }
 
 TEST_F(ShardFolderTest, AShardThatIsNotAsItWasWrittenStays) {
-  size_t seen = 0;
-  for (const SimDisk &state : left_at_each_call()) {
-    SimEnv left(state);
-    const std::string shard = folder + "/model-00001-of-00003.safetensors";
-    if (left.exists(index_path) || !left.exists(shard)) continue;
-    ++seen;
-    ASSERT_EQ(left.remove(shard), 0);
-    left.add_file(shard, file.file());
+  each_with_a_shard_of_others([&](SimEnv &left, const std::string &shard) {
     ASSERT_TRUE(fails_with(Status::invalid_argument, cut(left)));
     ASSERT_EQ(left.contents(shard), file.file());
     ASSERT_EQ(shards_in(left), 1u) << "the others are as they were written";
-  }
-  EXPECT_GT(seen, 0u);
+  });
 }
 
 TEST_F(ShardFolderTest, ShardsThatNoListNamesAreSomebodyElses) {
