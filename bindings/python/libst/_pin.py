@@ -129,12 +129,12 @@ class Pin:
 
     @property
     def may_be_far(self) -> bool:
-        """Whether that it is not is yet to be known."""
+        """True unless the files are known to be near: see is_near."""
         return not self._is_near
 
     def is_near(self, shard: int) -> bool:
-        """Whether the files are on storage where a request costs no more than a system call, as this one is, which was
-        opened before."""
+        """Whether the files are on storage where a request costs no more than a system call. The first answer counts for
+        all. It is asked of `shard`, which is open already."""
         if self._is_near is None:
             self._is_near = self.io_info(shard).storage in (_abi.ST_STORAGE_LOCAL, _abi.ST_STORAGE_MEMORY)
         return self._is_near
