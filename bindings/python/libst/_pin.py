@@ -133,8 +133,8 @@ class Pin:
         return not self._is_near
 
     def is_near(self, shard: int) -> bool:
-        """Whether the files are on storage where a request costs no more than a system call. The first answer counts for
-        all. It is asked of `shard`, which is open already."""
+        """Whether the files are on storage where a request costs no more than a system call. The first answer counts
+        for all. It is asked of `shard`, which is open already."""
         if self._is_near is None:
             self._is_near = self.io_info(shard).storage in (_abi.ST_STORAGE_LOCAL, _abi.ST_STORAGE_MEMORY)
         return self._is_near
