@@ -1547,9 +1547,9 @@ typedef struct st_recover_options {
  * leaves: new shards that no index came to name, and old shards, even before
  * their time (see ST_TXN_NEW_NAMES). A writer may have died before its new file
  * had the name. If no file has the name, ST_OK says that such a file was
- * removed, and ST_E_NO_FILE that there was none. Given a folder without an
- * index, or the path of an index that is not there, it removes what an
- * st_reshard that died has left; the folder stays. Safe at any time, again, and
+ * removed, and ST_E_NO_FILE that there was none. `path` may also name a folder
+ * without an index, or the index that is missing there. Then what an st_reshard
+ * that died has left is removed; the folder stays. Safe at any time, again, and
  * from many processes. Where nothing waits, ST_OK comes also if the file or an
  * empty journal cannot be written here; such a journal of another user's is
  * reported, and left. The file itself is not checked: of one that is no model,

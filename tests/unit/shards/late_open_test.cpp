@@ -142,6 +142,16 @@ class LateOpen : public testing::ShardsScene {
     env.before = nullptr;
     return came;
   }
+  // `with_call` is asked once for each call, with a fresh model, until it answers false: there were not as many.
+  void for_each_call(const std::function<bool(size_t n)> &with_call) {
+    bool more = true;
+    for (size_t n = every.first(); more; n += every.step) {
+      SCOPED_TRACE(text("call ", n));
+      put_model();
+      more = with_call(n);
+      if (HasFailure()) return;
+    }
+  }
 
   // Those locks of this process that are of files in the folder.
   void unlock_all_but_journals() const {
@@ -238,24 +248,22 @@ TEST_F(LateOpen, ACopyOnWriteHandleIsOfTheFilesThatAreShown) {
 
 // Before each of its system calls the handle itself changes what it shows, as by another thread.
 TEST_F(LateOpen, ACopyOnWriteHandleFollowsACommitOfItsOwn) {
-  bool more = true;
-  for (size_t n = every.first(); more; n += every.step) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
+  for_each_call([&](size_t n) {
     const auto c = open(env);
     EXPECT_EQ(look(c->catalogue(), {"a", "c"}), "old old");
     Result<std::unique_ptr<Model>> views = nullptr;
-    more = before_call(
+    const bool more = before_call(
         n,
         [&] {
           change(*c, {"a", "c"});
         },
         [&] { views = c->reopen_shown(Again::copy_on_write); });
-    ASSERT_TRUE(is_ok(views));
+    EXPECT_TRUE(is_ok(views));
+    if (!views) return false;
     const std::string seen = look((*views)->catalogue(), {"a", "c"});
     EXPECT_TRUE(seen == "new new" || seen == "old old") << seen;
-    if (HasFailure()) return;
-  }
+    return more;
+  });
 }
 
 // These are so new that no times tell what is untouched. So each shard that is opened by itself looks at all others.
@@ -284,13 +292,10 @@ TEST_F(LateOpen, ACopyOnWriteHandleOpensAllThatIsShownInOneRound) {
 
 // Before each of its system calls.
 TEST_F(LateOpen, ACallBesideACommitByAnotherShowsOneState) {
-  bool more = true;
-  for (size_t n = every.first(); more; n += every.step) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
+  for_each_call([&](size_t n) {
     const auto c = open(env);
     std::string seen;
-    more = before_call(
+    const bool more = before_call(
         n,
         [&] {
           change_by_another({"a", "c"});
@@ -301,8 +306,8 @@ TEST_F(LateOpen, ACallBesideACommitByAnotherShowsOneState) {
         });
     if (seen.empty()) seen = look(c->catalogue(), {"a", "c"});
     EXPECT_TRUE(seen == "old old" || seen == "new new" || seen == "changed changed") << seen;
-    if (HasFailure()) return;
-  }
+    return more;
+  });
 }
 
 // The writer lives, and no journal of its is hot. Before each of the system calls of its commit.
@@ -548,13 +553,10 @@ TEST_F(LateOpen, NobodyShowsWhatADyingWriterHasHalfDone) {
 }
 
 TEST_F(LateOpen, ARefreshBesideACommitByAnotherShowsOneState) {
-  bool more = true;
-  for (size_t n = every.first(); more; n += every.step) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
+  for_each_call([&](size_t n) {
     const auto c = open(env);
     EXPECT_EQ(look(c->catalogue(), {"a", "c"}), "old old");
-    more = before_call(
+    const bool more = before_call(
         n,
         [&] {
           change_by_another({"a", "c"});
@@ -562,8 +564,8 @@ TEST_F(LateOpen, ARefreshBesideACommitByAnotherShowsOneState) {
         [&] { ASSERT_TRUE(is_ok(c->refresh())); });
     const std::string seen = look(c->catalogue(), {"a", "c"});
     EXPECT_TRUE(seen == "old old" || seen == "new new") << seen;
-    if (HasFailure()) return;
-  }
+    return more;
+  });
 }
 
 // Each shows a state of its own, and the one before goes.
@@ -624,15 +626,12 @@ TEST_F(LateOpen, WhatIsReplacedAllTheTimeIsBusy) {
 }
 
 TEST_F(LateOpen, AHandleOpensMoreBesideItsOwnCommits) {
-  bool more = true;
-  for (size_t n = every.first(); more; n += every.step) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
+  for_each_call([&](size_t n) {
     const auto c = open(env);
     const Catalogue before = c->catalogue();
     EXPECT_EQ(look(before, {"a"}), "old");
     std::string seen;
-    more = before_call(
+    const bool more = before_call(
         n, [&] { seen = look(c->catalogue(), {"d"}) + " " + look(before, {"d"}); },
         [&] {
           change(*c, {"a", "c"});
@@ -640,8 +639,8 @@ TEST_F(LateOpen, AHandleOpensMoreBesideItsOwnCommits) {
     EXPECT_TRUE(!more || seen == "old old") << seen;
     EXPECT_EQ(look(before, {"a", "c"}), "old old");
     EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
-    if (HasFailure()) return;
-  }
+    return more;
+  });
 }
 
 // Another commits a and c, and another thread then asks the same state for a.
@@ -777,13 +776,10 @@ TEST_F(LateOpen, EachCallOfALookAtAHalfDoneCommitMayFail) {
 
 // It leaves the shards their names, whatever it has come to.
 TEST_F(LateOpen, APatchOfSeveralByAnotherKeepsNobodyOut) {
-  bool more = true;
-  for (size_t n = every.first(); more; n += every.step) {
-    SCOPED_TRACE(text("call ", n));
-    put_model();
+  for_each_call([&](size_t n) {
     const auto other = open(env);
     std::string seen;
-    more = before_call(
+    const bool more = before_call(
         n,
         [&] {
           const auto c = open(unsynced, MapMode::automatic, 0);
@@ -793,8 +789,8 @@ TEST_F(LateOpen, APatchOfSeveralByAnotherKeepsNobodyOut) {
           change(*other, {"a", "c"}, false);
         });
     EXPECT_EQ(seen.find("busy"), std::string::npos) << seen;
-    if (HasFailure()) return;
-  }
+    return more;
+  });
 }
 
 // As in a cache, where shards are links to files of other names.
