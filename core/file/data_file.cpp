@@ -357,11 +357,7 @@ void DataFile::drop_idle(write::Folder folder, const struct stat &identity) {
 }
 
 Result<void> DataFile::recover(const os::LockWait &wait) {
-  const write::Findings told = [this](const write::Finding &f) {
-    if (options_.log) options_.log(f.level, f.message);
-    return true;
-  };
-  ST_TRY(auto done, write::recover(at_, wait, told));
+  ST_TRY(auto done, write::recover(at_, wait, write::told_to(options_.log)));
   counters_.recoveries += done.applied + done.undone + done.dropped;
   if (done.aside > 0)
     return fail(Status::journal, done.why_aside,

@@ -52,8 +52,7 @@ Result<void> settle_orphan(const os::Location &file, const Folder &folder, const
   }
   // All of its transaction is off, as one of its files is gone: nor may a new file of it take the name.
   if (found->verdict.is_good() && found->record.is_part()) {
-    const Findings told = [&](const Finding &f) { return log(f.level, f.message), true; };
-    auto ended = recover_super(file.beside(found->record.super_of), wait, log ? told : Findings());
+    auto ended = recover_super(file.beside(found->record.super_of), wait, told_to(log));
     if (!ended && ended.error().status != Status::no_file) return Failure(std::move(ended.error()));
   }
   auto aside = move_aside(folder, name);

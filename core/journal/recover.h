@@ -34,6 +34,15 @@ struct Finding {
 };
 using Findings = std::function<bool(const Finding &)>;  // false: stop
 
+// They go to a log, which stops nothing.
+inline Findings told_to(const Log &log) {
+  if (!log) return {};
+  return [log](const Finding &f) {
+    log(f.level, f.message);
+    return true;
+  };
+}
+
 // What is found under locks, and told when nothing is locked: the user's function may use the model by another handle.
 // Each message is told once.
 class KeptFindings {

@@ -94,12 +94,9 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
 // All that can fail: afterwards everything that is to be is on the disk, and nothing names it.
 Result<void> ShardCommit::prepare_new_names(const Asked &at_last) {
   ST_TRY(open_folder());
-  const write::Findings told = [log = removed_.log()](const write::Finding &f) {
-    return log(f.level, f.message), true;
-  };
   const uint64_t now = shards_.env().unix_time();
   shards_.keep_open(old_->due(now));
-  ST_TRY(with_room([&] { return old_->remove(now, {work_.timeout_ms}, told); }));
+  ST_TRY(with_room([&] { return old_->remove(now, {work_.timeout_ms}, write::told_to(removed_.log())); }));
   ST_TRY(
       prepare_each([&](Participant &part) { return part.prepare_new_name(shards_.location().beside(name_of(part))); }));
   ST_TRY(auto spelled, new_index());

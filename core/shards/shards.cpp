@@ -235,17 +235,11 @@ void Shards::close() noexcept {
   MultiFileOf::close();
 }
 
-write::Findings Shards::told() const {
-  return [this](const write::Finding &f) {
-    if (options().log) options().log(f.level, f.message);
-    return true;
-  };
-}
-
 Result<void> Shards::recover_left(int32_t timeout_ms) const {
   const Control control = control_of({});
   const os::LockWait wait{timeout_ms, &control, nullptr};
-  ST_TRY(with_room([&] { return write::recover_super_if_needed(at_, wait, options().writable, told()); }));
+  ST_TRY(with_room(
+      [&] { return write::recover_super_if_needed(at_, wait, options().writable, write::told_to(options().log)); }));
   return {};
 }
 
@@ -265,7 +259,7 @@ Result<void> Shards::await_half_done(int32_t timeout_ms) const {
 }
 
 Result<void> Shards::recover(const os::LockWait &wait) const {
-  ST_TRY(write::recover_super_or_fail(at_, wait, told()));
+  ST_TRY(write::recover_super_or_fail(at_, wait, write::told_to(options().log)));
   return {};
 }
 

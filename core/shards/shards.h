@@ -119,7 +119,6 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // A shared lock on the index; null where nobody can have one.
   static Result<std::unique_ptr<os::LockedFile>> keep_writers_out(const os::Location &index, const os::LockWait &wait);
   Result<void> recover(const os::LockWait &wait) const;
-  write::Findings told() const;
   // Has a commit of this handle put it there? A child does not know what its parent was about to show.
   bool is_own(uint64_t index) const { return (index == own_index_ || index == own_before_) && made_in_.this_process(); }
   // Status file_changed if the index is no longer the one that was read, nor, if they may, one of ours. `same_as` is a
