@@ -60,6 +60,24 @@ TEST_F(Recover, WhoIsToldMayChangeTheFile) {
   EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
 }
 
+// As where a server forgets a file, and the work begins anew.
+TEST(KeptFindings, ToldOnceEachUntilStopped) {
+  KeptFindings found;
+  for (const char *message : {"a", "a", "b"}) found.keep({LogLevel::info, Status::ok, message});
+  std::string told;
+  EXPECT_TRUE(found.tell([&](const Finding &f) {
+    told += f.message;
+    return true;
+  }));
+  EXPECT_EQ(told, "ab");
+  found.keep({LogLevel::info, Status::ok, "a"});
+  EXPECT_TRUE(found.empty());
+  found.keep({LogLevel::info, Status::ok, "c"});
+  EXPECT_TRUE(found.tell({}));
+  found.keep({LogLevel::info, Status::ok, "d"});
+  EXPECT_FALSE(found.tell([](const Finding &) { return false; }));
+}
+
 TEST_F(Recover, WhoIsToldOfAJournalMayStopBeforeTheNext) {
   for (const Change &change : changes) ASSERT_NE(leave({change}, true), "");
   const auto stop = [](const write::Finding &) { return false; };
