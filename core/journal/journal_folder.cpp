@@ -53,7 +53,7 @@ bool is_gone(const Error &e) {
 }
 
 Verdict trust(const struct stat &s, const struct stat &data, uid_t self) {
-  if (s.st_mode & S_IWOTH) return Verdict::bad("anybody may write to it");
+  if (s.st_mode & ~data.st_mode & S_IWOTH) return Verdict::bad("anybody may write to it, and not to the file");
   if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)
     return Verdict::bad(text("it belongs to user ", s.st_uid, ", who is neither the file's owner nor you"));
   return Verdict::good();
@@ -80,7 +80,9 @@ std::optional<std::string> only_aside(const os::File &dir) {
 
 // With a folder that trust() refuses. A writer's must never be removed: it may hold a change that was promised.
 std::string what_to_do(const os::File &dir, const struct stat &s) {
-  if ((s.st_mode & S_IWOTH) != 0) return "have the file's owner look at it";
+  if ((s.st_mode & S_IWOTH) != 0)
+    return "have the file's owner look at it; where a filesystem gives all folders these rights, mount it with others "
+           "(umask=022)";
   if (const auto aside = only_aside(dir))
     return text("nothing waits in it, but ", in_quotes(*aside),
                 ", which a recovery moved aside, keeps it there; look at that journal and remove it, as user ",

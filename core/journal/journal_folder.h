@@ -67,7 +67,8 @@ bool is_gone(const Error &e);
 // How a user finishes what a journal or folder of this user began: the end of a message to another user.
 std::string who_finishes(uid_t user);
 
-// May what is beside a file, by its owner and mode, be trusted by `self`?
+// May what is beside a file, by its owner and mode, be trusted by `self`? Anybody may write to it only if anybody may
+// write to the file, too: so it is of all files on a disk of Windows, as a rule, or after `chmod -R 777`.
 Verdict trust(const struct stat &s, const struct stat &data, uid_t self);
 
 // A handle's journals. Retired ones are parked for the next transaction, which

@@ -30,12 +30,11 @@ Result<Form> form_of_index(const os::File &file) {
 }
 
 // May it be the new file of the transaction? Once the new file has taken its place, another user of the folder may have
-// given its name to another file. A new file has the rights of the old one: if anybody may write to the old one, then
-// to the new one, too. A file with a second link would change under the second name whenever it is changed in place.
-Verdict RollForward::may_be_new(struct stat made, const struct stat &old) const {
+// given its name to another file. A file with a second link would change under the second name whenever it is changed
+// in place.
+Verdict RollForward::may_be_new(const struct stat &made, const struct stat &old) const {
   if (!S_ISREG(made.st_mode)) return Verdict::bad("it is no plain file");
   if (made.st_nlink != 1) return Verdict::bad("it has a second link; remove that link");
-  made.st_mode &= ~(old.st_mode & S_IWOTH);
   return trust(made, old, dir_->env().geteuid());
 }
 

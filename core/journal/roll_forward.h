@@ -56,7 +56,7 @@ class RollForward {
   Result<Verdict> look_at_patch(Target &target);
   Verdict judge_strange() const;
   Result<Verdict> look_at_part(Target &shard, const Found &decision);
-  Verdict may_be_new(struct stat made, const struct stat &old) const;
+  Verdict may_be_new(const struct stat &made, const struct stat &old) const;
   Result<Target::Temporary> open_temporary(const std::string &name, const struct stat &old);
   Error is_awaited(const std::string &name, const std::string &file, const Verdict &verdict) const;
   Result<void> place(const std::string &temporary, const std::string &file);

@@ -98,8 +98,11 @@ Result<void> copy_attributes(const os::File &from, const os::File &to, const Log
                                 ", as it could not be given to user ", old.st_uid));
   }
   ST_TRY(copy_extended_attributes(from, to, mode));
-  if (const int r = env.fchmod(to.fd(), mode); r < 0) return Failure(to.error(-r, "set the mode of"));
-  return {};
+  const int r = env.fchmod(to.fd(), mode);
+  if (r == 0) return {};
+  // Some filesystems have one mode for all files, and refuse to set any.
+  ST_TRY(made, to.stat());
+  return (made.st_mode & permissions) == mode ? Result<void>() : Failure(to.error(-r, "set the mode of"));
 }
 
 }  // namespace st::write

@@ -541,6 +541,14 @@ TEST_F(Inherits, NothingWhereTheFilesystemHasNoAttributes) {
   }
 }
 
+TEST_F(Inherits, TheModeWhereTheFilesystemHasOneForAllFiles) {
+  faulty.before = [](Call call) { return call == Call::fchmod ? -EPERM : 0; };
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  EXPECT_TRUE(is_ok(replace(faulty)));
+  ASSERT_EQ(::chmod(path.c_str(), 0604), 0);
+  EXPECT_TRUE(fails_with(Status::permission, replace(faulty)));
+}
+
 // Attributes may grow, or go, between asking how long they are and reading them.
 TEST_F(Inherits, AttributesThatChangeWhileTheyAreRead) {
   if (!can_have_attributes()) GTEST_SKIP() << "no user attributes here: " << std::strerror(errno);

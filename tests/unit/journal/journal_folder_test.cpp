@@ -133,6 +133,17 @@ TEST_F(FolderTest, OneThatAnybodyMayWriteToIsRefused) {
   EXPECT_TRUE(fails_with(Status::journal, Folder::create(testing::located(env, path), data())));
 }
 
+// On a disk of Windows anybody may write to all that there is.
+TEST_F(FolderTest, OneThatAnybodyMayWriteToIsUsedIfThatIsSoOfTheFile) {
+  ::chmod(path.c_str(), 0666);
+  fs::create_directory(folder());
+  ::chmod(folder().c_str(), 0777);
+  const auto opened = open();
+  ASSERT_TRUE(is_ok(opened));
+  EXPECT_TRUE(opened->has_value());
+  EXPECT_TRUE(is_ok(Folder::create(testing::located(env, path), data())));
+}
+
 TEST_F(FolderTest, OneOfAStrangerIsRefused) {
   fs::create_directory(folder());
   if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)

@@ -283,6 +283,15 @@ TEST_F(RecoverDistrusts, AJournalThatAnybodyMayWriteTo) {
   expect_aside(journal, "anybody may write");
 }
 
+TEST_F(RecoverDistrusts, NoJournalForRightsThatTheFileGives) {
+  const std::string journal = leave(changes, true);
+  for (const std::string &each : {path, folder(), journal}) ASSERT_EQ(::chmod(each.c_str(), 0777), 0);
+  const auto done = recover();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u);
+  EXPECT_TRUE(same_bytes(std::string_view(bytes_of(path)).substr(a_at, 4000), changes[0].bytes));
+}
+
 TEST_F(RecoverDistrusts, AJournalOfSomebodyElse) {
   const std::string journal = leave(changes, true);
   if (::chown(journal.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
