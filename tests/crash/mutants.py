@@ -339,7 +339,7 @@ MUTANTS = [
     Mutant("the mask of an ACL is taken for the group's right", RIGHTS,
            "    if (e.tag == AclEntry::owning_group) rights->group = may;\n", ""),
     Mutant("a journal keeps the ACL that its folder gave", RIGHTS, "  if (given->empty()) return true;\n", "  return true;\n"),
-    Mutant("a journal that anybody may write is trusted", FOLDER, "if (s.st_mode & S_IWOTH) return", "if (false) return"),
+    Mutant("a journal that anybody may write is trusted", FOLDER, "if (s.st_mode & ~data.st_mode & S_IWOTH) return", "if (false) return"),
     Mutant("a link in the place of a file is followed", LOCATION, "flags | (nameless_ ? 0 : O_NOFOLLOW), mode", "flags, mode"),
     Mutant("a link that takes a file's place while it is locked is taken for it", LOCATION,
            "out, nameless_ ? 0 : AT_SYMLINK_NOFOLLOW)", "out, 0)"),

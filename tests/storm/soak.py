@@ -13,9 +13,11 @@ library under test.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import random
+import select
 import signal
 import statistics
 import subprocess
@@ -31,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KIB = 1024
 MIB = 1024 * KIB
 WARM = 30  # steps of a process before it is measured: buffers, pools and caches fill
-PATIENCE = 300  # seconds in which a process ends that was told to: its last step may wait for a host that went away
+PATIENCE = 180  # seconds in which a process is warm, or ends when told: a step may wait for a host that went away
 
 
 class Curve(NamedTuple):
@@ -170,6 +172,7 @@ class Worker:
 
 def work(path, number):
     stop = []
+    faulthandler.enable()
     signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
     worker = Worker(path, number)
     for _ in range(WARM):
@@ -243,12 +246,39 @@ class Result(NamedTuple):
     wrong: list
 
 
-def ended(worker, seconds):
-    """What it said, or None if it goes on: then it is killed."""
+def where_it_waits(worker):
+    """In the kernel, each thread."""
+    lines = []
+    for task in sorted(Path(f"/proc/{worker.pid}/task").iterdir()):
+        try:
+            call, stack = (task / "syscall").read_text(), (task / "stack").read_text()
+        except OSError as e:  # it ended, or only root may see
+            call, stack = f"{e}", ""
+        lines += [f"thread {task.name}, system call {call.strip()}", *stack.splitlines()]
+    return "\n  ".join(lines)
+
+
+def end_stuck(worker):
+    """It says where it is (faulthandler) on stderr, if the kernel lets it."""
+    print(f"process {worker.pid} waits:\n  {where_it_waits(worker)}")
+    worker.send_signal(signal.SIGABRT)
     try:
-        return worker.communicate(timeout=max(0, seconds))[0]
+        worker.wait(timeout=10)
     except subprocess.TimeoutExpired:
         worker.kill()
+
+
+def is_warm(worker, until):
+    ready, _, _ = select.select([worker.stdout], [], [], max(0, until - time.monotonic()))
+    return bool(ready) and worker.stdout.readline() == "warm\n"
+
+
+def ended(worker, until):
+    """What it said, or None if it goes on: then it is killed."""
+    try:
+        return worker.communicate(timeout=max(0, until - time.monotonic()))[0]
+    except subprocess.TimeoutExpired:
+        end_stuck(worker)
         return None
 
 
@@ -265,17 +295,17 @@ def soak(folders, seconds, processes=4):
             worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             stack.callback(worker.kill)
             workers.append(worker)
-        for worker in workers:
-            worker.stdout.readline()
+        begin = time.monotonic()
+        wrong = [f"process {w} did not get warm" for w in range(processes) if not is_warm(workers[w], begin + PATIENCE)]
         samples, begin = [], time.monotonic()
-        while (passed := time.monotonic() - begin) < seconds and not any(w.poll() for w in workers):
+        while not wrong and (passed := time.monotonic() - begin) < seconds and not any(w.poll() for w in workers):
             samples.append({"seconds": passed, **sample([w.pid for w in workers], folders[0])})
             time.sleep(min(5, seconds / 60))
         for worker in workers:
             worker.terminate()
         told = time.monotonic()
-        said = [ended(worker, told + PATIENCE - time.monotonic()) for worker in workers]
-    wrong = [f"process {w} did not end when it was told to" for w, text in enumerate(said) if text is None]
+        said = [ended(worker, told + (0 if wrong else PATIENCE)) for worker in workers]
+    wrong += [f"process {w} did not end when it was told to" for w, text in enumerate(said) if text is None]
     wrong += [f"process {w} ended with {worker.returncode}" for w, worker in enumerate(workers) if worker.returncode]
     count = sum((Counter(json.loads(text)) for text in said if text), Counter())
     if not wrong:
@@ -324,7 +354,7 @@ def main():
         folders, where = _hosts(arguments, stack)
         result = soak(folders, arguments.minutes * 60, arguments.processes)
     print(f"{where}, {arguments.processes} processes, {arguments.minutes:g} minutes:", dict(result.count))
-    for name, curve in CURVES.items():
+    for name, curve in CURVES.items() if result.samples else ():
         values = [s[name] / curve.unit for s in result.samples]
         print(f"{curve.title}: {values[0]:.1f} at first, {max(values):.1f} at most, {values[-1]:.1f} in the end")
     if arguments.plot:
