@@ -324,6 +324,31 @@ class CephFs(Hosts):
         (self.folder / "ceph.conf").write_text("[global]\n" + "".join(lines))
 
 
+class JuiceFs(Hosts):
+    """Names and locks lie in one Redis, which the hosts reach by the network; the bytes of files in a local folder, as
+    in a bucket. The Redis syncs its log before it answers."""
+
+    REDIS = 6379
+
+    def client(self, name):
+        url = f"redis://{SERVER}:{self.REDIS}/0"
+        # A client gives up a host of which it has not heard for five beats. Without a supervisor it is one process.
+        beat = [f"--heartbeat={max(1, self.life // 5)}s", f"--cache-dir={self.folder / f'{name}-cache'}"]
+        quiet = ["--no-usage-report", "--no-syslog", "--no-agent", "--backup-meta=0"]
+        return ["env", "JFS_SUPERVISOR=none", clients.program("juicefs"), "mount", *quiet, *beat, url, "MOUNT"]
+
+    def serve(self):
+        data = self.folder / "redis"
+        data.mkdir()
+        command = ["redis-server", "--bind", SERVER, "--port", self.REDIS, "--protected-mode", "no", "--dir", data]
+        command += ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+        self._serve(command, "redis-server", self.REDIS)
+        format_ = [clients.program("juicefs"), "format", "--no-agent", "--storage", "file", "--trash-days", "0"]
+        format_ += ["--bucket", f"{self.folder / 'store'}/", f"redis://{SERVER}:{self.REDIS}/0", "libst"]
+        with open(self.folder / "format.log", "wb") as log:
+            subprocess.run([*self.network.enter(self.network.server), *format_], check=True, stdout=log, stderr=log)
+
+
 RIGS = {
     "glusterfs": (GlusterFs, []),
     "glusterfs-fresh-opens": (GlusterFs, ["--fopen-keep-cache=off"]),
@@ -331,11 +356,13 @@ RIGS = {
     "glusterfs-defaults": (GlusterDefaults, []),
     "moosefs": (MooseFs, []),
     "cephfs": (CephFs, []),
+    "juicefs": (JuiceFs, []),
 }
 NEEDS = {
     **{kind: ["glusterfs", "glusterfsd", "nsenter", "ip"] for kind in RIGS if kind.startswith("glusterfs")},
     "moosefs": ["mfsmaster", "mfschunkserver", "mfsmount", "nsenter", "ip"],
     "cephfs": ["ceph", "ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "nsenter", "ip"],
+    "juicefs": ["juicefs", "redis-server", "nsenter", "ip"],
 }
 
 
