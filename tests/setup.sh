@@ -32,6 +32,7 @@ TO_TEST=(
   clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 shellcheck man-db mandoc zsh fish valgrind libst1
   spin tcc nginx-light openssl
 )
+[[ ${ST_TEST_BOUND:-} != full ]] || TO_TEST+=(redis-server)
 PACKAGES=("${TO_BUILD[@]}")
 REQUIREMENTS=("$ROOT/tests/demo/requirements.txt")
 if [[ $FOR == tests ]]; then
