@@ -43,9 +43,12 @@ class Row(NamedTuple):
     locks_elsewhere: bool | None = None
     libst: str = "yes"  # when a reader by libst sees a change
     stock: str = "yes"
+    at_once: bool = True  # and do they hold while descriptors of the file are closed and opened beside them?
 
     def cells(self):
         here = {True: "yes", False: "no", None: "not tried" if self.says == "read only: " else NOT_TRIED}
+        if not self.at_once:
+            here[True] = "one at a time"
         elsewhere = SAID[self.says]
         if elsewhere == "if it locks" and self.locks_elsewhere:
             elsewhere = "yes"
@@ -54,6 +57,7 @@ class Row(NamedTuple):
 
 OPEN, REFRESH = "after a new open", "after a refresh"
 OLD = "old bytes, perhaps for ever: its clients keep pages over a new open"
+SELDOM = "seldom old bytes, until the next change"
 EITHER = "old or new bytes, or pages of both: its clients may keep pages over a new open"
 ROWS = {
     "disk": Row("ext4, xfs, btrfs, tmpfs", "none, ", True),
@@ -69,8 +73,10 @@ ROWS = {
     # The kernel calls its mounts "fuse", as those of many others.
     "moosefs": Row("MooseFS", "read, and write if ", True, True, REFRESH, OPEN),
     "cephfs": Row("CephFS by ceph-fuse", "read and write: ", True, True, f"{REFRESH}, or a new open", EITHER),
+    # Its locks exclude, and get lost: test_juicefs_loses_locks.
+    "juicefs": Row("JuiceFS", "read only: ", True, True, f"{REFRESH}; {SELDOM}", f"{OPEN}; {SELDOM}", at_once=False),
     "others": Row(
-        "NFS, CephFS by its kernel client, Lustre, SMB, JuiceFS and other FUSE",
+        "NFS, CephFS by its kernel client, Lustre, SMB and other FUSE",
         "read, and write if ",
         libst=REFRESH,
         stock="as its caches go",

@@ -231,6 +231,49 @@ def test_a_gluster_volume_remembers(scratch):
         assert "performance.stat-prefetch" in said and "performance.quick-read" in said
 
 
+WRITES_ON = """
+import os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+print("writes", flush=True)
+while True:
+    os.pwrite(file, bytes(4096), 1 << 20)
+"""
+
+
+def test_juicefs_loses_locks(scratch):
+    """Its client ends the locks of a descriptor some time after it was closed, and knows them by the address that the
+    open file had in the kernel. If the next one of this file lies there, its locks are gone. So `stctl io` says that one
+    process may change a file at a time: nothing tells libst of a lock that is lost."""
+    if why := clients.lacking(*hosts.NEEDS["juicefs"]):
+        pytest.skip(why)
+    with hosts.make("juicefs", scratch / "rig") as made:
+        here, there = (mount / "file" for mount in made.mounts)
+        here.write_bytes(bytes(4096))
+
+        def take(file):
+            try:
+                disk.lock_range(file, 0, 512)
+            except BlockingIOError:
+                return False
+            return True
+
+        def is_lost():
+            with open(here, "rb+") as closed:
+                disk.wait_until(lambda: take(closed), "the lock")
+            with open(here, "rb+") as held:
+                disk.wait_until(lambda: take(held), "the lock again")
+                return not all(disk.is_locked(there) for _ in range(20))
+
+        command = [sys.executable, "-c", WRITES_ON, here]  # what is closed waits for what others have written
+        with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as writer:
+            try:
+                assert disk.read_line(writer.stdout) == "writes\n"
+                assert any(is_lost() for _ in range(1000)), "it loses none by now: then it can be a rig like the others"
+            finally:
+                writer.kill()
+        assert _other_hosts(model.put_model(made.mounts[0])).startswith("read only: its clients lose locks")
+
+
 def _open_directly(path):
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_DIRECT), "rb", buffering=0)
 

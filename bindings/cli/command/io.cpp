@@ -50,9 +50,8 @@ std::string other_hosts_sentence(const st_io_info &io) {
     return "read, and write if all hosts mount it with -dlm: else its locks exclude nobody on another host, so change "
            "the file from one host; writers, and readers after st_refresh, read past this host's cache";
   if (type == "fuse.juicefs" || type == "fuse.JuiceFS")
-    return "read, and write if its locks exclude other hosts, which cannot be tried from here; before version 1.2 it "
-           "may keep the locks of a process that died; writers, and readers after st_refresh, read past this host's "
-           "cache";
+    return "read only: its clients lose locks, also on one host, and may go on answering with old bytes, so change the "
+           "file from one process at a time; writers, and readers after st_refresh, read past the kernel's cache";
   if (io.storage == ST_STORAGE_OBJECT_STORE)
     return "read only: an object store has no locks that hosts share, so change the file from one host";
   if (type == "fuse.sshfs" || type == "fuse.rclone")
