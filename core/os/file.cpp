@@ -82,9 +82,16 @@ Result<void> File::read_own(void *buffer, size_t n, uint64_t offset) const {
   return {};
 }
 
+// A descriptor that is open here, and of which a server says that it is not: another host has removed the file. So
+// JuiceFS answers reads and writes.
+int File::meant(int err) const {
+  struct stat s;
+  return err == EBADF && env_->fstat(fd_, &s) != -EBADF ? ESTALE : err;
+}
+
 Failure File::cannot_read(int err, uint64_t offset) const {
   if (auto stopped = InterruptCheck::stopped()) return Failure(*std::move(stopped));
-  Error e = error(err, "read");
+  Error e = error(meant(err), "read");
   if (std::string why = env_->why(); !why.empty()) e.message = std::move(why);
   return Failure(std::move(e).at_offset(offset));
 }
@@ -137,7 +144,7 @@ Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
     });
     if (put == -EFAULT) return Failure(given_memory_is_gone(EFAULT).at_offset(offset + done));
     if (put == -EFBIG) ST_TRY(may_reach(offset + n));
-    if (put < 0) return Failure(error(static_cast<int>(-put), "write").at_offset(offset + done));
+    if (put < 0) return Failure(error(meant(static_cast<int>(-put)), "write").at_offset(offset + done));
     if (put == 0) return Failure(error(EIO, "write").at_offset(offset + done));
     done += static_cast<size_t>(put);
   }
@@ -167,7 +174,7 @@ Result<void> File::clone(const File &source, uint64_t from, uint64_t n, uint64_t
 // A failed sync is never repeated: the kernel may have dropped the pages and
 // would answer the second call with a lie.
 Result<void> File::synced(int answer) const {
-  if (answer < 0) return Failure(error(-answer, "sync"));
+  if (answer < 0) return Failure(error(meant(-answer), "sync"));
   unsynced_ = false;
   return {};
 }

@@ -113,6 +113,7 @@ class File {
   Error error(int err, std::string_view what) const { return os_error(err, what, path_); }
 
  private:
+  int meant(int err) const;
   Failure ends_at(uint64_t offset) const;
   Failure cannot_read(int err, uint64_t offset) const;
   int open_again(int flags) const;

@@ -82,6 +82,24 @@ TEST_F(FileTest, ANameThatLeadsToAFileThatIsGoneIsAskedOfTheServer) {
   }
 }
 
+// JuiceFS says so of a file that another host has removed. What this program has closed is something else.
+TEST_F(FileTest, ADescriptorThatAServerDoesNotKnowIsOfAFileThatIsGone) {
+  put_bytes(path, "abc");
+  File file = open(O_RDWR);
+  char byte = 0;
+  for (const auto &[failing, status] : {std::pair{false, Status::file_changed}, {true, Status::io}}) {
+    env.before = [&](Call call) {
+      constexpr Call asked[] = {Call::pread, Call::pwrite, Call::fsync, Call::fdatasync};
+      return std::ranges::count(asked, call) || (failing && call == Call::fstat) ? -EBADF : 0;
+    };
+    EXPECT_TRUE(fails_with(status, file.read(&byte, 1, 1)));
+    EXPECT_TRUE(fails_with(status, file.write(&byte, 1, 1)));
+    EXPECT_TRUE(fails_with(status, file.sync()));
+    EXPECT_TRUE(fails_with(status, file.sync_data()));
+    env.before = nullptr;
+  }
+}
+
 TEST_F(FileTest, WhereTheStorageFailsNoCacheAnswersForIt) {
   put_bytes(path, "abc");
   for (const PastCache how : {PastCache::by_one, PastCache::anew}) {
