@@ -82,11 +82,12 @@ Result<void> File::read_own(void *buffer, size_t n, uint64_t offset) const {
   return {};
 }
 
-// A descriptor that is open here, and of which a server says that it is not: another host has removed the file. So
-// JuiceFS answers reads and writes.
+// A server says of a descriptor that is open here that there is no such file, or no such descriptor: another host has
+// removed the file. So JuiceFS answers reads and writes; the first where this kernel asks for the size before it reads.
 int File::meant(int err) const {
   struct stat s;
-  return err == EBADF && env_->fstat(fd_, &s) != -EBADF ? ESTALE : err;
+  const bool gone = err == ENOENT ? reads_past_cache() : err == EBADF && env_->fstat(fd_, &s) != -EBADF;
+  return gone ? ESTALE : err;
 }
 
 Failure File::cannot_read(int err, uint64_t offset) const {

@@ -83,15 +83,21 @@ TEST_F(FileTest, ANameThatLeadsToAFileThatIsGoneIsAskedOfTheServer) {
 }
 
 // JuiceFS says so of a file that another host has removed. What this program has closed is something else.
-TEST_F(FileTest, ADescriptorThatAServerDoesNotKnowIsOfAFileThatIsGone) {
+TEST_F(FileTest, WhatAServerDoesNotKnowByAnOpenDescriptorIsGone) {
   put_bytes(path, "abc");
-  File file = open(O_RDWR);
-  char byte = 0;
-  for (const auto &[failing, status] : {std::pair{false, Status::file_changed}, {true, Status::io}}) {
-    env.before = [&](Call call) {
+  struct Case {
+    int answer, fstat;
+    Status status;
+  };
+  for (const auto &[answer, fstat, status] : {Case{-EBADF, 0, Status::file_changed}, Case{-EBADF, -EBADF, Status::io},
+                                              Case{-ENOENT, 0, Status::file_changed}}) {
+    File file = open();
+    file.read_past_cache(PastCache::by_one);
+    env.before = [&, answer = answer, fstat = fstat](Call call) {
       constexpr Call asked[] = {Call::pread, Call::pwrite, Call::fsync, Call::fdatasync};
-      return std::ranges::count(asked, call) || (failing && call == Call::fstat) ? -EBADF : 0;
+      return std::ranges::count(asked, call) ? answer : call == Call::fstat ? fstat : 0;
     };
+    char byte = 0;
     EXPECT_TRUE(fails_with(status, file.read(&byte, 1, 1)));
     EXPECT_TRUE(fails_with(status, file.write(&byte, 1, 1)));
     EXPECT_TRUE(fails_with(status, file.sync()));
