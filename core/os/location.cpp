@@ -441,11 +441,18 @@ void Folders::share(Location *at) {
 namespace {
 
 // A kernel looks at a name, and then opens what it leads to. If another host replaces the file in between, the server
-// may answer ENOENT. The name has led to a file all the time.
+// may answer ENOENT. The name has led to a file all the time. A kernel that remembers the old file may say so of the
+// name, too, until the server is asked for that.
 Result<File> open_named(const Location &at, int flags) {
   auto file = at.open(flags);
+  if (file || file.error().os_errno != ENOENT) return file;
   struct stat s;
-  if (!file && file.error().os_errno == ENOENT && at.stat(&s) == 0) file.error().os_errno = ESTALE;
+  int r = at.stat(&s);
+  if (r == -ENOENT && at.has_other_hosts()) {
+    at.renew();
+    r = at.stat(&s);
+  }
+  if (r == 0) file.error().os_errno = ESTALE;
   return file;
 }
 

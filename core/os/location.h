@@ -117,6 +117,8 @@ class Location {
   Filesystem filesystem(const File &file, const struct stat &s) const;
   // May other hosts change it? Costs no system call where it lies on a disk of this machine.
   bool has_other_hosts(const struct stat &s) const { return how_to_read(s) != PastCache::no; }
+  // May they, if there were a file here?
+  bool has_other_hosts() const;
   // Is the folder on a disk of this machine, or in its memory? Then no other host writes there, whether they share
   // locks or, as on most object stores, they do not. A process may write to the disk for its kernel (ntfs-3g).
   bool is_of_this_machine() const;

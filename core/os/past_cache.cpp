@@ -182,6 +182,11 @@ PastCache Location::how_to_read(const Filesystem &filesystem) {
   return keeps_what_was_read(filesystem.type) ? PastCache::anew : PastCache::by_one;
 }
 
+bool Location::has_other_hosts() const {
+  const auto s = folder_->identity();
+  return s && has_other_hosts(*s);
+}
+
 bool Location::is_of_this_machine() const {
   const auto s = folder_->identity();
   const Filesystem found = s ? filesystem_by_folder(*s) : Filesystem();

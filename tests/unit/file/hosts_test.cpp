@@ -57,6 +57,34 @@ TEST_P(Hosts, AChangeGoesToTheFileThatAnotherHostHasPublished) {
   EXPECT_TRUE(same_bytes(seen(*open(here), "c"), new_c));
 }
 
+// This kernel leads the name to a file that is gone, and has forgotten all else of it. Then the server says of the name
+// that there is no such file, until it is asked for the name.
+TEST_P(Hosts, ANameThatIsRememberedOfAFileThatIsGoneIsAskedForAnew) {
+  struct Remembering : StaleEnv {
+    using StaleEnv::StaleEnv;
+    int openat(int dir, const char *name, int flags, mode_t mode) override {
+      return is_old(name) ? -ENOENT : StaleEnv::openat(dir, name, flags, mode);
+    }
+    int fstatat(int dir, const char *name, struct stat *out, int flags) override {
+      return is_old(name) ? -ENOENT : StaleEnv::fstatat(dir, name, out, flags);
+    }
+    int renew_name(int dir, const char *name) override {
+      if (is_old(name)) remembers.clear();
+      return StaleEnv::renew_name(dir, name);
+    }
+    bool is_old(const char *name) const { return name == remembers; }
+    std::string remembers;
+  };
+  for (const bool writable : {false, true}) {
+    Remembering host(env);
+    host.client = GetParam();
+    host.remembers = fs::path(path).filename();
+    EXPECT_TRUE(
+        same_bytes(seen(*open(host, writable ? StoreScene::writable() : OpenOptions()), "b"), seen(*open(), "b")));
+    EXPECT_EQ(host.remembers, "");
+  }
+}
+
 TEST_P(Hosts, APublishTakesTheOldBytesPastTheCache) {
   auto writer = open(here);
   look(there);
