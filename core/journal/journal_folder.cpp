@@ -235,7 +235,9 @@ Error Folder::cannot_make(Error e) const {
 
 Result<std::vector<std::string>> Folder::journals() const {
   std::vector<std::string> names;
-  if (const int r = dir_.env().list(dir_.fd(), &names); r < 0) return Failure(dir_.error(-r, "list"));
+  // A server that looks for it by its path says ENOENT when its last user has removed it. Another may stand there.
+  if (const int r = dir_.env().list(dir_.fd(), &names); r < 0)
+    return Failure(dir_.error(r == -ENOENT ? ESTALE : -r, "list"));
   // One of NFS may be a journal that is open still.
   std::erase_if(names, [](const std::string &name) { return is_aside(name) || name == kept_by_server; });
   return names;

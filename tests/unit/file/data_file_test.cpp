@@ -262,6 +262,29 @@ TEST_F(DataFileTest, AWriterDropsAnUncommittedJournalAlsoWithoutBytes) {
   EXPECT_FALSE(fs::exists(folder()));
 }
 
+// A server that looks for folders by their paths knows it no more, though it is open. So it is with most FUSE daemons.
+TEST_F(DataFileTest, AJournalFolderThatItsWriterRemovesAmidAnOpenKeepsNobodyOut) {
+  for (const bool write : {false, true}) {
+    size_t lists = 0;
+    for (bool more = true; more; ++lists) {
+      SCOPED_TRACE(text(write, ", list ", lists));
+      fs::create_directory(folder());
+      testing::FaultEnv by_path(env);
+      more = false;
+      by_path.before = [&, left = lists](Call call) mutable {
+        if (call != Call::list || left-- != 0) return 0;
+        more = true;
+        fs::remove(folder());
+        return -ENOENT;
+      };
+      OpenOptions options;
+      options.writable = write;
+      EXPECT_TRUE(is_ok(DataFile::open(by_path, path, std::move(options))));
+    }
+    EXPECT_GT(lists, 1u);
+  }
+}
+
 TEST_F(DataFileTest, SaysOnceThatAJournalWasNotApplied) {
   const std::string journal = leave({{a_at, new_a}}, true);
   testing::poke(path, a_at + 7, "???");
