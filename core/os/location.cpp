@@ -362,8 +362,13 @@ Result<File> Location::open(int flags, mode_t mode) const {
   return file;
 }
 
+// A kernel that leads the name to a file that is gone may say so of the name, until the server is asked for that.
 int Location::stat(struct stat *out) const {
-  return env().fstatat(dir(), name_.c_str(), out, nameless_ ? 0 : AT_SYMLINK_NOFOLLOW);
+  const auto look = [&] { return env().fstatat(dir(), name_.c_str(), out, nameless_ ? 0 : AT_SYMLINK_NOFOLLOW); };
+  const int r = look();
+  if (r != -ENOENT || !has_other_hosts()) return r;
+  renew();
+  return look();
 }
 
 Result<bool> Location::was_replaced(const File &file) const {
@@ -441,18 +446,11 @@ void Folders::share(Location *at) {
 namespace {
 
 // A kernel looks at a name, and then opens what it leads to. If another host replaces the file in between, the server
-// may answer ENOENT. The name has led to a file all the time. A kernel that remembers the old file may say so of the
-// name, too, until the server is asked for that.
+// may answer ENOENT. The name has led to a file all the time.
 Result<File> open_named(const Location &at, int flags) {
   auto file = at.open(flags);
-  if (file || file.error().os_errno != ENOENT) return file;
   struct stat s;
-  int r = at.stat(&s);
-  if (r == -ENOENT && at.has_other_hosts()) {
-    at.renew();
-    r = at.stat(&s);
-  }
-  if (r == 0) file.error().os_errno = ESTALE;
+  if (!file && file.error().os_errno == ENOENT && at.stat(&s) == 0) file.error().os_errno = ESTALE;
   return file;
 }
 

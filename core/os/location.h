@@ -117,8 +117,6 @@ class Location {
   Filesystem filesystem(const File &file, const struct stat &s) const;
   // May other hosts change it? Costs no system call where it lies on a disk of this machine.
   bool has_other_hosts(const struct stat &s) const { return how_to_read(s) != PastCache::no; }
-  // May they, if there were a file here?
-  bool has_other_hosts() const;
   // Is the folder on a disk of this machine, or in its memory? Then no other host writes there, whether they share
   // locks or, as on most object stores, they do not. A process may write to the disk for its kernel (ntfs-3g).
   bool is_of_this_machine() const;
@@ -139,6 +137,7 @@ class Location {
   static Result<Location> new_entry_of(Walk &walk);
   Result<Location> find_again(bool as_new) const;
   static PastCache how_to_read(const Filesystem &filesystem);
+  bool has_other_hosts() const;  // if there were a file here
   Filesystem filesystem_by_folder(const struct stat &s) const;
   Error no_name() const;
   bool is_led_to_at_once() const;

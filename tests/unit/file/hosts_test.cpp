@@ -82,6 +82,11 @@ TEST_P(Hosts, ANameThatIsRememberedOfAFileThatIsGoneIsAskedForAnew) {
     EXPECT_TRUE(
         same_bytes(seen(*open(host, writable ? StoreScene::writable() : OpenOptions()), "b"), seen(*open(), "b")));
     EXPECT_EQ(host.remembers, "");
+    auto at = os::Location::find(host, path);
+    ASSERT_TRUE(is_ok(at));
+    host.remembers = fs::path(path).filename();
+    struct stat now;
+    EXPECT_EQ(at->stat(&now), 0);
   }
 }
 
