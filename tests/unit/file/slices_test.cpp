@@ -153,8 +153,8 @@ class SlicesEverywhere : public Slices, public ::testing::WithParamInterface<std
     xfs.journal = where == Where::undo ? "undo" : "redo";
     return where == Where::plain ? static_cast<os::Env &>(plain) : xfs;
   }
-  WithoutSyncs<testing::FaultEnv> plain{os::Env::posix()};
-  WithoutSyncs<testing::SharingEnv> xfs{os::Env::posix()};
+  testing::WithoutSyncs<testing::FaultEnv> plain{os::Env::posix()};
+  testing::WithoutSyncs<testing::SharingEnv> xfs{os::Env::posix()};
 };
 
 // Each transaction stages slices, whole tensors and other changes, in any order.

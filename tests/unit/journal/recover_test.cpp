@@ -6,6 +6,7 @@
 #include "journal/hot_journal.h"
 #include "read_only_env.h"
 #include "located.h"
+#include "os/named_lock.h"
 
 namespace st::write {
 namespace {
