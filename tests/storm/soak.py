@@ -247,20 +247,20 @@ class Result(NamedTuple):
 
 
 def where_it_waits(worker):
-    """In the kernel, each thread."""
-    lines = []
+    """The kernel's functions that each thread is in, the innermost first; in one line, as a test's report shows one."""
+    threads = []
     for task in sorted(Path(f"/proc/{worker.pid}/task").iterdir()):
         try:
-            call, stack = (task / "syscall").read_text(), (task / "stack").read_text()
-        except OSError as e:  # it ended, or only root may see
-            call, stack = f"{e}", ""
-        lines += [f"thread {task.name}, system call {call.strip()}", *stack.splitlines()]
-    return "\n  ".join(lines)
+            stack = (task / "stack").read_text().splitlines()
+        except OSError as e:  # it has ended, or only root may see
+            stack = [str(e)]
+        threads.append(" < ".join(line.split()[-1].split("+")[0] for line in stack[:4]) or "none")
+    return "; ".join(threads)
 
 
 def end_stuck(worker):
-    """It says where it is (faulthandler) on stderr, if the kernel lets it."""
-    print(f"process {worker.pid} waits:\n  {where_it_waits(worker)}")
+    """Python's own part is on stderr (faulthandler), if the kernel lets the process end."""
+    print(f"process {worker.pid} waits in {where_it_waits(worker)}")
     worker.send_signal(signal.SIGABRT)
     try:
         worker.wait(timeout=10)
