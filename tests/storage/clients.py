@@ -135,6 +135,6 @@ class Sshfs(Client):
 class Rclone(Client):
     """A folder of this machine through rclone, as it would mount a cloud's."""
 
-    def __init__(self, source, mountpoint):
-        command = [program("rclone"), "mount", "--config", "", "--read-only", f":local:{source}", mountpoint]
+    def __init__(self, source, mountpoint, how=("--read-only",)):
+        command = [program("rclone"), "mount", "--config", "", *how, f":local:{source}", mountpoint]
         super().__init__(mountpoint, command)

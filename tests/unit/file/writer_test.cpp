@@ -535,7 +535,7 @@ TEST_F(Inherits, EachAttributeCallThatFailsFailsTheSave) {
 }
 
 TEST_F(Inherits, NothingWhereTheFilesystemHasNoAttributes) {
-  for (int error : {-EOPNOTSUPP, -ENOSYS, -EINVAL, -ENOTTY}) {
+  for (int error : {-EOPNOTSUPP, -ENOSYS, -EINVAL, -ENOTTY, -EIO}) {
     faulty.before = [error](Call call) { return call == Call::flistxattr || call == Call::fgetxattr ? error : 0; };
     EXPECT_TRUE(is_ok(replace(faulty))) << error;
   }
