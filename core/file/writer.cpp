@@ -70,6 +70,7 @@ Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTens
     ST_TRY(shared, shares(*w, w->made_->file()));
   }
   ST_TRY(reserve_space_for(w->made_->file(), w->size(), shared));
+  ST_TRY(w->write_header(std::move(w->header_)));
   return w;
 }
 
@@ -277,7 +278,7 @@ Result<void> Writer::write_header(std::string spelled) {
 
 // The header, and every tensor where it says.
 Result<void> Writer::arrange(const Control &control) {
-  if (declared_ > 0 && slots_.size() == declared_) return write_header(std::move(header_));
+  if (declared_ > 0 && slots_.size() == declared_) return {};
   std::vector<const Slot *> order;
   for (const Slot &s : slots_) order.push_back(&s);
   if (options_.layout != Layout::keep)

@@ -391,7 +391,7 @@ TEST_F(WriterTest, ManySmallTensorsTellProgressOnTheWay) {
 TEST_F(WriterTest, AFailedWriteOfManyNamesTheTensorThatBeginsWhereItFailed) {
   const std::string large = pattern(1 << 20, 3);
   const std::vector<NewTensor> tensors{u8("a", a), u8("none", ""), u8("large", large), u8("b", b), u8("end", "")};
-  for (const auto &[nth, name] : {std::pair{0, "a"}, {1, "large"}, {2, "b"}}) {
+  for (const auto &[nth, name] : {std::pair{0, ""}, {1, "a"}, {2, "large"}, {3, "b"}}) {
     int asked = 0;
     faulty.before = [&, nth = nth](Call call) { return call == Call::pwrite && asked++ == nth ? -ENOSPC : 0; };
     const auto failed = save(faulty, path, tensors, {}, {});
@@ -399,6 +399,34 @@ TEST_F(WriterTest, AFailedWriteOfManyNamesTheTensorThatBeginsWhereItFailed) {
     EXPECT_EQ(failed.error().tensor, name);
   }
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+// As rclone without a cache, and other mounts of object stores.
+TEST_F(WriterTest, WhatIsDeclaredIsWrittenFromTheBeginToTheEnd) {
+  struct InOrder : FaultEnv {
+    using FaultEnv::FaultEnv;
+    ssize_t pwrite(int fd, const void *bytes, size_t n, uint64_t offset) override {
+      if (offset != end) return -ESPIPE;
+      end += n;
+      return FaultEnv::pwrite(fd, bytes, n, offset);
+    }
+    uint64_t end = 0;
+  };
+  InOrder in_order(os::Env::posix());
+  const std::string large = pattern(1 << 20, 3);
+  ASSERT_TRUE(is_ok(save(in_order, path, {u8("b", b), u8("large", large), u8("a", a)}, {}, {})));
+  EXPECT_TRUE(same_bytes(seen("large"), large));
+  in_order.end = 0;
+  auto w = Writer::open(in_order, path, {u8("a", a), u8("b", b)}, {}, {});
+  ASSERT_TRUE(is_ok(w));
+  EXPECT_TRUE(fails_with(Status::io, (*w)->put(u8("b", b))));
+  in_order.end = 0;
+  w = Writer::open(in_order, path, {u8("a", a), u8("b", b)}, {}, {});
+  ASSERT_TRUE(is_ok(w));
+  ASSERT_TRUE(is_ok((*w)->put(u8("a", a))));
+  ASSERT_TRUE(is_ok((*w)->put(u8("b", b))));
+  ASSERT_TRUE(is_ok((*w)->finish()));
+  EXPECT_TRUE(same_bytes(seen("b"), b));
 }
 
 TEST_F(WriterTest, AFailedWriteEndsIt) {
