@@ -80,19 +80,23 @@ Result<write::Recovered> recover_each(os::Env &env, const std::string &path, con
   return sum;
 }
 
+// Nothing that is a model stands there.
+bool leads_to_nothing(const Error &e) {
+  return e.status == Status::no_file || e.status == Status::not_regular;
+}
+
 // Given a folder without an index, or the path of an index that is not there: a reshard may have died.
-Result<bool> recover_reshard(os::Env &env, const std::string &given, const Error &e, const write::Findings &findings) {
+Result<bool> recover_reshard(os::Env &env, const std::string &given, const os::LockWait &wait,
+                             const write::Findings &findings) {
   std::string path = os::plain_path(given);
   if (is_index_name(path)) {
     const auto [folder, name] = os::split_path(path);
-    if (e.status != Status::no_file || name != ShardFolder::index_name) return false;
+    if (name != ShardFolder::index_name) return false;
     path = folder;
-  } else if (e.status != Status::not_regular) {
-    return false;
   }
   struct stat s;
   if (env.fstatat(AT_FDCWD, path.c_str(), &s, 0) < 0 || !S_ISDIR(s.st_mode)) return false;
-  return ShardFolder::recover(env, path, findings);
+  return ShardFolder::recover(env, path, wait, findings);
 }
 
 }  // namespace
@@ -105,9 +109,10 @@ Result<write::Recovered> recover_all(os::Env &env, const std::string &path, cons
     return !stopped;
   };
   auto done = recover_each(env, path, wait, told, stopped);
-  if (!done) {
-    ST_TRY(const bool is_reshards, recover_reshard(env, path, done.error(), told));
-    if (is_reshards) done = write::Recovered{};
+  if (!done && leads_to_nothing(done.error())) {
+    ST_TRY(const bool is_reshards, recover_reshard(env, path, wait, told));
+    if (is_reshards) done = recover_each(env, path, wait, told, stopped);  // it may have lived, and finished
+    if (is_reshards && !done && leads_to_nothing(done.error())) done = write::Recovered{};
   }
   if (done && stopped) return Failure(write::recovery_stopped());
   return done;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/interrupt.h"
+#include "base/later_log.h"
 #include "engine/open.h"
 #include "engine/shard_folder.h"
 #include "format/shard_index.h"
@@ -117,10 +118,8 @@ Result<void> check_room(std::span<const std::span<const Place>> shards, const wr
   return write::check_room(folder.probe(), write::room_with_metadata(type, all), folder.path());
 }
 
-}  // namespace
-
-Result<void> reshard(os::Env &env, const std::string &from, const std::string &to_folder, uint64_t max_shard_size,
-                     const write::SaveOptions &options) {
+Result<void> reshard_quietly(os::Env &env, const std::string &from, const std::string &to_folder,
+                             uint64_t max_shard_size, const write::SaveOptions &options) {
   if (max_shard_size == 0) return fail(Status::invalid_argument, "shards of at most 0 bytes could hold nothing");
   ST_TRY(auto source, Source::open(env, from, options));
   ST_TRY(auto folder, ShardFolder::make(env, to_folder));
@@ -146,13 +145,19 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   index.set_total(total_size_key, source.bytes());
 
   ST_TRY(const std::string spelled, index.spell_readable());
-  ST_TRY(auto made, write::TemporaryFile::create(folder.index(), source.mode()));
-  ST_TRY(made->file().write_new(spelled));
-  ST_TRY(folder.name_all({options.lock_timeout_ms}, options.log));
-  ST_TRY(folder.sync_name());
-  auto placed = write::replace_file(folder.index(), *made, source.mode(), options.lock_timeout_ms, {}, options.log);
-  if (placed || placed.error().status == Status::needs_recovery) folder.keep();
-  return placed;
+  return folder.finish(spelled, source.mode(), options);
+}
+
+}  // namespace
+
+Result<void> reshard(os::Env &env, const std::string &from, const std::string &to_folder, uint64_t max_shard_size,
+                     const write::SaveOptions &options) {
+  LaterLog log;  // it may use the source, which is held still, or the folder
+  write::SaveOptions quiet = options;
+  quiet.log = log.log();
+  auto done = reshard_quietly(env, from, to_folder, max_shard_size, quiet);
+  log.tell(options.log);
+  return done;
 }
 
 Result<void> join(os::Env &env, const std::string &from, const std::string &to, const write::SaveOptions &options) {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "file/replace_file.h"
 #include "format/shard_index.h"
 #include "journal/hot_journal.h"
 #include "journal/move_aside.h"
 #include "newfile/names.h"
+#include "os/named_lock.h"
 #include "os/path.h"
 #include "shards/old_shards.h"
 
@@ -34,20 +36,47 @@ bool may_be_left(const std::string &name) {
 
 }  // namespace
 
-Result<bool> ShardFolder::recover(os::Env &env, const std::string &path, const write::Findings &findings) {
-  ShardFolder folder(env);
-  folder.path_ = path;
-  folder.findings_ = findings ? findings : [](const write::Finding &) { return true; };
-  ST_TRY(folder.inside_, os::Directory::find(env, path));
-  ST_TRY(const auto names, folder.inside_->list());
-  // What lies beside the journals of an index may be a new index, which they decide about.
-  const std::string journals = write::journal_folder_name(index_name);
-  const auto is_checkpoints = [&](const std::string &name) { return is_index_name(name) || name == journals; };
-  if (std::ranges::any_of(names, is_checkpoints) || std::ranges::none_of(names, may_be_left)) return false;
-  ST_TRY(folder.remove_left());
-  for (const std::string &removed : write::TemporaryFile::remove_stale(folder.index()))
-    ST_TRY(folder.tell(LogLevel::info, removed));
-  return true;
+// Told when the list is no longer locked.
+Result<bool> ShardFolder::recover(os::Env &env, const std::string &path, const os::LockWait &wait,
+                                  const write::Findings &findings) {
+  write::KeptFindings found;
+  return write::tell_at_end(found, findings, [&]() -> Result<bool> {
+    ShardFolder folder(env, &found);
+    folder.path_ = path;
+    ST_TRY(folder.inside_, os::Directory::find(env, path));
+    ST_TRY(const auto names, folder.inside_->list());
+    // What lies beside the journals of an index may be a new index, which they decide about.
+    const std::string journals = write::journal_folder_name(index_name);
+    const auto is_checkpoints = [&](const std::string &name) { return is_index_name(name) || name == journals; };
+    if (std::ranges::any_of(names, is_checkpoints) || std::ranges::none_of(names, may_be_left)) return false;
+    ST_TRY(const bool is_alone, folder.remove_left(wait));
+    if (!is_alone) return true;
+    // A list that stays counts as long as its index does.
+    const auto stays = [&](const std::string &name) {
+      struct stat s;
+      return is_list(name) && os::Location(folder.inside_, name).stat(&s) == 0;
+    };
+    if (std::ranges::none_of(names, stays))
+      for (std::string &removed : write::TemporaryFile::remove_stale(folder.index()))
+        folder.tell(LogLevel::info, std::move(removed));
+    folder.tell_what_stays(names);
+    return true;
+  });
+}
+
+// A stranger's, or what no writer makes.
+void ShardFolder::tell_what_stays(const std::vector<std::string> &names) const {
+  for (const std::string &name : names) {
+    const os::Location at{inside_, name};
+    struct stat s;
+    if (!may_be_left(name) || at.stat(&s) != 0) continue;
+    if (s.st_uid == at.env().geteuid())
+      tell(LogLevel::warning, text(in_quotes(at.path()), " could not be removed; it stays"));
+    else
+      tell(LogLevel::warning,
+           text(in_quotes(at.path()), " was left by user ", s.st_uid,
+                is_list(name) ? ", and so were shards that it may list" : "", "; let that user recover the folder"));
+  }
 }
 
 os::Location ShardFolder::place_of(const std::string &shard) const {
@@ -60,6 +89,7 @@ ShardFolder::~ShardFolder() {
   const bool has_any = made_ || !written_.empty();
   if (!has_any || !made_in_.this_process()) return;
   for (const Written &w : written_) inside_->env().unlinkat(inside_->fd(), w.now.c_str(), 0);
+  fresh_index_.reset();  // after the shards, which stay for ever without it
   list_.reset();
   if (made_) at_.env().unlinkat(at_.dir(), at_.name().c_str(), AT_REMOVEDIR);
 }
@@ -78,7 +108,7 @@ Result<ShardFolder> ShardFolder::make(os::Env &env, const std::string &path) {
   if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the folder", path));
   folder.made_ = made == 0;
   ST_TRY(folder.inside_, folder.at_.folder()->inside(folder.at_.name()));
-  ST_TRY(folder.remove_left());
+  ST_TRY(folder.remove_left({}));
   ST_TRY(folder.check_empty());
   return folder;
 }
@@ -88,68 +118,88 @@ Result<bool> ShardFolder::has_index() const {
   return std::ranges::any_of(names, is_index_name);
 }
 
-// Where an index lies, nothing is left: all that it may name is a checkpoint's.
-Result<void> ShardFolder::remove_left() {
-  ST_TRY(const bool is_whole, has_index());
-  if (is_whole) return {};
-  ST_TRY(list_, write::TemporaryFile::create(index(), 0666, write::undecided_infix));
-  ST_TRY(auto names, inside_->list());
-  for (const std::string &name : names)
-    if (name != list_->temporary() && is_list(name)) ST_TRY(remove_listed({inside_, name}));
-  for (const std::string &name : names)
-    if (is_shard_place(name) && write::remove_unlocked({inside_, name}))
-      ST_TRY(tell(LogLevel::info, write::removed_new_file(name)));
-  return {};
+// False: an index lies there. Then nothing is left: all that it may name is a checkpoint's.
+Result<bool> ShardFolder::remove_left(const os::LockWait &wait) {
+  for (;;) {
+    ST_TRY(const bool is_whole, has_index());
+    if (is_whole) return false;
+    if (!list_) {
+      ST_TRY(list_, write::TemporaryFile::create(index(), 0666, write::undecided_infix));
+    }
+    ST_TRY(auto names, inside_->list());
+    bool is_alone = true;
+    for (const std::string &name : names) {
+      if (!is_list(name) || name == list_->temporary()) continue;
+      ST_TRY(is_alone, remove_listed({inside_, name}, wait));
+      if (!is_alone) break;
+    }
+    if (!is_alone) continue;
+    for (const std::string &name : names)
+      if (is_shard_place(name) && write::remove_unlocked({inside_, name}))
+        tell(LogLevel::info, write::removed_new_file(name));
+    return true;
+  }
 }
 
-Result<void> ShardFolder::remove_listed(const os::Location &list) {
+// Several that wait in one folder wait for lists with later names than that of their own, or have none. So no two wait
+// for each other.
+Result<void> ShardFolder::await_writer(const os::Location &list, const os::LockWait &wait) {
+  if (list.name() < list_->temporary()) list_.reset();
+  auto ended = os::lock_whole_file(list, wait);
+  if (ended || ended.error().status != Status::busy) return {};
+  ended.error().message = text("another process is writing shards into the folder ", in_quotes(path_), "; wait for it",
+                               found_ ? ", or allow more time" : ", or give another folder");
+  return Failure(std::move(ended.error()));
+}
+
+// False: another process had it, and has ended; look at the folder anew.
+Result<bool> ShardFolder::remove_listed(const os::Location &list, const os::LockWait &wait) {
   struct stat there = {};
-  if (list.stat(&there) == 0 && !S_ISREG(there.st_mode)) return {};  // a stranger's, as no writer makes one
-  auto opened = open_regular(list, O_RDWR);
-  if (!opened && opened.error().os_errno == ENOENT) return {};  // its writer is done
+  if (list.stat(&there) == 0 && !S_ISREG(there.st_mode)) return true;  // a stranger's, as no writer makes one
+  auto opened = os::lock_whole_file(list, {});
+  if (!opened && opened.error().status == Status::busy) {
+    ST_TRY(await_writer(list, wait));
+    return false;
+  }
+  if (!opened && opened.error().os_errno == ENOENT) return true;  // its writer is done
   // A stranger's, which lets nobody see whether it is a list.
-  if (!opened && opened.error().os_errno == EACCES && there.st_uid != list.env().geteuid()) return {};
-  ST_TRY(auto file, std::move(opened));
-  auto lock = os::RangeLock::acquire(file, {os::whole_file(true)}, {});
-  ST_TRY(auto second, list.open(O_RDWR));
-  const auto excludes = lock ? os::locks_exclude(file, second, os::whole_file(true)) : Result<bool>(true);
-  if ((!lock && lock.error().status == Status::lock_unsupported) || !excludes || !*excludes)
+  if (!opened && opened.error().os_errno == EACCES && there.st_uid != list.env().geteuid()) return true;
+  const bool has_no_locks = !opened && opened.error().status == Status::lock_unsupported;
+  auto second = list.open(O_RDWR);
+  const auto excludes = opened && second ? os::locks_exclude((*opened)->file, *second, os::whole_file(true))
+                                         : Result<bool>(!has_no_locks);
+  if (!excludes || !*excludes)
     return fail(Status::busy, "another process has begun to write shards into the folder ", in_quotes(path_),
                 ", and without locks nobody can tell whether it still does; if not, remove ", in_quotes(list.path()));
-  if (!lock && lock.error().status != Status::busy) return Failure(std::move(lock.error()));
-  if (!lock)
-    return fail(Status::busy, "another process is writing shards into the folder ", in_quotes(path_), "; wait for it",
-                findings_ ? "" : ", or give another folder");
+  ST_TRY(const auto locked, std::move(opened));
+  ST_TRY(std::move(second));
   // Before it died, its writer may have come to name the index.
   ST_TRY(const bool is_whole, has_index());
-  if (is_whole) return {};
+  if (is_whole) return false;
+  const os::File &file = locked->file;
   ST_TRY(auto s, file.stat());
-  if (findings_ && s.st_uid != list.env().geteuid()) {
-    return tell(LogLevel::warning, text(in_quotes(list.path()), " was left by user ", s.st_uid,
-                                        ", and so were shards that it may list; let that user recover the folder"));
-  }
+  if (s.st_uid != list.env().geteuid()) return true;  // nobody else says what is removed for this user
   std::optional<std::vector<write::OldShard>> listed;
-  // Nobody else says what is removed for this user.
-  if (s.st_uid == list.env().geteuid() && static_cast<uint64_t>(s.st_size) <= write::longest_old_list) {
+  // The index that names them has had its name, if it is not there by its temporary one.
+  const bool is_undecided = write::TemporaryFile::is_any(index(), write::temporary_infix);
+  if (is_undecided && static_cast<uint64_t>(s.st_size) <= write::longest_old_list) {
     std::string text(static_cast<size_t>(s.st_size), '\0');
     ST_TRY(file.read(text.data(), text.size(), 0));
     listed = write::parse_old_list(text);
   }
+  bool removed = false;
   for (const write::OldShard &shard : listed.value_or(std::vector<write::OldShard>())) {
     const os::Location at{inside_, shard.name};
     const auto now = OldShards::shard_at(at, 0);
-    if (is_shard_name(shard.name) && now && *now == shard && list.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0)
-      ST_TRY(tell(LogLevel::info, text("shard ", in_quotes(shard.name), ": no index came to name it; it was removed")));
+    if (!is_shard_name(shard.name) || !now || *now != shard) continue;
+    if (list.env().unlinkat(at.dir(), at.name().c_str(), 0) != 0) continue;
+    removed = true;
+    tell(LogLevel::info, text("shard ", in_quotes(shard.name), ": no index came to name it; it was removed"));
   }
+  if (removed) ST_TRY(inside_->sync());  // or a cut might bring them back alone
   if (list.env().unlinkat(list.dir(), list.name().c_str(), 0) == 0)
-    ST_TRY(tell(LogLevel::info,
-                text("list ", in_quotes(list.name()), ": the shards of a reshard that died; it was removed")));
-  return {};
-}
-
-Result<void> ShardFolder::tell(LogLevel level, const std::string &message) const {
-  if (findings_ && !findings_({level, Status::ok, message})) return Failure(write::recovery_stopped());
-  return {};
+    tell(LogLevel::info, text("list ", in_quotes(list.name()), ": the shards of a reshard that died; it was removed"));
+  return true;
 }
 
 Result<void> ShardFolder::check_empty() const {
@@ -188,9 +238,21 @@ Result<void> ShardFolder::name_all(const os::LockWait &wait, const Log &log) {
   return inside_->sync();
 }
 
+Result<void> ShardFolder::finish(const std::string &text, mode_t mode, const write::SaveOptions &options) {
+  ST_TRY(fresh_index_, write::TemporaryFile::create(index(), mode));
+  ST_TRY(fresh_index_->file().write_new(text));
+  ST_TRY(name_all({options.lock_timeout_ms}, options.log));
+  if (made_) ST_TRY(at_.folder()->sync());
+  auto placed = write::replace_file(index(), *fresh_index_, mode, options.lock_timeout_ms, {}, options.log);
+  if (placed || placed.error().status == Status::needs_recovery) keep();
+  return placed;
+}
+
+// The index names them.
 void ShardFolder::keep() {
   written_.clear();
   made_ = false;
+  fresh_index_.reset();
   list_.reset();
   static_cast<void>(inside_->sync());  // a list that comes back says nothing beside an index
 }

@@ -271,6 +271,7 @@ Result<Attempt> Recovery::run() {
   for_done_ = false;
   struct stat by_path;
   if (const int r = file_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", file_.path()));
+  if (!S_ISREG(by_path.st_mode)) return fail(Status::not_regular, in_quotes(file_.path()), " is no plain file");
   remove_new_files(temporary_infix);
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
   auto trusted = Folder::open(file_, by_path, tell_passed_over(file_, told));

@@ -1549,11 +1549,13 @@ typedef struct st_recover_options {
  * had the name. If no file has the name, ST_OK says that such a file was
  * removed, and ST_E_NO_FILE that there was none. `path` may also name a folder
  * without an index, or the index that is missing there. Then what an st_reshard
- * that died has left is removed; the folder stays. Safe at any time, again, and
- * from many processes. Where nothing waits, ST_OK comes also if the file or an
- * empty journal cannot be written here; such a journal of another user's is
- * reported, and left. The file itself is not checked: of one that is no model,
- * too, it is ST_OK. st_verify checks it.
+ * that died has left is removed; the folder stays. What cannot be removed, or
+ * is another user's, is reported. Shards whose index was in its place, and is
+ * gone, stay. Safe at any time, again, and from many processes. Where nothing
+ * waits, ST_OK comes also if the file or an empty journal cannot be written
+ * here; such a journal of another user's is reported, and left. The file itself
+ * is not checked: of one that is no model, too, it is ST_OK. st_verify checks
+ * it.
  * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but it, or the file, cannot be
  * written here; or a shard's part of a transaction waits, and its super-journal
  * or that one's folder is another user's, and not to be trusted or read; the
@@ -1562,9 +1564,10 @@ typedef struct st_recover_options {
  * was moved aside, as <file>.st-journal/<id>.bad, and nothing was applied from
  * it; or one waits that is not to be trusted, and the message names its user;
  * where anybody may make files it is passed over with ST_OK, and the report
- * has ST_LOG_ERROR); ST_E_BUSY; ST_E_SHARD_MISSING; ST_E_NO_FILE; ST_E_IO;
- * ST_E_CANCELLED (progress, or report; what was reported is done). Any
- * thread. */
+ * has ST_LOG_ERROR); ST_E_BUSY; ST_E_SHARD_MISSING; ST_E_NO_FILE;
+ * ST_E_NOT_REGULAR (also of a folder without a model, in which nothing was
+ * left); ST_E_IO; ST_E_CANCELLED (progress, or report; what was reported is
+ * done). Any thread. */
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no

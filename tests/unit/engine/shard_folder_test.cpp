@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
 #include "delta_scene.h"
 #include "engine/recover_all.h"
 #include "engine/reshape.h"
@@ -228,6 +232,181 @@ TEST_F(ShardFolderTest, ARecoveryLeavesALivingWriterAlone) {
     if (HasFailure()) return;
   }
   EXPECT_GT(busy, 0u);
+}
+
+// Its function may use the folder.
+TEST_F(ShardFolderTest, ARecoveryTellsWhenNothingIsLocked) {
+  size_t told = 0;
+  for (const SimDisk &state : left_at_each_call()) {
+    SimEnv left(state);
+    if (left.exists(index_path) || !left.exists(folder) || left.names(folder).empty()) continue;
+    EXPECT_TRUE(is_ok(recover_all(left, folder, {}, [&](const write::Finding &) {
+      EXPECT_TRUE(fails_with(Status::not_regular, recover_all(left, folder, {}, {})));
+      return ++told, true;
+    })));
+  }
+  EXPECT_GT(told, 0u);
+}
+
+// A second process comes to the folder when the first one has its list locked, and waits for it.
+class BesideAnother {
+ public:
+  explicit BesideAnother(const std::string &in) : in_(in) {}
+  ~BesideAnother() {
+    if (thread_.joinable()) thread_.join();
+  }
+  void begin() {
+    thread_ = std::thread([this] {
+      done_ = recover_all(os::Env::posix(), in_, {60'000, nullptr, &waits_}, {});
+      has_ended_ = true;
+    });
+    while (waits_ == 0 && !has_ended_) std::this_thread::yield();
+  }
+  bool has_begun() const { return thread_.joinable(); }
+  Result<write::Recovered> end() {
+    thread_.join();
+    return std::move(done_);
+  }
+
+ private:
+  const std::string in_;
+  std::atomic<uint64_t> waits_ = 0;
+  std::atomic<bool> has_ended_ = false;
+  Result<write::Recovered> done_;
+  std::thread thread_;
+};
+
+TEST_F(ShardFolderTest, RecoveriesWaitForEachOther) {
+  constexpr int rounds = 20;  // of the two lists, either has the first name
+  for (int n = 0; n < rounds; ++n) {
+    const TempDir real;
+    const std::string out = real / "out", left = out + "/.model-00001-of-00003.safetensors.st-tmp-0000000000000000";
+    std::filesystem::create_directory(out);
+    put_bytes(left, "half of it");
+    FaultEnv env(os::Env::posix());
+    BesideAnother second(out);
+    env.before = [&](Call call) {
+      if (call == Call::unlinkat && !second.has_begun()) second.begin();
+      return 0;
+    };
+    EXPECT_TRUE(is_ok(recover_all(env, out, {}, {})));
+    ASSERT_TRUE(second.has_begun());
+    EXPECT_TRUE(is_ok(second.end()));
+    EXPECT_TRUE(std::filesystem::is_empty(out));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(ShardFolderTest, ManyRecoveriesOfOneFolderEndWell) {
+  constexpr int rounds = 20, threads = 4;
+  for (int n = 0; n < rounds; ++n) {
+    const TempDir real;
+    const std::string out = real / "out";
+    std::filesystem::create_directory(out);
+    put_bytes(out + "/.model-00001-of-00003.safetensors.st-tmp-0000000000000000", "half of it");
+    std::atomic<int> cleaned = 0;
+    std::vector<std::thread> all;
+    for (int i = 0; i < threads; ++i)
+      all.emplace_back([&] {
+        const auto done = recover_all(os::Env::posix(), out, {60'000}, {});
+        cleaned += done.has_value();
+        EXPECT_TRUE(done || done.error().status == Status::not_regular) << done.error().message;
+      });
+    for (std::thread &t : all) t.join();
+    EXPECT_GT(cleaned, 0);
+    EXPECT_TRUE(std::filesystem::is_empty(out));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(ShardFolderTest, ARecoveryWaitsForALivingWriter) {
+  const TempDir real;
+  const std::string out = real / "out";
+  put_bytes(real / "m.safetensors", file.file());
+  FaultEnv env(os::Env::posix());
+  BesideAnother second(out);
+  env.before = [&](Call call) {
+    if (call == Call::renameat && !second.has_begun()) second.begin();
+    return 0;
+  };
+  EXPECT_TRUE(is_ok(reshard(env, real / "m.safetensors", out, 1000, {})));
+  ASSERT_TRUE(second.has_begun());
+  EXPECT_TRUE(is_ok(second.end())) << "the checkpoint is there by now";
+  EXPECT_TRUE(std::filesystem::exists(index_in(out)));
+  EXPECT_TRUE(std::filesystem::exists(out + "/model-00003-of-00003.safetensors"));
+}
+
+TEST_F(ShardFolderTest, ARecoveryTellsWhatItCouldNotRemove) {
+  const TempDir real;
+  const std::string list = real / ".model.safetensors.index.json.st-new-0123456789abcdef";
+  ASSERT_EQ(::mkfifo(list.c_str(), 0600), 0);
+  std::string told;
+  EXPECT_TRUE(is_ok(recover_all(os::Env::posix(), real.path(), {}, [&](const write::Finding &f) {
+    EXPECT_EQ(f.level, LogLevel::warning);
+    told += f.message;
+    return true;
+  })));
+  EXPECT_NE(told.find(list), std::string::npos) << told;
+}
+
+TEST_F(ShardFolderTest, WhatIsNoFileUnderTheUsualNameHidesNothing) {
+  const TempDir real;
+  const std::string usual = real / "model.safetensors", left = real / ".model-1.safetensors.st-tmp-0000000000000000";
+  const std::vector<std::function<void()>> makes = {
+      [&] { ASSERT_EQ(::mkfifo(usual.c_str(), 0600), 0); },
+      [&] { std::filesystem::create_directory(usual); },
+      [&] { std::filesystem::create_symlink("nowhere", usual); },
+  };
+  for (const auto &make : makes) {
+    make();
+    put_bytes(left, "half of it");
+    EXPECT_TRUE(is_ok(recover_all(os::Env::posix(), real.path(), {}, {})));
+    EXPECT_FALSE(std::filesystem::exists(left));
+    EXPECT_FALSE(recover_all(os::Env::posix(), real.path(), {}, {}));
+    std::filesystem::remove(usual);
+  }
+}
+
+// Its writer died when it had the index in its place.
+TEST_F(ShardFolderTest, ShardsOfAnIndexThatWasRemovedStay) {
+  size_t seen = 0;
+  for (const SimDisk &state : left_at_each_call())
+    for (const SimDisk &on_disk : {state, after_cut(state, false), after_cut(state, true)}) {
+      SimEnv left(on_disk);
+      if (!left.exists(index_path) || written_list(left).empty()) continue;
+      ++seen;
+      left.remove(index_path);
+      SimEnv next(left.disk());
+      EXPECT_TRUE(fails_with(Status::invalid_argument, cut(next)));
+      EXPECT_EQ(shards_in(next), 3u);
+      EXPECT_TRUE(is_ok(recover_all(left, folder, {}, {})));
+      EXPECT_EQ(left.names(folder).size(), 3u);
+      EXPECT_EQ(shards_in(left), 3u);
+    }
+  EXPECT_GT(seen, 0u);
+}
+
+// So none is left that nobody knows any more.
+TEST_F(ShardFolderTest, AWriterThatFailsAndDiesAmidItsTidyingLeavesWhatTheNextKnows) {
+  size_t seen = 0;
+  std::vector<SimDisk> left;
+  FaultEnv env(disk);
+  bool fails = false;
+  env.before = [&](Call call) {
+    if (fails) left.push_back(disk.disk());
+    const bool is_index = call == Call::renameat && shards_in(disk) == 3;
+    fails |= is_index;
+    return is_index ? -EIO : 0;
+  };
+  EXPECT_FALSE(cut(env));
+  for (const SimDisk &state : left) {
+    SimEnv next(state);
+    if (next.exists(index_path)) continue;
+    ++seen;
+    EXPECT_TRUE(is_ok(cut(next, 2000)));
+    EXPECT_EQ(shards_in(next), 2u);
+  }
+  EXPECT_GT(seen, 0u);
 }
 
 // They decide about it.
