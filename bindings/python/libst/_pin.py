@@ -55,7 +55,7 @@ _Tensor = _abi.Tensor
 class Pin:
     __slots__ = (
         "handle", "callbacks", "options", "forms", "_get", "_mapping", "may_write", "alone", "_asked", "_ends",
-        "_quiet", "_header_size", "_keeps", "_names", "_few", "_copied", "_info", "_of_url", "_is_near",
+        "_quiet", "_header_size", "_keeps", "_names", "_few", "_copied", "_info", "_map_of", "_of_url", "_is_near",
     )  # fmt: skip
 
     handle: Handle
@@ -75,6 +75,7 @@ class Pin:
     _few: Optional[list[Tensor]]  # all tensors, if they were asked for and are few
     _copied: int  # tensors, before there was a mapping to lay views over; _SOME at most
     _info: Optional[_abi.IoInfo]  # of the first file; None: not asked yet, as that opens the first of several
+    _map_of: Optional[int]  # of the files; None: not asked yet, either
     _of_url: bool  # whether that is behind a URL, which is never mapped
     _is_near: Optional[bool]  # see is_near; None: not known yet
 
@@ -93,6 +94,7 @@ class Pin:
         self.alone = self._quiet and one
         self._info = self.io_info() if one else None
         self._header_size = self._info.header_size if self._info else 0
+        self._map_of = None
         self._of_url = options is not None and is_url(options["path"])
         any_url = self._of_url or (options is not None and any(map(is_url, options["deltas"])))
         self._is_near = False if any_url else None
@@ -119,8 +121,10 @@ class Pin:
 
     @property
     def map(self) -> int:
-        """The ST_MAP_... in use. Of several files the first one's, which is opened for it, unless it is known."""
-        return _abi.ST_MAP_NONE if self._of_url else int(self._first().map)
+        """The ST_MAP_... in use. Of several files the first one's, which is opened for it, unless one is known."""
+        if self._map_of is None:
+            self._map_of = _abi.ST_MAP_NONE if self._of_url else int(self._first().map)
+        return self._map_of
 
     @property
     def file_size(self) -> int:
@@ -136,7 +140,10 @@ class Pin:
         """Whether the files are on storage where a request costs no more than a system call. The first answer counts
         for all. It is asked of `shard`, which is open already."""
         if self._is_near is None:
-            self._is_near = self.io_info(shard).storage in (_abi.ST_STORAGE_LOCAL, _abi.ST_STORAGE_MEMORY)
+            info = self.io_info(shard)
+            self._is_near = info.storage in (_abi.ST_STORAGE_LOCAL, _abi.ST_STORAGE_MEMORY)
+            if self._map_of is None:
+                self._map_of = int(info.map)
         return self._is_near
 
     def view(self, name: str) -> Array:
