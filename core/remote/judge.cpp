@@ -55,11 +55,15 @@ std::optional<uint64_t> rate_limit_ends(const Head &head) {
   return out;
 }
 
+std::optional<int64_t> time_in(const Head &head, std::string_view field) {
+  return parse_http_time(std::string(head.field(field)));
+}
+
 // A cache gives what the server said to it, and for how many seconds it has kept that.
 // https://www.rfc-editor.org/rfc/rfc9111#section-1.2.2 has the longest.
 std::optional<int64_t> said_at(const Head &head) {
   constexpr uint64_t longest = uint64_t{1} << 31;
-  const auto date = parse_http_time(std::string(head.field("date")));
+  const auto date = time_in(head, "date");
   if (!date) return std::nullopt;
   return *date + static_cast<int64_t>(std::min(parse_length(head.field("age")).value_or(0), longest));
 }
@@ -211,7 +215,8 @@ Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Versi
               std::string(head.field("x-goog-generation")),
               checksum_of(head),
               commit_of(head),
-              parse_http_time(std::string(head.field("last-modified"))),
+              time_in(head, "last-modified"),
+              time_in(head, "date"),
               said_at(head)};
   // There is no range of nothing, and nothing else has none that begins at 0. S3 does not even say the size.
   if (head.code == 416 && answer.cut == Cut::none && (!range || range->total == 0u)) return {};

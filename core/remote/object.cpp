@@ -52,18 +52,19 @@ void Store::give_back(std::unique_ptr<Transport> transport) {
   pace_.give_back();
 }
 
-// A time that is still to come tells nothing. Servers that share the work have clocks that differ a little. Where the
-// index was put there just now, the server may give each answer the time when it was made.
+// A time that is still to come tells nothing. Servers that share the work have clocks that differ a little. A server
+// may give each answer the time when it was made. So where the index was put there just now, such a time tells nothing.
 bool Store::is_younger_than_first(const Version &version) {
   constexpr int64_t clocks_differ_s = 2;
   const auto lock = mutex_.lock();
+  const bool is_just_put = version.put_at && version.dated_at && *version.put_at + clocks_differ_s >= *version.dated_at;
   if (!has_first_) {
     has_first_ = true;
-    const bool is_just_put = version.put_at && version.said_at && *version.put_at + clocks_differ_s >= *version.said_at;
-    if (!is_just_put) first_said_at_ = version.said_at;
+    first_said_at_ = version.said_at;
+    is_first_just_put_ = is_just_put;
     return false;
   }
-  if (!version.put_at || !version.said_at || !first_said_at_) return false;
+  if (!version.put_at || !version.said_at || !first_said_at_ || (is_first_just_put_ && is_just_put)) return false;
   return *version.put_at > *first_said_at_ + clocks_differ_s && *version.put_at <= *version.said_at;
 }
 

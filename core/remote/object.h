@@ -56,7 +56,7 @@ class Store {
   const int64_t process_ = this_process();
   OwnMutex mutex_;
   std::vector<std::unique_ptr<Transport>> idle_;
-  bool has_first_ = false;
+  bool has_first_ = false, is_first_just_put_ = false;
   std::optional<int64_t> first_said_at_;
 };
 

@@ -23,8 +23,9 @@ struct Version {
   std::string generation = {};            // of Google's
   std::optional<Checksum> checksum = {};  // of all of it
   std::string commit = {};                // of the Hub's
-  // Seconds since 1970, by the server's clock: when it was put there, and when that was said.
-  std::optional<int64_t> put_at = {}, said_at = {};
+  // Seconds since 1970, by the server's clock: when it was put there, when the server said that, and when that came
+  // from a cache or the server.
+  std::optional<int64_t> put_at = {}, dated_at = {}, said_at = {};
 
   bool known() const { return !etag.empty() || !modified.empty(); }
 };

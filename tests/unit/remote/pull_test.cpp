@@ -607,9 +607,10 @@ TEST_F(PullTest, ALaterObjectOfACheckpointIsAsOldAsItsIndex) {
 
 // As the time of a file that is made for each answer. Then it tells of no change.
 TEST_F(PullTest, AServerMayGiveTheTimeOfTheAnswerToWhatIsThere) {
-  const auto put_and_said = [](const char *put, const char *said) {
+  const auto put_and_said = [](const char *put, const char *said, const char *age = "") {
     const auto at = [](const char *time) { return text("Fri, 24 May 2013 ", time, " GMT"); };
-    return std::vector<std::pair<std::string, std::string>>{{"last-modified", at(put)}, {"date", at(said)}};
+    return std::vector<std::pair<std::string, std::string>>{
+        {"last-modified", at(put)}, {"date", at(said)}, {"age", age}};
   };
   SimulatedStore store(size);
   const auto shared = std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits());
@@ -617,6 +618,14 @@ TEST_F(PullTest, AServerMayGiveTheTimeOfTheAnswerToWhatIsThere) {
   ASSERT_TRUE(Object::open(shared, site()));
   store.also = put_and_said("12:00:59", "12:01:00");
   EXPECT_TRUE(Object::open(shared, site()));
+  store.also = put_and_said("12:00:59", "12:01:00", "3600");
+  EXPECT_TRUE(Object::open(shared, site())) << "of then, from a cache";
+  store.also = put_and_said("11:00:00", "12:05:00");
+  EXPECT_TRUE(Object::open(shared, site()));
+  store.also = put_and_said("12:00:59", "12:05:00");
+  const auto replaced = Object::open(shared, site());
+  ASSERT_FALSE(replaced) << "the server gives the times of what it has";
+  EXPECT_EQ(replaced.error().status, Status::file_changed);
 }
 
 TEST_F(PullTest, AnAgeBeyondAllTimesTellsNothing) {
