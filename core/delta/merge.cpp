@@ -84,7 +84,7 @@ Result<void> build(os::Env &env, const ModelView &whole, std::span<const DeltaFi
   ST_TRY(write::build(file, planned.header, segments, block, control));
   ST_TRY(write_steps(file, planned, whole, layers, listing, tell));
   all_read();
-  return write::replace_file(target.at, *made, options.mode, options.lock_timeout_ms, control, options.log);
+  return write::replace_file(target.at, made, options.mode, options.lock_timeout_ms, control, options.log);
 }
 
 Result<mode_t> mode_of_merged(const ModelView &base, std::span<const DeltaFile> layers) {

@@ -152,11 +152,12 @@ Result<void> reshard_quietly(os::Env &env, const std::string &from, const std::s
 
 Result<void> reshard(os::Env &env, const std::string &from, const std::string &to_folder, uint64_t max_shard_size,
                      const write::SaveOptions &options) {
+  const os::MadeIn made_in(env);
   LaterLog log;  // it may use the source, which is held still, or the folder
   write::SaveOptions quiet = options;
   quiet.log = log.log();
   auto done = reshard_quietly(env, from, to_folder, max_shard_size, quiet);
-  log.tell(options.log);
+  if (made_in.this_process()) log.tell(options.log);
   return done;
 }
 

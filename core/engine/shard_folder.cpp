@@ -243,7 +243,7 @@ Result<void> ShardFolder::finish(const std::string &text, mode_t mode, const wri
   ST_TRY(fresh_index_->file().write_new(text));
   ST_TRY(name_all({options.lock_timeout_ms}, options.log));
   if (made_) ST_TRY(at_.folder()->sync());
-  auto placed = write::replace_file(index(), *fresh_index_, mode, options.lock_timeout_ms, {}, options.log);
+  auto placed = write::replace_file(index(), fresh_index_, mode, options.lock_timeout_ms, {}, options.log);
   if (placed || placed.error().status == Status::needs_recovery) keep();
   return placed;
 }

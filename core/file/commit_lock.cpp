@@ -60,7 +60,7 @@ Error name_blocked(const Staged &staged, Error busy, const os::File &file) {
   return is_tensor ? std::move(busy).about_tensor(name) : busy;
 }
 
-Result<bool> settle_hot_journals(const Staged &staged) {
+Result<bool> settle_hot_journals(Staged &staged) {
   std::optional<write::Folder> looked;
   const write::Folder *folder = staged.journal.folder.get();
   // It may have been removed since the staging. Then other writers' journals lie in the one that stands there now.
@@ -72,7 +72,7 @@ Result<bool> settle_hot_journals(const Staged &staged) {
   }
   if (!folder) {
     ST_TRY(looked, write::open_to_copy(staged.file.location(), staged.snapshot->identity, write::Held::waits,
-                                       staged.file.options().log));
+                                       staged.later.log()));
     if (!looked) return true;
     folder = &*looked;
   }
@@ -119,7 +119,7 @@ Result<write::Look> look(Staged &staged, const DataFile::Look &began, os::Locked
       return write::Look::again;
     }
     locked.lock.release();
-    ST_TRY(auto found, staged.file.take(std::move(locked.file), nullptr, true));
+    ST_TRY(auto found, staged.file.take(std::move(locked.file), nullptr, true, staged.later.log()));
     ST_TRY(follow_to(staged, began, std::move(found)));
     return write::Look::again;
   }

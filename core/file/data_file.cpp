@@ -119,14 +119,16 @@ Result<std::unique_ptr<Snapshot>> DataFile::look(bool follows, int32_t lock_time
       ST_TRY(file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity, wait));
     }
     // Another host may have finished what this one met; pages that were remembered meanwhile are half of a change.
-    auto snapshot = take(std::move(file), met == Met::nothing ? &identity : nullptr, follows || met == Met::hot);
+    auto snapshot =
+        take(std::move(file), met == Met::nothing ? &identity : nullptr, follows || met == Met::hot, options_.log);
     if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
     return snapshot;
   });
 }
 
 // Without `identity` the file may have changed since that was asked.
-Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct stat *identity, bool follows) const {
+Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct stat *identity, bool follows,
+                                                 const Log &log) const {
   struct stat now;
   if (!identity) {
     ST_TRY(now, file.stat());
@@ -134,7 +136,7 @@ Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct sta
   }
   const os::Filesystem filesystem = at_.filesystem(file, *identity);
   if (follows) file.read_past_cache(at_.how_to_read(*identity));
-  return Snapshot::take(std::move(file), *identity, {options_.map, follows, &filesystem, options_.log});
+  return Snapshot::take(std::move(file), *identity, {options_.map, follows, &filesystem, log});
 }
 
 // Beside commits it looks once more for each state that they have shown meanwhile. Beside other refreshes one that
@@ -312,16 +314,16 @@ Result<HeldSnapshot> DataFile::adopt_found(const Look &look, std::unique_ptr<Sna
   return placed && show(found) ? found.state : HeldSnapshot();
 }
 
-void DataFile::show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n) {
+void DataFile::show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n, const Log &log) {
   ++patches_;
   versions_.each([&](const Snapshot &state) {
     if (!state.is_of_same_file(of)) return;
     try {
       auto shown = state.refresh(index, offset, n);
-      if (!shown && options_.log) options_.log(LogLevel::warning, shown.error().message);
+      if (!shown) log(LogLevel::warning, shown.error().message);
     } catch (const std::bad_alloc &) {
       state.outdate(index, offset, n);
-      warn_that_not_shown(options_.log);
+      warn_that_not_shown(log);
     }
   });
 }

@@ -198,10 +198,11 @@ class DataFile {
   void end_keeping_open(const Snapshot &state) noexcept;
   // These bytes of a tensor of `of` were patched through this handle. Each state of that file, whichever transaction or
   // reader has it, is to show them. One that cannot be brought up to date keeps its old bytes until a refresh.
-  void show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n);
+  void show_patch(const Snapshot &of, size_t index, uint64_t offset, uint64_t n, const Log &log);
   // A commit is about to put this file in the place of what is shown, until it is adopted. 0: none is.
   void places(uint64_t inode) noexcept { placing_ = inode; }
-  Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat *identity, bool follows) const;
+  Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat *identity, bool follows,
+                                         const Log &log) const;
   Result<void> recover(const os::LockWait &wait);
   // A hot journal is in the way. It may be of a commit that this handle has deferred.
   Result<void> settle_or_recover(const os::LockWait &wait);

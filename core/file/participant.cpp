@@ -129,6 +129,7 @@ void Participant::keep_warnings() noexcept {
 
 void Participant::warn() noexcept {
   warnings_.tell(of_.file.options().log);
+  of_.tell_log();
 }
 
 void Participant::finish() noexcept {

@@ -76,8 +76,8 @@ class Participant {
   void finish() noexcept;
   // The commit was never decided: takes all back. `open`: it may have been decided, so all is left to recovery.
   void drop(bool open) noexcept;
-  // Tells the warnings about the new file, after finish(), finish_new_name() or drop(true). Nothing of the commit is
-  // under way then, nor locked: the log may fork. drop(false) forgets them.
+  // Tells what the commit has kept for the log, whatever became of it. Nothing of it is under way then, nor locked: the
+  // log may fork. drop(false) forgets the warnings about the new file.
   void warn() noexcept;
 
   // The same if it takes no other's name: see new_names.cpp. Before it is locked, or planned.

@@ -158,7 +158,7 @@ void count_and_show(Staged &staged) noexcept {
     show_slices(staged);
     show_remade(staged);
   } catch (const std::bad_alloc &) {
-    warn_that_not_shown(staged.file.options().log);
+    warn_that_not_shown(staged.later.log());
   }
 }
 

@@ -201,18 +201,27 @@ Result<bool> Replacement::attempt() {
   });
 }
 
-}  // namespace
-
-Result<void> replace_file(const os::Location &target, TemporaryFile &made, mode_t mode, int32_t lock_timeout_ms,
-                          const Control &control, const Log &log) {
-  const os::WaitedByCall call(os::WaitedByCall::if_outside);
-  const os::LockWait wait{lock_timeout_ms, &control, nullptr};
+Result<void> replace_quietly(const os::Location &target, TemporaryFile &made, mode_t mode, const os::LockWait &wait,
+                             const Control &control, const Log &log) {
   Replacement replacement(target, made, mode, wait, control, log);
   for (int i = 0; i < os::most_lock_attempts; ++i) {
     ST_TRY(const bool done, replacement.attempt());
     if (done) return {};
   }
   return fail(Status::busy, in_quotes(target.path()), " is being replaced all the time; try again");
+}
+
+}  // namespace
+
+Result<void> replace_file(const os::Location &target, std::unique_ptr<TemporaryFile> &made, mode_t mode,
+                          int32_t lock_timeout_ms, const Control &control, const Log &log) {
+  const os::WaitedByCall call(os::WaitedByCall::if_outside);
+  const os::MadeIn made_in(target.env());
+  LaterLog later;
+  auto done = replace_quietly(target, *made, mode, {lock_timeout_ms, &control, nullptr}, control, later.log());
+  if (done || done.error().status == Status::needs_recovery) made.reset();
+  if (made_in.this_process()) later.tell(log);
+  return done;
 }
 
 }  // namespace st::write

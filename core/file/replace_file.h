@@ -27,8 +27,9 @@ Result<std::unique_ptr<TemporaryFile>> create_for(const Destination &to, mode_t 
 
 // `mode`: as above. What has the name is looked at once more when the new file is durable, which may take long: another
 // save may have come first. Status busy: nothing has changed, and it may be called again. Status needs_recovery: the
-// new file stands, but a power cut may bring the old one back.
-Result<void> replace_file(const os::Location &target, TemporaryFile &made, mode_t mode, int32_t lock_timeout_ms,
-                          const Control &control, const Log &log);
+// new file stands, but a power cut may bring the old one back. Once it stands, `made` is null. The log is told last,
+// when neither file is locked.
+Result<void> replace_file(const os::Location &target, std::unique_ptr<TemporaryFile> &made, mode_t mode,
+                          int32_t lock_timeout_ms, const Control &control, const Log &log);
 
 }  // namespace st::write

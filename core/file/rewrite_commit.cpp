@@ -188,7 +188,7 @@ Error read_otherwise(const Staged &staged, Error e) {
 }
 
 // The new file, whole but for its name, and this handle's view of it.
-Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile *made, const os::Location &at,
+Result<void> make_new_file(Staged &staged, const CommitLock &lock, NewFile *made, const os::Location &at,
                            std::string_view infix, bool keeping_removed) {
   // We hold the exclusive lock and no journal waits, so undecided temporaries are stale.
   using write::TemporaryFile;
@@ -208,7 +208,7 @@ Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile
   ST_TRY(auto again, staged.with_room([&] { return made->replacement->open_again(); }));
   ST_TRY(write::copy_attributes(lock.file(), file, made->warnings.log()));
 
-  auto taken = staged.file.take(std::move(again), nullptr, true);
+  auto taken = staged.file.take(std::move(again), nullptr, true, staged.later.log());
   if (!taken) return Failure(read_otherwise(staged, std::move(taken.error())));
   ST_TRY(write_slices(staged, file, **taken, &made->built));
   made->snapshot = staged.file.place(std::move(*taken));

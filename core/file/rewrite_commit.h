@@ -34,7 +34,7 @@ struct NewFile {
   LaterLog warnings;      // for when it has its place
 };
 // `keeping_removed`: with the tensors that the draft has no more, at the end.
-Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile *made, const os::Location &at,
+Result<void> make_new_file(Staged &staged, const CommitLock &lock, NewFile *made, const os::Location &at,
                            std::string_view infix, bool keeping_removed = false);
 // Status hard_links if other names would keep the old file, and nobody has allowed that.
 Result<void> check_links(const Staged &staged, const os::File &old);

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/later_log.h"
 #include "file/any_transaction.h"
 #include "file/data_file.h"
 #include "file/pending_catalogue.h"
@@ -74,7 +75,7 @@ struct Staged {
   }
 
   // These bytes of a tensor are in the file now.
-  void show(size_t index, uint64_t offset, uint64_t n) { file.show_patch(*snapshot, index, offset, n); }
+  void show(size_t index, uint64_t offset, uint64_t n) { file.show_patch(*snapshot, index, offset, n, later.log()); }
 
   bool has_other_hosts() const { return snapshot->reads_past_cache(); }
   // `work` may have the descriptors of other files of the handle, if there are any. See Descriptors.
@@ -87,11 +88,16 @@ struct Staged {
   Result<void> check_journal_is_there() const { return file.journals().check_beside(journal); }
   // A committed one, which was not finished, stays on the disk, unlocked, for recovery: the file is poisoned.
   void return_journal();
+  // What the commit has to tell, now that nothing is locked: the log may use the file by another handle.
+  void tell_log() noexcept {
+    if (made_in.this_process()) later.tell(file.options().log);
+  }
 
   DataFile &file;
   const TransactionOptions options;
   const os::MadeIn made_in;
   Control control;  // of the call under way
+  LaterLog later;   // what is to be told at its end
   HeldSnapshot snapshot;
   std::vector<StagedTensor> tensors;             // of a patch
   std::unordered_map<size_t, size_t> by_index;   // index of a tensor to its place in `tensors`

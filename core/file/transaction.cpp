@@ -97,6 +97,12 @@ Result<void> Transaction::approve() const {
 }
 
 Result<void> Transaction::commit() {
+  auto done = commit_quietly();
+  staged_.tell_log();
+  return done;
+}
+
+Result<void> Transaction::commit_quietly() {
   ST_TRY(staged_.may_go_on());
   const os::WaitedByCall call(os::WaitedByCall::if_outside);
   staged_.begin_call();

@@ -42,6 +42,7 @@ class Transaction final : public AnyTransaction {
  private:
   Transaction(DataFile &data_file, TransactionOptions options) : staged_(data_file, std::move(options)) {}
   Result<void> approve() const;
+  Result<void> commit_quietly();
 
   Staged staged_;
   Approve approve_;

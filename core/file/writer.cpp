@@ -330,11 +330,8 @@ Result<void> Writer::finish() {
   failed_ = true;
   auto done = arranged_ ? Result<void>() : arrange(control);
   arranged_ |= done.has_value();
-  if (done) done = replace_file(target_, *made_, options_.mode, options_.lock_timeout_ms, control, options_.log);
-  if (done)
-    made_.reset();
-  else
-    failed_ = done.error().status != Status::busy && !os::is_scarcity(done.error());
+  if (done) done = replace_file(target_, made_, options_.mode, options_.lock_timeout_ms, control, options_.log);
+  if (!done) failed_ = done.error().status != Status::busy && !os::is_scarcity(done.error());
   return done;
 }
 

@@ -96,7 +96,7 @@ Result<void> ShardCommit::prepare_new_names(const Asked &at_last) {
   ST_TRY(open_folder());
   const uint64_t now = shards_.env().unix_time();
   shards_.keep_open(old_->due(now));
-  ST_TRY(with_room([&] { return old_->remove(now, {work_.timeout_ms}, write::told_to(removed_.log())); }));
+  ST_TRY(with_room([&] { return old_->remove(now, {work_.timeout_ms}, write::told_to(found_.log())); }));
   ST_TRY(
       prepare_each([&](Participant &part) { return part.prepare_new_name(shards_.location().beside(name_of(part))); }));
   ST_TRY(auto spelled, new_index());
@@ -146,7 +146,6 @@ Result<void> ShardCommit::commit_new_names(const Asked &at_last) {
   }
   for (const auto &part : parts_) part->finish_new_name();
   if (!done) shards_.poison();
-  unlock_and_tell();
   if (done) return done;
   return st::open_outcome(std::move(done.error()), [this](const std::string &why) {
     return text("the new index of ", in_quotes(shards_.path()),

@@ -64,14 +64,21 @@ Result<void> ShardCommit::prepare_to_lock() {
 }
 
 Result<void> ShardCommit::run(const Asked &approve, const Asked &at_last) {
+  try {
+    auto done = run_quietly(approve, at_last);
+    unlock_and_tell();
+    return done;
+  } catch (const std::bad_alloc &) {
+    unlock_and_tell();
+    throw;
+  }
+}
+
+Result<void> ShardCommit::run_quietly(const Asked &approve, const Asked &at_last) {
   ST_TRY(prepare_to_lock());
   ST_TRY(lock_all());
   work_.spent = true;
-  if (auto may = may_change(approve); !may) {
-    for (const auto &part : parts_) part->unlock();
-    return may;
-  }
-
+  ST_TRY(may_change(approve));
   if (work_.grace_s) return commit_new_names(at_last);
   ST_TRY(or_drop_all([&] { return prepare(at_last); }));
   try {
@@ -84,15 +91,17 @@ Result<void> ShardCommit::run(const Asked &approve, const Asked &at_last) {
   if (index_.fresh) os::hand_over(index_.file(), index_.held->lock);
   for (const auto &part : parts_) part->finish();
   decision_.remove();
-  unlock_and_tell();
   return {};
 }
 
+// Not in a child of a progress function: what is there is the parent's.
 void ShardCommit::unlock_and_tell() noexcept {
+  if (!made_in_.this_process()) return;
   kept_.exclusive -= std::exchange(is_exclusive_, false);  // first: it means that others are kept out
   index_.fresh.reset();
   index_.held.reset();
-  removed_.tell(shards_.options().log);
+  for (const auto &part : parts_) part->unlock();
+  found_.tell(shards_.options().log);
   for (const auto &part : parts_) part->warn();
   warnings_.tell(shards_.options().log);
 }
@@ -203,13 +212,11 @@ Result<void> ShardCommit::or_drop_all(const std::function<Result<void>()> &step)
   }
 }
 
-// Not in a child of a progress function: what is there is the parent's.
 void ShardCommit::drop_all() {
   if (!made_in_.this_process()) return;
   for (const auto &part : parts_) part->drop(false);
   decision_.remove();
   warnings_.forget();
-  unlock_and_tell();
 }
 
 void ShardCommit::Decision::remove() {
@@ -241,7 +248,7 @@ Result<write::Look> ShardCommit::look(const os::LockedFile &index, bool exclusiv
   *hot = nullptr;
   ST_TRY(auto s, index.file.stat());
   const auto if_held = exclusive ? write::Held::waits : write::Held::lives;
-  ST_TRY(auto folder, write::open_to_copy(shards_.location(), s, if_held, shards_.options().log));
+  ST_TRY(auto folder, write::open_to_copy(shards_.location(), s, if_held, found_.log()));
   if (folder) {
     std::vector<write::Piece> all;
     if (exclusive) all = {{0, {0, static_cast<uint64_t>(s.st_size), 0}, nullptr}};
@@ -456,7 +463,6 @@ Failure ShardCommit::open_outcome(Error cause) {
   end_withholding();  // whoever looks now recovers first
   shards_.poison();
   // Recovery may give the new files their places, and warns of nothing.
-  unlock_and_tell();
   return st::open_outcome(std::move(cause), [](const std::string &why) {
     return text("the change of several shards was not finished (", why,
                 "); close the handle and open the checkpoint anew, which finishes or drops it");

@@ -69,6 +69,7 @@ class ShardCommit {
   }
   Result<void> check_folder() const;
   Result<void> prepare_to_lock();
+  Result<void> run_quietly(const Asked &approve, const Asked &at_last);
   Result<CommitPlan> reckon(const os::File &beside);
   Result<CommitPlan> reckon_new_names(const os::File &beside);
   Result<void> may_change(const Asked &approve);
@@ -120,7 +121,7 @@ class ShardCommit {
   LockedIndex index_;
   bool is_exclusive_ = false;  // others are kept out
   LaterLog warnings_;          // of the index and the list beside it, for when they have their places
-  LaterLog removed_;           // of what writers before this one left, whatever becomes of this commit
+  LaterLog found_;             // what others have left, whatever becomes of this commit
   Decision decision_;
   os::File folder_;                               // to be synced
   std::optional<OldShards> old_;                  // of a commit under new names

@@ -321,9 +321,8 @@ typedef int (*st_progress_fn)(void *user, uint64_t done_bytes,
 
 /* Told what a user may want to know: a mapping fell back, a journal was
  * recovered. Called as st_progress_fn is. `message` lives during the call.
- * What was recovered, removed or replaced is told when nothing is locked: this
- * function may then use the model by another handle. Other warnings may come
- * amid a commit, and a change by another handle would wait for that. */
+ * What a commit or a recovery has to tell is told when nothing is locked: this
+ * function may then use the model by another handle. */
 typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
 #define ST_LOG_INFO 1
 #define ST_LOG_WARNING 2

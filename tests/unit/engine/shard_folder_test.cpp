@@ -409,6 +409,24 @@ TEST_F(ShardFolderTest, AWriterThatFailsAndDiesAmidItsTidyingLeavesWhatTheNextKn
   EXPECT_GT(seen, 0u);
 }
 
+TEST_F(ShardFolderTest, AReshardsLogMayUseTheFolder) {
+  const TempDir real;
+  const std::string out = real / "out", planted = out + "/model-00001-of-00003.safetensors.st-journal";
+  put_bytes(real / "m.safetensors", file.file());
+  std::filesystem::create_directories(planted);
+  ASSERT_EQ(::chmod(out.c_str(), 01777), 0);
+  ASSERT_EQ(::chmod(planted.c_str(), 0702), 0);
+  size_t told = 0;
+  write::SaveOptions options;
+  options.log = [&](LogLevel, const std::string &message) {
+    EXPECT_NE(message.find("passed over"), std::string::npos) << message;
+    EXPECT_TRUE(is_ok(recover_all(os::Env::posix(), out, {}, {})));
+    ++told;
+  };
+  EXPECT_TRUE(is_ok(reshard(os::Env::posix(), real / "m.safetensors", out, 1000, options)));
+  EXPECT_EQ(told, 1u);
+}
+
 // They decide about it.
 TEST_F(ShardFolderTest, ARecoveryLeavesANewIndexBesideItsJournals) {
   disk.make_folder(folder);

@@ -1,5 +1,6 @@
 // Transactions whose system calls fail: what is said, what is promised, and
 // what the next opener finds.
+#include "lock_of_file.h"
 #include "store_scene.h"
 #include "two_devices_env.h"
 
@@ -203,7 +204,10 @@ TEST_F(FailedCommit, AViewThatCannotBeBroughtUpToDateIsOnlyLogged) {
   std::vector<std::string> log;
   OpenOptions options = writable();
   options.map = read::MapMode::none;
-  options.log = [&](LogLevel, const std::string &m) { log.push_back(m); };
+  options.log = [&](LogLevel, const std::string &m) {
+    log.push_back(m);
+    const LockOfFile free(path);
+  };
   auto c = open(disk, std::move(options));
   ASSERT_TRUE(same_bytes(seen(*c, "a"), tensors[0].bytes));
   int syncs = 0;  // of the journal, the record, the file, the emptied journal

@@ -9,6 +9,7 @@
 #include "engine/recover_all.h"
 #include "engine/reshape.h"
 #include "engine/verify.h"
+#include "lock_of_file.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -34,11 +35,18 @@ class PlantedTest : public testing::StoreScene {
   Result<void> publish(os::Env &with) {
     told.clear();
     OpenOptions options = writable();
-    options.log = [this](LogLevel, const std::string &m) { told += m; };
+    options.log = log();
     auto c = open(with, std::move(options));
     auto t = begin(*c);
     ST_TRY(t->set_metadata("k", "v"));
     return t->commit();
+  }
+  // It may use the file by another handle.
+  Log log() {
+    return [this](LogLevel, const std::string &m) {
+      told += m;
+      const LockOfFile free(path);
+    };
   }
   Result<void> copy() const { return join(env, path, dir / "copy.safetensors", {}); }
   void expect_all_go_on() {
@@ -79,8 +87,9 @@ TEST_F(PlantedTest, ASaveOfAWholeFileGoesOn) {
   leave_torn();
   const std::string source = dir / "source.safetensors";
   put_bytes(source, file_of({u8_tensor("z", 10, 1)}));
-  EXPECT_TRUE(is_ok(join(env, source, path, {})));
+  EXPECT_TRUE(is_ok(join(env, source, path, {.log = log()})));
   EXPECT_TRUE(open()->snapshot().header.index.find("z"));
+  EXPECT_THAT(told, HasSubstr("passed over"));
 }
 
 TEST_F(PlantedTest, WhereNothingWaitsAllGoOn) {

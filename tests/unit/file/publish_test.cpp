@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "lock_of_file.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -96,6 +97,23 @@ TEST_F(PublishTest, APayloadThatIsPutAgainTakesThePlaceOfTheFirst) {
   EXPECT_TRUE(same_bytes(seen(*c, "new"), "xy" + last.bytes.substr(2)));
   EXPECT_TRUE(same_bytes(seen(*c, "a"), shorter.bytes));
   EXPECT_TRUE(same_bytes(seen(*c, "b"), moved.bytes));
+}
+
+TEST_F(PublishTest, AMappingThatFallsBackIsToldWhenNothingIsLocked) {
+  testing::FaultEnv faulty(env);
+  OpenOptions options = writable();
+  size_t told = 0;
+  options.log = [&](LogLevel, const std::string &) {
+    ++told;
+    const testing::LockOfFile free(path);
+  };
+  const auto c = StoreScene::open(faulty, options);
+  faulty.before = [&](testing::Call call) { return call == testing::Call::mmap ? -ENODEV : 0; };
+  TransactionOptions publish;
+  publish.publish = true;
+  EXPECT_TRUE(is_ok(update(*c, "a", new_a, publish)));
+  EXPECT_GT(told, 0u);
+  faulty.before = nullptr;
 }
 
 // It is told last, of a file that could not be given to its owner, as here. Nothing is locked then.

@@ -21,7 +21,7 @@ class Vanished : public testing::CrashScene {
     ST_TRY(const auto at, os::Location::find(by, path));
     ST_TRY(auto made, TemporaryFile::create(at, 0666));
     ST_TRY(made->file().write(bytes.data(), bytes.size(), 0));
-    return replace_file(at, *made, mode_of_new, 0, {}, [this](LogLevel, const std::string &m) { logged += m; });
+    return replace_file(at, made, mode_of_new, 0, {}, [this](LogLevel, const std::string &m) { logged += m; });
   }
   // No journal changes what was saved.
   void expect_saved(const std::string &bytes) {

@@ -493,7 +493,11 @@ class Inherits : public WriterTest {
  protected:
   Inherits() { put_bytes(path, "old"); }
   Result<void> replace(os::Env &env, Log log = {}) {
-    return save(env, path, {u8("a", a)}, {}, {.log = std::move(log)});
+    const Log unlocked = [&](LogLevel level, const std::string &message) {
+      const LockOfFile free(path);
+      if (log) log(level, message);
+    };
+    return save(env, path, {u8("a", a)}, {}, {.log = unlocked});
   }
   static std::string attribute(const std::string &file, const char *name) {
     char value[256];

@@ -8,6 +8,7 @@
 #include "engine/open.h"
 #include "engine/recover_all.h"
 #include "engine/verify.h"
+#include "lock_of_file.h"
 #include "model/model.h"
 #include "read_only_env.h"
 #include "shards/old_list.h"
@@ -49,7 +50,10 @@ class NewNames : public testing::ShardsScene {
     OpenOptions options;
     options.writable = true;
     options.lock_timeout_ms = 0;
-    options.log = [this](LogLevel, const std::string &m) { told += m + "\n"; };
+    options.log = [this](LogLevel, const std::string &m) {
+      told += m + "\n";
+      const testing::LockOfFile free(index);
+    };
     auto opened = open_path(with, path, options);
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
@@ -174,6 +178,7 @@ TEST_F(NewNames, ARecordThatMayWaitInAPublicPlaceKeepsThemOut) {
   fs::create_directory(folder);
   ASSERT_EQ(::chmod(folder.c_str(), 0702), 0);  // nobody trusts it
   ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  EXPECT_THAT(told, HasSubstr("passed over"));
   put_bytes(folder + "/0123456789abcdef", "a record, or not");
   const std::string before = bytes_of(index);
   EXPECT_TRUE(fails_with(Status::journal, rename(*open(), "x", "a")));

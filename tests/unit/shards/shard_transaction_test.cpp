@@ -16,6 +16,7 @@
 #include "fault_env.h"
 #include "file/replace_file.h"
 #include "file/transaction.h"
+#include "lock_of_file.h"
 #include "newfile/names.h"
 #include "os/range_lock.h"
 #include "os/waited.h"
@@ -49,7 +50,10 @@ class ShardTransactionTest : public testing::ShardsScene {
     OpenOptions options;
     options.writable = true;
     options.lock_timeout_ms = 0;
-    options.log = [this](LogLevel, const std::string &m) { logged += m + "\n"; };
+    options.log = [this](LogLevel, const std::string &m) {
+      logged += m + "\n";
+      const testing::LockOfFile free(index);
+    };
     return options;
   }
   std::unique_ptr<Shards> open(os::Env &env = os::Env::posix()) {
@@ -541,7 +545,7 @@ TEST_F(ShardTransactionTest, AShardThatIsSavedAnewIsLeftAloneByWhatAnotherWriter
   const auto target = write::find_destination(os::Env::posix(), shard(1)).value();
   auto made = write::TemporaryFile::create(target.at, 0666).value();
   ASSERT_TRUE(is_ok(made->file().write(half.data(), half.size(), 0)));
-  ASSERT_TRUE(is_ok(write::replace_file(target.at, *made, write::mode_of_new, 0, {}, {})));
+  ASSERT_TRUE(is_ok(write::replace_file(target.at, made, write::mode_of_new, 0, {}, {})));
   made.reset();
   EXPECT_TRUE(testing::names_in(index + ".st-journal").at(0).ends_with(".bad")) << "its shard was gone";
   EXPECT_TRUE(open());
