@@ -29,9 +29,12 @@ bool is_list(std::string_view name) {
   return write::is_temporary_of(name, ShardFolder::index_name, write::undecided_infix);
 }
 
+bool is_new_index(std::string_view name) {
+  return write::is_temporary_of(name, ShardFolder::index_name, write::temporary_infix);
+}
+
 bool may_be_left(const std::string &name) {
-  return is_list(name) || is_shard_place(name) ||
-         write::is_temporary_of(name, ShardFolder::index_name, write::temporary_infix);
+  return is_list(name) || is_shard_place(name) || is_new_index(name);
 }
 
 }  // namespace
@@ -89,7 +92,8 @@ ShardFolder::~ShardFolder() {
   const bool has_any = made_ || !written_.empty();
   if (!has_any || !made_in_.this_process()) return;
   for (const Written &w : written_) inside_->env().unlinkat(inside_->fd(), w.now.c_str(), 0);
-  fresh_index_.reset();  // after the shards, which stay for ever without it
+  if (fresh_index_) static_cast<void>(inside_->sync());  // or a cut might bring the shards back without it
+  fresh_index_.reset();
   list_.reset();
   if (made_) at_.env().unlinkat(at_.dir(), at_.name().c_str(), AT_REMOVEDIR);
 }
@@ -146,7 +150,8 @@ Result<bool> ShardFolder::remove_left(const os::LockWait &wait) {
 Result<void> ShardFolder::await_writer(const os::Location &list, const os::LockWait &wait) {
   if (list.name() < list_->temporary()) list_.reset();
   auto ended = os::lock_whole_file(list, wait);
-  if (ended || ended.error().status != Status::busy) return {};
+  if (ended || ended.error().os_errno == ENOENT || ended.error().os_errno == ESTALE) return {};
+  if (ended.error().status != Status::busy) return Failure(std::move(ended.error()));
   ended.error().message = text("another process is writing shards into the folder ", in_quotes(path_), "; wait for it",
                                found_ ? ", or allow more time" : ", or give another folder");
   return Failure(std::move(ended.error()));
@@ -174,29 +179,33 @@ Result<bool> ShardFolder::remove_listed(const os::Location &list, const os::Lock
   ST_TRY(const auto locked, std::move(opened));
   ST_TRY(std::move(second));
   // Before it died, its writer may have come to name the index.
-  ST_TRY(const bool is_whole, has_index());
-  if (is_whole) return false;
+  ST_TRY(const auto names, inside_->list());
+  if (std::ranges::any_of(names, is_index_name)) return false;
   const os::File &file = locked->file;
   ST_TRY(auto s, file.stat());
   if (s.st_uid != list.env().geteuid()) return true;  // nobody else says what is removed for this user
   std::optional<std::vector<write::OldShard>> listed;
   // The index that names them has had its name, if it is not there by its temporary one.
-  const bool is_undecided = write::TemporaryFile::is_any(index(), write::temporary_infix);
-  if (is_undecided && static_cast<uint64_t>(s.st_size) <= write::longest_old_list) {
+  if (std::ranges::any_of(names, is_new_index) && static_cast<uint64_t>(s.st_size) <= write::longest_old_list) {
     std::string text(static_cast<size_t>(s.st_size), '\0');
     ST_TRY(file.read(text.data(), text.size(), 0));
     listed = write::parse_old_list(text);
   }
-  bool removed = false;
+  bool removed = false, any_stays = false;
   for (const write::OldShard &shard : listed.value_or(std::vector<write::OldShard>())) {
     const os::Location at{inside_, shard.name};
     const auto now = OldShards::shard_at(at, 0);
-    if (!is_shard_name(shard.name) || !now || *now != shard) continue;
-    if (list.env().unlinkat(at.dir(), at.name().c_str(), 0) != 0) continue;
+    if (!is_shard_name(shard.name) || (now ? *now != shard : now.error().os_errno == ENOENT)) continue;
+    if (!now || list.env().unlinkat(at.dir(), at.name().c_str(), 0) != 0) {
+      any_stays = true;
+      tell(LogLevel::warning, text(in_quotes(at.path()), " could not be removed; it stays"));
+      continue;
+    }
     removed = true;
     tell(LogLevel::info, text("shard ", in_quotes(shard.name), ": no index came to name it; it was removed"));
   }
   if (removed) ST_TRY(inside_->sync());  // or a cut might bring them back alone
+  if (any_stays) return true;            // nothing else says whose it is
   if (list.env().unlinkat(list.dir(), list.name().c_str(), 0) == 0)
     tell(LogLevel::info, text("list ", in_quotes(list.name()), ": the shards of a reshard that died; it was removed"));
   return true;
@@ -244,7 +253,9 @@ Result<void> ShardFolder::finish(const std::string &text, mode_t mode, const wri
   ST_TRY(name_all({options.lock_timeout_ms}, options.log));
   if (made_) ST_TRY(at_.folder()->sync());
   auto placed = write::replace_file(index(), fresh_index_, mode, options.lock_timeout_ms, {}, options.log);
-  if (placed || placed.error().status == Status::needs_recovery) keep();
+  const bool may_be_undone = !placed && placed.error().status == Status::needs_recovery;
+  if (may_be_undone) list_->leave();  // or nothing would say whose the shards are
+  if (placed || may_be_undone) keep();
   return placed;
 }
 

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <atomic>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "delta_scene.h"
@@ -39,16 +41,34 @@ class ShardFolderTest : public ::testing::Test {
       if (name.starts_with(".model.safetensors.index.json.st-new-")) return name;
     return {};
   }
-  // What a process that dies before each call leaves.
-  std::vector<SimDisk> left_at_each_call() {
+  static void recover(os::Env &env) { static_cast<void>(recover_all(env, folder, {}, {})); }
+  // What a process that dies before each call, or after the last, leaves.
+  static std::vector<SimDisk> left_at_each_call(const SimDisk &begins, const std::function<void(os::Env &)> &process) {
+    SimEnv shared(begins);
     std::vector<SimDisk> left;
-    FaultEnv env(disk);
+    FaultEnv env(shared);
     env.before = [&](Call) {
-      left.push_back(disk.disk());
+      left.push_back(shared.disk());
       return 0;
     };
-    EXPECT_TRUE(is_ok(cut(env)));
+    process(env);
+    left.push_back(shared.disk());
     return left;
+  }
+  std::vector<SimDisk> left_at_each_call() const {
+    return left_at_each_call(disk.disk(), [](os::Env &env) { EXPECT_TRUE(is_ok(cut(env))); });
+  }
+  // All of what is not durable yet is lost, or none, or one change, or all but that.
+  static std::vector<SimDisk> after_cuts(const SimDisk &state) {
+    std::vector<SimDisk> cuts = {after_cut(state, false), after_cut(state, true)};
+    const auto changes = pending_changes(state);
+    for (size_t i = 0; i < changes.size(); ++i)
+      for (const uint32_t kept : {0, 1}) {
+        std::vector<uint32_t> keep(changes.size(), 1 - kept);
+        keep[i] = kept;
+        cuts.push_back(after_cut(state, changes, keep));
+      }
+    return cuts;
   }
   // Somebody else's file has the name of the first shard by then.
   void each_with_a_shard_of_others(const std::function<void(SimEnv &left, const std::string &shard)> &check) {
@@ -425,6 +445,158 @@ TEST_F(ShardFolderTest, AReshardsLogMayUseTheFolder) {
   };
   EXPECT_TRUE(is_ok(reshard(os::Env::posix(), real / "m.safetensors", out, 1000, options)));
   EXPECT_EQ(told, 1u);
+}
+
+TEST_F(ShardFolderTest, AWaitForALivingWriterCanBeCancelled) {
+  const TempDir real;
+  const std::string out = real / "out";
+  put_bytes(real / "m.safetensors", file.file());
+  FaultEnv env(os::Env::posix());
+  size_t asked = 0;
+  env.before = [&](Call call) {
+    if (call != Call::renameat || asked > 0) return 0;
+    const Control control([&](uint64_t, uint64_t) { return ++asked, false; }, nullptr);
+    EXPECT_TRUE(fails_with(Status::cancelled, recover_all(os::Env::posix(), out, {60'000, &control, nullptr}, {})));
+    EXPECT_EQ(asked, 1u);
+    return 0;
+  };
+  EXPECT_TRUE(is_ok(reshard(env, real / "m.safetensors", out, 1000, {})));
+  EXPECT_GT(asked, 0u);
+}
+
+// Of a reshard, and then of another, or of a recovery.
+TEST_F(ShardFolderTest, WhatTwoDeadOnesLeftIsKnownToTheNext) {
+  size_t whole = 0, cleaned = 0;
+  std::set<uint64_t> seen;
+  for (const SimDisk &first : left_at_each_call()) {
+    if (SimEnv(first).exists(index_path) || !seen.insert(fingerprint(after_cut(first, true))).second) continue;
+    for (const bool reshards : {true, false})
+      for (const SimDisk &second :
+           left_at_each_call(first, [&](os::Env &env) { reshards ? void(cut(env, 2000)) : recover(env); }))
+        for (const SimDisk &state : after_cuts(second)) {
+          if (!seen.insert(fingerprint(state)).second) continue;
+          SimEnv left(state), next(state);
+          if (left.exists(index_path)) {
+            ++whole;
+            left.remove(index_path);
+            recover(left);
+            ASSERT_EQ(shards_in(left), 2u);
+          } else if (left.exists(folder)) {
+            ++cleaned;
+            recover(left);
+            ASSERT_EQ(left.names(folder).size(), 0u);
+            ASSERT_TRUE(is_ok(cut(next)));
+            ASSERT_EQ(next.names(folder).size(), 4u);
+          }
+        }
+  }
+  EXPECT_GT(whole, 0u);
+  EXPECT_GT(cleaned, 0u);
+}
+
+// Whatever a cut brings back of it.
+TEST_F(ShardFolderTest, WhatAWriterThatFailsLeavesIsKnownToTheNext) {
+  disk.make_folder(folder);
+  const SimDisk durable = after_cut(disk.disk(), true);
+  size_t came = 0;
+  std::set<uint64_t> seen;
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(n);
+    SimEnv shared(durable);
+    FaultEnv env(shared);
+    std::vector<SimDisk> left;
+    more = false;
+    env.before = [&, until = n](Call) mutable {
+      if (more) left.push_back(shared.disk());
+      if (until-- != 0) return 0;
+      more = true;
+      return -EIO;
+    };
+    if (cut(env)) continue;
+    left.push_back(shared.disk());
+    for (const SimDisk &dead : left)
+      for (const SimDisk &state : after_cuts(dead)) {
+        if (!seen.insert(fingerprint(state)).second) continue;
+        SimEnv next(state);
+        if (next.exists(index_path)) {
+          ASSERT_EQ(shards_in(next), 3u);
+          continue;
+        }
+        ++came;
+        ASSERT_TRUE(is_ok(cut(next, 2000)));
+        ASSERT_EQ(shards_in(next), 2u);
+      }
+  }
+  EXPECT_GT(came, 0u);
+}
+
+TEST_F(ShardFolderTest, WhatARecoveryFailsToRemoveIsToldAndKnownToTheNext) {
+  size_t stayed = 0;
+  std::set<uint64_t> seen;
+  for (const SimDisk &state : left_at_each_call()) {
+    SimEnv before(state);
+    if (shards_in(before) == 0 || before.exists(index_path)) continue;
+    if (!seen.insert(fingerprint(after_cut(state, true))).second) continue;
+    bool more = true;
+    for (size_t n = 0; more; ++n) {
+      SCOPED_TRACE(n);
+      SimEnv left(state);
+      FaultEnv env(left);
+      more = false;
+      env.before = [&, until = n](Call) mutable {
+        if (until-- != 0) return 0;
+        more = true;
+        return -EIO;
+      };
+      size_t warned = 0;
+      const auto done = recover_all(env, folder, {}, [&](const write::Finding &f) {
+        warned += f.level == LogLevel::warning;
+        return true;
+      });
+      ASSERT_TRUE(!done || shards_in(left) == 0 || warned > 0);
+      stayed += done && shards_in(left) > 0;
+      recover(left);
+      ASSERT_EQ(left.names(folder).size(), 0u);
+    }
+  }
+  EXPECT_GT(stayed, 0u);
+}
+
+TEST_F(ShardFolderTest, WhatIsMadeBesideARecoveryOrAnotherWriterIsWhole) {
+  const auto cuts = [](os::Env &env) { return cut(env).has_value(); };
+  const auto recovers = [](os::Env &env) { return recover(env), false; };
+  const auto cuts_otherwise = [](os::Env &env) { return cut(env, 2000).has_value(); };
+  const std::vector<std::array<std::function<bool(os::Env &)>, 2>> pairs = {
+      {recovers, cuts_otherwise}, {recovers, recovers}, {cuts, cuts_otherwise}, {cuts, recovers}};
+  size_t made = 0;
+  std::set<uint64_t> seen;
+  for (const SimDisk &state : left_at_each_call()) {
+    if (shards_in(SimEnv(state)) == 0 || SimEnv(state).exists(index_path)) continue;
+    if (!seen.insert(fingerprint(after_cut(state, true))).second) continue;
+    for (const auto &[one, other] : pairs) {
+      bool more = true;
+      for (size_t n = 0; more; ++n) {
+        SCOPED_TRACE(n);
+        SimEnv left(state);
+        FaultEnv env(left);
+        more = false;
+        bool is_others = false;
+        env.before = [&, until = n, &runs = other](Call) mutable {
+          if (until-- != 0) return 0;
+          more = true;
+          is_others = runs(left);
+          return 0;
+        };
+        const bool is_its = one(env);
+        made += is_its || is_others;
+        ASSERT_FALSE(is_its && is_others);
+        ASSERT_EQ(shards_in(left), is_its ? 3u : is_others ? 2u : 0u);
+        ASSERT_EQ(left.exists(index_path), is_its || is_others);
+      }
+    }
+  }
+  EXPECT_GT(made, 0u);
 }
 
 // They decide about it.
