@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "file/replace_file.h"
 #include "format/shard_index.h"
@@ -92,7 +93,10 @@ ShardFolder::~ShardFolder() {
   const bool has_any = made_ || !written_.empty();
   if (!has_any || !made_in_.this_process()) return;
   for (const Written &w : written_) inside_->env().unlinkat(inside_->fd(), w.now.c_str(), 0);
-  if (fresh_index_) static_cast<void>(inside_->sync());  // or a cut might bring the shards back without it
+  try {  // or a cut might bring the shards back without it
+    if (fresh_index_) static_cast<void>(inside_->sync());
+  } catch (const std::bad_alloc &) {
+  }
   fresh_index_.reset();
   list_.reset();
   if (made_) at_.env().unlinkat(at_.dir(), at_.name().c_str(), AT_REMOVEDIR);
