@@ -34,4 +34,17 @@ class LaterLog {
   std::vector<Kept> kept_;
 };
 
+// Tells at the end of its scope, also where an exception ends that.
+template <class Tell>
+class TellAtEnd {
+ public:
+  explicit TellAtEnd(Tell tell) : tell_(std::move(tell)) {}
+  ~TellAtEnd() { tell_(); }
+  TellAtEnd(const TellAtEnd &) = delete;
+  TellAtEnd &operator=(const TellAtEnd &) = delete;
+
+ private:
+  Tell tell_;
+};
+
 }  // namespace st

@@ -154,11 +154,12 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
                      const write::SaveOptions &options) {
   const os::MadeIn made_in(env);
   LaterLog log;  // it may use the source, which is held still, or the folder
+  const TellAtEnd at_end([&] {
+    if (made_in.this_process()) log.tell(options.log);
+  });
   write::SaveOptions quiet = options;
   quiet.log = log.log();
-  auto done = reshard_quietly(env, from, to_folder, max_shard_size, quiet);
-  if (made_in.this_process()) log.tell(options.log);
-  return done;
+  return reshard_quietly(env, from, to_folder, max_shard_size, quiet);
 }
 
 Result<void> join(os::Env &env, const std::string &from, const std::string &to, const write::SaveOptions &options) {

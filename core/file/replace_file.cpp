@@ -218,9 +218,11 @@ Result<void> replace_file(const os::Location &target, std::unique_ptr<TemporaryF
   const os::WaitedByCall call(os::WaitedByCall::if_outside);
   const os::MadeIn made_in(target.env());
   LaterLog later;
+  const TellAtEnd at_end([&] {
+    if (made_in.this_process()) later.tell(log);
+  });
   auto done = replace_quietly(target, *made, mode, {lock_timeout_ms, &control, nullptr}, control, later.log());
   if (done || done.error().status == Status::needs_recovery) made.reset();
-  if (made_in.this_process()) later.tell(log);
   return done;
 }
 

@@ -97,9 +97,8 @@ Result<void> Transaction::approve() const {
 }
 
 Result<void> Transaction::commit() {
-  auto done = commit_quietly();
-  staged_.tell_log();
-  return done;
+  const TellAtEnd at_end([this] { staged_.tell_log(); });
+  return commit_quietly();
 }
 
 Result<void> Transaction::commit_quietly() {

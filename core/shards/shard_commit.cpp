@@ -64,14 +64,8 @@ Result<void> ShardCommit::prepare_to_lock() {
 }
 
 Result<void> ShardCommit::run(const Asked &approve, const Asked &at_last) {
-  try {
-    auto done = run_quietly(approve, at_last);
-    unlock_and_tell();
-    return done;
-  } catch (const std::bad_alloc &) {
-    unlock_and_tell();
-    throw;
-  }
+  const TellAtEnd at_end([this] { unlock_and_tell(); });
+  return run_quietly(approve, at_last);
 }
 
 Result<void> ShardCommit::run_quietly(const Asked &approve, const Asked &at_last) {

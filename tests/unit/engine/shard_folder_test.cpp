@@ -437,14 +437,23 @@ TEST_F(ShardFolderTest, AReshardsLogMayUseTheFolder) {
   ASSERT_EQ(::chmod(out.c_str(), 01777), 0);
   ASSERT_EQ(::chmod(planted.c_str(), 0702), 0);
   size_t told = 0;
+  bool is_made = false;
   write::SaveOptions options;
   options.log = [&](LogLevel, const std::string &message) {
     EXPECT_NE(message.find("passed over"), std::string::npos) << message;
-    EXPECT_TRUE(is_ok(recover_all(os::Env::posix(), out, {}, {})));
+    const auto recovered = recover_all(os::Env::posix(), out, {}, {});
+    EXPECT_TRUE(is_made ? is_ok(recovered) : fails_with(Status::not_regular, recovered));
     ++told;
   };
-  EXPECT_TRUE(is_ok(reshard(os::Env::posix(), real / "m.safetensors", out, 1000, options)));
+  FaultEnv starved(os::Env::posix());
+  starved.before = [renames = 0](Call call) mutable {  // the fourth gives the first of three shards its name
+    return call == Call::renameat && ++renames == 4 ? throw std::bad_alloc() : 0;
+  };
+  EXPECT_THROW(static_cast<void>(reshard(starved, real / "m.safetensors", out, 1000, options)), std::bad_alloc);
   EXPECT_EQ(told, 1u);
+  is_made = true;
+  EXPECT_TRUE(is_ok(reshard(os::Env::posix(), real / "m.safetensors", out, 1000, options)));
+  EXPECT_EQ(told, 2u);
 }
 
 TEST_F(ShardFolderTest, AWaitForALivingWriterCanBeCancelled) {

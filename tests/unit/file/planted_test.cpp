@@ -92,6 +92,30 @@ TEST_F(PlantedTest, ASaveOfAWholeFileGoesOn) {
   EXPECT_THAT(told, HasSubstr("passed over"));
 }
 
+// Nothing is locked then, either.
+TEST_F(PlantedTest, WhatWasFoundIsToldWhereMemoryRunsOut) {
+  fs::create_directory(folder());
+  distrust();
+  const std::string source = dir / "source.safetensors";
+  put_bytes(source, file_of({u8_tensor("z", 10, 1)}));
+  FaultEnv starved(env);
+  bool is_starved = false;
+  starved.before = [&](Call call) {
+    if (call != Call::renameat) return 0;
+    is_starved = true;
+    told.clear();
+    throw std::bad_alloc();
+  };
+  for (const auto &change :
+       {std::function<void()>([&] { static_cast<void>(publish(starved)); }),
+        std::function<void()>([&] { static_cast<void>(join(starved, source, path, {.log = log()})); })}) {
+    is_starved = false;
+    EXPECT_THROW(change(), std::bad_alloc);
+    EXPECT_TRUE(is_starved);
+    EXPECT_THAT(told, HasSubstr("passed over"));
+  }
+}
+
 TEST_F(PlantedTest, WhereNothingWaitsAllGoOn) {
   fs::create_directory(folder());
   distrust();
