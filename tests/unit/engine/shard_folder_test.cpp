@@ -473,6 +473,32 @@ TEST_F(ShardFolderTest, AWaitForALivingWriterCanBeCancelled) {
   EXPECT_GT(asked, 0u);
 }
 
+// As of one that another host has removed. Then the folder is looked at anew.
+TEST_F(ShardFolderTest, AServerMayHaveLostWhatARecoveryWaitsFor) {
+  FaultEnv env(disk);
+  size_t busy = 0;
+  env.before = [&](Call call) {
+    if (call != Call::renameat || shards_in(disk) == 0) return 0;
+    bool more = true;
+    for (size_t n = 0; more; ++n) {
+      FaultEnv beside(disk);
+      more = false;
+      beside.before = [&, until = n](Call) mutable {
+        more |= until == 0;
+        return until-- == 0 ? -ESTALE : 0;
+      };
+      const auto done = recover_all(beside, folder, {}, {});
+      EXPECT_FALSE(done);
+      busy += more && !done && done.error().status == Status::busy;
+    }
+    return 0;
+  };
+  EXPECT_TRUE(is_ok(cut(env)));
+  EXPECT_GT(busy, 0u);
+  recover(disk);  // lists of recoveries that could not remove them
+  EXPECT_EQ(disk.names(folder).size(), 4u);
+}
+
 // Of a reshard, and then of another, or of a recovery.
 TEST_F(ShardFolderTest, WhatTwoDeadOnesLeftIsKnownToTheNext) {
   size_t whole = 0, cleaned = 0;
