@@ -58,6 +58,34 @@ class ShardFolderTest : public ::testing::Test {
   std::vector<SimDisk> left_at_each_call() const {
     return left_at_each_call(disk.disk(), [](os::Env &env) { EXPECT_TRUE(is_ok(cut(env))); });
   }
+  // Those that have shards and no index. States of which a cut leaves the same are one.
+  std::vector<SimDisk> left_with_shards() const {
+    std::set<uint64_t> seen;
+    auto states = left_at_each_call();
+    std::erase_if(states, [&](const SimDisk &state) {
+      const SimEnv left(state);
+      return shards_in(left) == 0 || left.exists(index_path) ||
+             !seen.insert(fingerprint(after_cut(state, true))).second;
+    });
+    return states;
+  }
+  // Something happens before the n-th call of `process`, and may fail it: for each n.
+  static void each_trial(const SimDisk &begins, const std::function<int(SimEnv &left)> &happens,
+                         const std::function<void(SimEnv &left, os::Env &env)> &process) {
+    bool more = true;
+    for (size_t n = 0; more; ++n) {
+      SCOPED_TRACE(n);
+      SimEnv left(begins);
+      FaultEnv env(left);
+      more = false;
+      env.before = [&, until = n](Call) mutable {
+        if (until-- != 0) return 0;
+        more = true;
+        return happens(left);
+      };
+      process(left, env);
+    }
+  }
   // All of what is not durable yet is lost, or none, or one change, or all but that.
   static std::vector<SimDisk> after_cuts(const SimDisk &state) {
     std::vector<SimDisk> cuts = {after_cut(state, false), after_cut(state, true)};
@@ -499,7 +527,7 @@ TEST_F(ShardFolderTest, AServerMayHaveLostWhatARecoveryWaitsFor) {
   EXPECT_EQ(disk.names(folder).size(), 4u);
 }
 
-// Of a reshard, and then of another, or of a recovery.
+// A reshard died, and then another, or a recovery.
 TEST_F(ShardFolderTest, WhatTwoDeadOnesLeftIsKnownToTheNext) {
   size_t whole = 0, cleaned = 0;
   std::set<uint64_t> seen;
@@ -568,22 +596,9 @@ TEST_F(ShardFolderTest, WhatAWriterThatFailsLeavesIsKnownToTheNext) {
 
 TEST_F(ShardFolderTest, WhatARecoveryFailsToRemoveIsToldAndKnownToTheNext) {
   size_t stayed = 0;
-  std::set<uint64_t> seen;
-  for (const SimDisk &state : left_at_each_call()) {
-    SimEnv before(state);
-    if (shards_in(before) == 0 || before.exists(index_path)) continue;
-    if (!seen.insert(fingerprint(after_cut(state, true))).second) continue;
-    bool more = true;
-    for (size_t n = 0; more; ++n) {
-      SCOPED_TRACE(n);
-      SimEnv left(state);
-      FaultEnv env(left);
-      more = false;
-      env.before = [&, until = n](Call) mutable {
-        if (until-- != 0) return 0;
-        more = true;
-        return -EIO;
-      };
+  for (const SimDisk &state : left_with_shards()) {
+    const auto fails = [](SimEnv &) { return -EIO; };
+    each_trial(state, fails, [&](SimEnv &left, os::Env &env) {
       size_t warned = 0;
       const auto done = recover_all(env, folder, {}, [&](const write::Finding &f) {
         warned += f.level == LogLevel::warning;
@@ -593,7 +608,7 @@ TEST_F(ShardFolderTest, WhatARecoveryFailsToRemoveIsToldAndKnownToTheNext) {
       stayed += done && shards_in(left) > 0;
       recover(left);
       ASSERT_EQ(left.names(folder).size(), 0u);
-    }
+    });
   }
   EXPECT_GT(stayed, 0u);
 }
@@ -605,30 +620,18 @@ TEST_F(ShardFolderTest, WhatIsMadeBesideARecoveryOrAnotherWriterIsWhole) {
   const std::vector<std::array<std::function<bool(os::Env &)>, 2>> pairs = {
       {recovers, cuts_otherwise}, {recovers, recovers}, {cuts, cuts_otherwise}, {cuts, recovers}};
   size_t made = 0;
-  std::set<uint64_t> seen;
-  for (const SimDisk &state : left_at_each_call()) {
-    if (shards_in(SimEnv(state)) == 0 || SimEnv(state).exists(index_path)) continue;
-    if (!seen.insert(fingerprint(after_cut(state, true))).second) continue;
+  for (const SimDisk &state : left_with_shards()) {
     for (const auto &[one, other] : pairs) {
-      bool more = true;
-      for (size_t n = 0; more; ++n) {
-        SCOPED_TRACE(n);
-        SimEnv left(state);
-        FaultEnv env(left);
-        more = false;
-        bool is_others = false;
-        env.before = [&, until = n, &runs = other](Call) mutable {
-          if (until-- != 0) return 0;
-          more = true;
-          is_others = runs(left);
-          return 0;
-        };
-        const bool is_its = one(env);
+      bool is_others = false;
+      const auto runs = [&, &runs_other = other](SimEnv &left) { return is_others = runs_other(left), 0; };
+      each_trial(state, runs, [&, &runs_one = one](SimEnv &left, os::Env &env) {
+        is_others = false;
+        const bool is_its = runs_one(env);
         made += is_its || is_others;
         ASSERT_FALSE(is_its && is_others);
         ASSERT_EQ(shards_in(left), is_its ? 3u : is_others ? 2u : 0u);
         ASSERT_EQ(left.exists(index_path), is_its || is_others);
-      }
+      });
     }
   }
   EXPECT_GT(made, 0u);
