@@ -51,21 +51,32 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const HugeBuffer &b
 }
 
 // What is not mapped is read next. The kernel's read-ahead for the header ends before a small file does: its tensors
-// would wait for the disk once more.
+// would wait for the disk once more. Of a file whose end is in memory the whole is likely there, and the advice would
+// take longer than the question.
 void announce(const os::File &file, uint64_t file_size, read::MapMode map) {
   constexpr uint64_t small_file = uint64_t{128} << 10;
   if (map != read::MapMode::none || file.reads_past_cache()) return;
-  if (file_size > at_first && file_size <= small_file) file.env().fadvise(file.fd(), 0, file_size, POSIX_FADV_WILLNEED);
+  if (file_size <= at_first || file_size > small_file) return;
+  char last;
+  if (file.env().pread_cached(file.fd(), &last, 1, file_size - 1) == 1) return;
+  file.env().fadvise(file.fd(), 0, file_size, POSIX_FADV_WILLNEED);
 }
 
 Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
-  const HugeBuffer buffer(window + header_padding);
+  HugeBuffer buffer(at_first + header_padding);
   ST_TRY(auto got, file.read_up_to(buffer.get(), std::min(file_size, at_first), 0));
   char first[length_bytes] = {};
   std::memcpy(first, buffer.get(), std::min<uint64_t>(got, sizeof first));
   ST_TRY(auto n, parse_header_length({buffer.get(), got}, file_size));
-  const uint64_t begun = got - length_bytes;
-  std::memmove(buffer.get(), buffer.get() + length_bytes, begun);
+  const uint64_t begun = std::min(n, got - length_bytes);
+  const char *json = buffer.get() + length_bytes;
+  if (n > begun) {
+    HugeBuffer larger(window + header_padding);
+    std::memcpy(larger.get(), json, begun);
+    buffer = std::move(larger);
+  } else {
+    std::memmove(buffer.get(), json, begun);
+  }
   // A header that short has too few names for colliding ones to cost anything.
   const uint64_t seed = n <= begun ? 0 : os::hash_seed(file.env());
   ST_TRY(auto &&scanned, scan(file, buffer, begun, first, n, file_size, seed));

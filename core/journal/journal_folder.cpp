@@ -19,9 +19,10 @@ os::Location folder_of(const os::Location &file) {
   return file.beside(journal_folder_name(file.name()));
 }
 
+constexpr int dir_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+
 Result<os::File> open_dir(const os::Location &folder) {
-  return os::File::open(folder.env(), folder.dir(), folder.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
-                        folder.path());
+  return os::File::open(folder.env(), folder.dir(), folder.name(), dir_flags, 0, folder.path());
 }
 
 // Has its maker not come to give it to the readers of the file?
@@ -32,16 +33,19 @@ bool is_being_made(const os::Location &folder, const struct stat &data, bool by_
          (data.st_mode & of_others) != 0 && (by_strangers || trust(s, data, folder.env().geteuid()).is_good());
 }
 
-// To be read, also amid Folder::create() of another user.
-Result<os::File> open_made(const os::Location &folder, const struct stat &data, bool by_strangers) {
+// To be read, also amid Folder::create() of another user. Nothing: there is none.
+Result<std::optional<os::File>> open_made(const os::Location &folder, const struct stat &data, bool by_strangers) {
   constexpr os::LockWait longest{100};
-  auto dir = open_dir(folder);
+  const auto open = [&] {
+    return os::File::open_if_there(folder.env(), folder.dir(), folder.name(), dir_flags, folder.path());
+  };
+  auto dir = open();
   if (dir || dir.error().os_errno != EACCES) return dir;
   const os::File closed = os::File::closed(folder.env(), folder.path());
   os::Patience patience(closed, longest);
   while (!dir && dir.error().os_errno == EACCES && is_being_made(folder, data, by_strangers) && patience.check(0)) {
     patience.sleep();
-    dir = open_dir(folder);
+    dir = open();
   }
   return dir;
 }
@@ -150,8 +154,9 @@ Result<std::optional<Folder>> Folder::open_trusted(const os::Location &file, con
   const os::Location at = folder_of(file);
   const os::PastCache how = file.how_to_read(data);
   if (how != os::PastCache::no) at.renew();
-  auto dir = open_made(at, data, awaits_strangers);
-  if (!dir && is_gone(dir.error())) return std::nullopt;
+  auto made = open_made(at, data, awaits_strangers);
+  if (made && !*made) return std::nullopt;
+  auto dir = made ? Result<os::File>(**std::move(made)) : Failure(std::move(made.error()));
   Verdict verdict = Verdict::good();
   std::string advice;
   if (!dir) {

@@ -38,6 +38,16 @@ Result<File> File::open(Env &env, int dir, const std::string &path, int flags, m
   return file;
 }
 
+Result<std::optional<File>> File::open_if_there(Env &env, int dir, const std::string &path, int flags,
+                                                std::string shown) {
+  File file = closed(env, std::move(shown));
+  const int fd = repeat_interrupted([&] { return env.openat(dir, path.c_str(), flags, 0); });
+  if (fd == -ENOENT || fd == -ESTALE) return std::nullopt;
+  if (fd < 0) return Failure(file.error(-fd, what_was_refused(-fd, flags)));
+  file.fd_ = fd;
+  return file;
+}
+
 Result<File> File::open_without_links(Env &env, const std::string &path, int flags, std::string shown) {
   File file = closed(env, std::move(shown));
   const int fd = repeat_interrupted([&] { return env.openat_without_links(AT_FDCWD, path.c_str(), flags); });

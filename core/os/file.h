@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -47,6 +48,9 @@ class File {
   File() = default;
   // `path` is for the system call, `shown` for messages.
   static Result<File> open(Env &env, int dir, const std::string &path, int flags, mode_t mode, std::string shown);
+  // The same, and nothing where there is none (ENOENT, ESTALE): of what is seldom there, without the words for that.
+  static Result<std::optional<File>> open_if_there(Env &env, int dir, const std::string &path, int flags,
+                                                   std::string shown);
   // The same, and no component of the path may be a link.
   static Result<File> open_without_links(Env &env, const std::string &path, int flags, std::string shown);
   // One that is not open, and only knows its path.

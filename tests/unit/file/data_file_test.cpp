@@ -88,13 +88,17 @@ TEST_F(DataFileTest, AFileOfAFewPagesThatIsNotMappedIsAskedForAsAWhole) {
       has_read = true;
       return FaultEnv::pread(fd, buffer, n, offset);
     }
+    ssize_t pread_cached(int, void *, size_t, uint64_t) override { return cached; }
     bool has_read = false;
+    ssize_t cached = -EAGAIN;
     std::vector<std::pair<uint64_t, uint64_t>> asked;
   };
   for (const auto map : {read::MapMode::none, read::MapMode::automatic})
-    for (const uint64_t bytes : {1000, 60000, 200000}) {
+    for (const auto &[bytes, cached] :
+         {std::pair{1000, -EAGAIN}, {60000, -EAGAIN}, {60000, -ENOSYS}, {60000, 1}, {200000, -EAGAIN}}) {
       Asked env(os::Env::posix());
-      const std::string file = testing::file_of({{"t", Dtype::U8, {bytes}, pattern(bytes, 1)}});
+      env.cached = cached;
+      const std::string file = testing::file_of({{"t", Dtype::U8, {static_cast<uint64_t>(bytes)}, pattern(bytes, 1)}});
       put_bytes(path, file);
       OpenOptions options;
       options.map = map;
@@ -102,8 +106,8 @@ TEST_F(DataFileTest, AFileOfAFewPagesThatIsNotMappedIsAskedForAsAWhole) {
       ASSERT_TRUE(is_ok(c));
       EXPECT_TRUE(same_bytes(seen(**c, "t"), pattern(bytes, 1)));
       std::vector<std::pair<uint64_t, uint64_t>> wanted;
-      if (map == read::MapMode::none && bytes == 60000) wanted.emplace_back(0, file.size());
-      EXPECT_TRUE(env.asked == wanted) << bytes;
+      if (map == read::MapMode::none && bytes == 60000 && cached != 1) wanted.emplace_back(0, file.size());
+      EXPECT_TRUE(env.asked == wanted) << bytes << " " << cached;
     }
 }
 
