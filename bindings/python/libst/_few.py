@@ -2,16 +2,18 @@
 there: a data set of small files is opened file by file."""
 
 import struct
-from ctypes import sizeof, string_at
+from ctypes import c_void_p, sizeof, string_at
 from typing import Any
 
 from . import _abi
 from ._abi import SIZES
 from ._handle import Handle
-from ._rows import MEMORY
+from ._rows import MEMORY, new_array
+from .dtypes import BYTES
 from .errors import error
 
 FEW = 8  # tensors
+SOME = 128  # of which only dtypes and shapes are wanted
 
 _ROWS: list[Any] = [_abi.Tensor * count for count in range(FEW + 1)]
 
@@ -34,6 +36,19 @@ def few_tensors(handle: Handle, count: int) -> list[Tensor]:
     return [
         (string_at(name, length).decode(), dtype, tuple(MEMORY[at // 8 - 1 : at // 8 - 1 + rank]), nbytes, offset)
         for name, length, dtype, rank, at, _, nbytes, offset in _row.iter_unpack(rows)
+    ]
+
+
+def some_forms(handle: Handle, count: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Dtype and shape of all tensors of one file, so many, in the order of the file."""
+    rows, place = new_array((count * _row.size,), BYTES)
+    status = _abi.bare_at(handle, SIZES[0], SIZES[count], c_void_p(place))
+    if status:
+        del handle  # see _pin.py
+        raise error(status)
+    return [
+        (dtype, tuple(MEMORY[at // 8 - 1 : at // 8 - 1 + rank]))
+        for _, _, dtype, rank, at, _, _, _ in _row.iter_unpack(rows.data)
     ]
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from . import _abi
+from ._few import FEW, SOME, some_forms
 from ._rows import describe_all, shapes
 
 if TYPE_CHECKING:
@@ -10,6 +11,15 @@ if TYPE_CHECKING:
 
 #: dtype, shape
 Form = tuple[int, tuple[int, ...]]
+
+
+def forms_of_file(pin: "Pin") -> list[Form]:
+    """Of one file, in the order of `names`."""
+    try:
+        count = _abi.st_count(pin.handle)
+        return some_forms(pin.handle, count) if pin.alone and FEW < count <= SOME else all_forms(pin)[0]
+    finally:
+        del pin
 
 
 def all_forms(pin: "Pin") -> tuple[list[Form], list[int], list[int]]:

@@ -20,7 +20,7 @@ from . import _abi
 from ._abi import SIZES
 from ._callbacks import Callbacks, Progress
 from ._few import FEW, Tensor, few_tensors
-from ._forms import Form, all_forms
+from ._forms import Form, all_forms, forms_of_file
 from ._handle import Handle, borrowed_by, memory, opened
 from ._names import Description, describe, encoded, names
 from ._rows import describe_all, new_array
@@ -354,7 +354,7 @@ class Pin:
             if found is None:
                 self._asked += 1
                 if (self._asked == _SOME or self._names) and not self.forms and self._header_size:
-                    self.forms = dict(zip(self.names(), all_forms(self)[0]))
+                    self.forms = dict(zip(self.names(), forms_of_file(self)))
                     found = self.forms.get(name)
             if found is None:
                 tensor = describe(self.answer, raw)
