@@ -7,7 +7,10 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-_LEAST, _MOST = -(2**63), 2**63 - 1
+_LEAST = -(2**63)
+
+#: Of an st_range.
+MOST = 2**63 - 1
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -25,7 +28,7 @@ Cut = tuple[bytes, int, tuple[int, ...], bool]
 
 def cut(index: Any, shape: tuple[int, ...]) -> Cut:
     """IndexError outside of the tensor."""
-    if type(index) is slice and index.step is None and shape and shape[0] <= _MOST:  # as most ask
+    if type(index) is slice and index.step is None and shape and shape[0] <= MOST:  # as most ask
         start, stop = index.start, index.stop
         if not (type(start) is type(stop) is int and 0 <= start <= stop <= shape[0]):
             start, stop, _ = index.indices(shape[0])
@@ -57,16 +60,16 @@ def cut_rows(index: Any, shape: tuple[int, ...]) -> "Part":
     rows, size = part.rows, shape[0]
     if rows is None or not len(rows) or (rows.min() >= 0 and rows.max() < size):
         return part
-    outside = (rows < max(-size, _LEAST)) | (rows > min(size - 1, _MOST))
+    outside = (rows < max(-size, _LEAST)) | (rows > min(size - 1, MOST))
     if outside.any():
         raise IndexError(f"index {rows[outside.argmax()]} is out of bounds for axis 0 with size {size}")
-    return part._replace(rows=np.where(rows < 0, rows + np.int64(min(size, _MOST)), rows))
+    return part._replace(rows=np.where(rows < 0, rows + np.int64(min(size, MOST)), rows))
 
 
 def ranges_of_rows(part: "Part") -> bytes:
     """The st_ranges of each row, packed."""
     rows: Any = part.rows
-    return stretches(rows, np.minimum(rows, _MOST - 1) + 1, part).tobytes()
+    return stretches(rows, np.minimum(rows, MOST - 1) + 1, part).tobytes()
 
 
 def stretches(begins: Numbers, ends: Numbers, part: "Part") -> Numbers:
@@ -124,7 +127,7 @@ def _rows_of(part: Any) -> Optional[Numbers]:
         raise TypeError(
             f"an array of indices has one dimension and holds integers, not {array.ndim} of {array.dtype}{hint}"
         )
-    if array.size and int(array.max()) > _MOST:
+    if array.size and int(array.max()) > MOST:
         raise IndexError(f"index {array.max()} is out of bounds for axis 0")
     return np.array(array, np.int64)
 
@@ -155,7 +158,7 @@ def _cut(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[list[_Range], 
             start, stop, step = part.indices(size)
             extents.append(_count(start, stop, step))
             # With a negative step `stop` may be -1, before the first, which C would count from the end.
-            ranges.append((_int64(start), _int64(stop), min(step, _MOST)) if step > 0 else _backwards(part))
+            ranges.append((_int64(start), _int64(stop), min(step, MOST)) if step > 0 else _backwards(part))
         else:
             ranges.append(_position(part))
             if not -size <= ranges[-1][0] < size:
@@ -170,9 +173,9 @@ def _count(start: int, stop: int, step: int) -> int:
 
 def _backwards(part: "slice[Any, Any, Any]") -> tuple[int, int, int]:
     """The st_range of a slice of a negative step, which counts and clips as Python does."""
-    start = _MOST if part.start is None else operator.index(part.start)
+    start = MOST if part.start is None else operator.index(part.start)
     stop = _LEAST if part.stop is None else operator.index(part.stop)
-    return _int64(start), _int64(stop), max(_int64(operator.index(part.step)), -_MOST)
+    return _int64(start), _int64(stop), max(_int64(operator.index(part.step)), -MOST)
 
 
 def _position(part: Any) -> tuple[int, int, int]:
@@ -186,8 +189,8 @@ def _position(part: Any) -> tuple[int, int, int]:
         raise TypeError(
             f"a slice takes integers, slices and '...', not {what}; index the array that it reads"
         ) from None
-    return _int64(position), _MOST if position == -1 else _int64(position + 1), 1
+    return _int64(position), MOST if position == -1 else _int64(position + 1), 1
 
 
 def _int64(number: int) -> int:
-    return number if _LEAST <= number <= _MOST else max(_LEAST, min(number, _MOST))
+    return number if _LEAST <= number <= MOST else max(_LEAST, min(number, MOST))

@@ -4,14 +4,13 @@ import ctypes
 from ctypes import c_void_p
 from typing import Any
 
-from . import _abi
+from . import _abi, bulk
 from ._abi import SIZES
 from ._forms import Form
 from ._handle import Handle
-from ._index import cut, outside, picks_rows
+from ._index import MOST, cut, outside, pack_range, picks_rows
 from ._pin import BRIEF, Array, Pin
 from ._rows import new_array
-from .bulk import read_parts
 from .dtypes import BYTES, NAMES, WHOLE
 from .errors import error
 
@@ -25,10 +24,12 @@ class TensorSlice:
     published later does not show.
     """
 
-    __slots__ = ("_pin", "_name", "_raw", "_form")
+    __slots__ = ("_pin", "_name", "_raw", "_form", "_rows", "_row")
 
     def __init__(self, pin: Pin, name: str, form: Form) -> None:
-        self._form = form
+        _, shape = self._form = form
+        self._rows = shape[0] if shape and shape[0] <= MOST else -1
+        self._row = shape[1:]
         self._pin = pin
         self._name = name
         self._raw = name.encode()
@@ -84,13 +85,21 @@ class TensorSlice:
         and what `File.read` raises.
         """
         try:
-            if picks_rows(index):
-                return read_parts(self._pin, [(self._name, index)], None)[0]
             number, shape = self._form
-            try:
-                ranges, count, shape, is_one_run = cut(index, shape)
-            except IndexError as problem:
-                raise outside(problem, self._name, shape) from None
+            if (
+                type(index) is slice
+                and index.step is None
+                and type(start := index.start) is type(stop := index.stop) is int
+                and 0 <= start <= stop <= self._rows
+            ):  # as most ask, and as `cut` would
+                ranges, count, shape, is_one_run = pack_range(start, stop, 1), 1, (stop - start, *self._row), True
+            elif picks_rows(index):
+                return bulk.read_parts(self._pin, [(self._name, index)], None)[0]
+            else:
+                try:
+                    ranges, count, shape, is_one_run = cut(index, shape)
+                except IndexError as problem:
+                    raise outside(problem, self._name, shape) from None
             raw = self._raw
             dtype = WHOLE[number]
             if dtype is None:
