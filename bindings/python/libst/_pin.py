@@ -173,8 +173,8 @@ class Pin:
 
     def copy(self, name: str, is_wanted: Callable[[int, int], bool]) -> Optional[Array]:
         """A copy of a tensor as it is in the mapping, which must be there. None if it has more than COPIED bytes, and
-        its address and bytes are not what is wanted. No mapping is kept for the first few, as for views, and the first
-        is read."""
+        its address and bytes are not what is wanted. No mapping is kept for the first few, as for views. The first is
+        read, and so are longer ones among the first few."""
         try:
             raw = encoded(name)  # not by _look_up, as in `view`
             tensor = _Tensor()
@@ -182,7 +182,10 @@ class Pin:
             if status:
                 raise error(status)
             address, nbytes = tensor.data or 0, tensor.nbytes
-            if nbytes > COPIED and not is_wanted(address, nbytes):
+            # A page fault takes longer than a brief read. So does the question whether it is in memory.
+            most = _SOME if nbytes > COPIED else 1
+            is_read = self._copied < most and nbytes <= BRIEF and self.alone and self._mapping is _NOT_YET
+            if nbytes > COPIED and not is_read and not is_wanted(address, nbytes):
                 return None
             dtype = WHOLE[tensor.dtype]
             if dtype is None:
@@ -196,7 +199,7 @@ class Pin:
                 start, buffer = self._map(tensor)
                 return _ndarray(shape, dtype, buffer, address - start).copy()
             made, place = new_array(shape, dtype)
-            if not self._copied and nbytes <= BRIEF and self.alone:  # a page fault takes longer than one read
+            if is_read:
                 status = _brief_read(self.handle, raw, SIZES[len(raw)], c_void_p(place), SIZES[nbytes], None)
                 if status:
                     raise error(status)
