@@ -14,6 +14,7 @@ import libst
 import numpy as np
 import pytest
 from conftest import TENSORS, is_descriptor_open, is_mapped, refused
+from libst.compat import numpy as compat_numpy
 from locks import exclusive
 from safetensors.numpy import save_file
 
@@ -168,6 +169,30 @@ def test_an_error_does_not_keep_the_file(model):
     f.close()
     assert len(kept) == len(calls) and all(error.__traceback__ for error in kept)
     assert not is_descriptor_open(model)
+
+
+@pytest.mark.parametrize("count", [2, 5, 12])
+def test_a_load_keeps_no_file_whether_it_fails_or_not(tmp_path, monkeypatch, count):
+    path = tmp_path / "few.safetensors"
+    save_file({f"t{i}": np.arange(9) for i in range(count)}, path)
+    loads = [lambda: libst.load(path), lambda: compat_numpy.load_file(path), lambda: libst.load(path, ["t1"])]
+    loaded = [load() for load in loads]
+    assert not is_descriptor_open(path) and len(loaded) == 3
+    kept = []
+
+    def fail(*_):
+        assert is_descriptor_open(path)
+        raise MemoryError
+
+    for name in ("new_array", "_block"):
+        monkeypatch.setattr(libst.bulk, name, fail)
+    for load in [*loads, lambda: libst.load(path, ["nope"])]:
+        try:
+            load()
+        except (MemoryError, libst.NotFoundError) as error:
+            kept.append(error)
+    assert len(kept) == 4 and all(error.__traceback__ for error in kept)
+    assert not is_descriptor_open(path)
 
 
 def test_an_error_of_a_callback_or_transaction_does_not_keep_the_file(model):

@@ -222,17 +222,21 @@ def test_reshard_and_join(sharded, tmp_path):
 
 def changed_after_opening(monkeypatch, folder, times):
     """Others commit metadata so many times, each after `load` has read the index and before it opens a shard."""
-    opens, left = libst.file.open, [times]
+    left = [times]
 
-    def open_and_be_overtaken(path, **options):
-        file = opens(path, **options)
-        if left[0]:
-            left[0] -= 1
-            with opens(folder, "r+") as other, other.transaction() as t:
-                t.metadata("left", str(left[0]))
-        return file
+    def overtaken(opens):
+        def open_and_be_overtaken(path, **options):
+            opened = opens(path, **options)
+            if left[0]:
+                left[0] -= 1
+                with libst.open(folder, "r+") as other, other.transaction() as t:
+                    t.metadata("left", str(left[0]))
+            return opened
 
-    monkeypatch.setattr(libst.file, "open", open_and_be_overtaken)
+        return open_and_be_overtaken
+
+    for name in ("open", "open_pin"):
+        monkeypatch.setattr(libst.file, name, overtaken(getattr(libst.file, name)))
     return left
 
 

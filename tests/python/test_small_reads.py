@@ -274,6 +274,55 @@ def test_whether_pages_are_in_memory_is_looked_at_now_and_then(sized_file, monke
         assert len(looks) == 3
 
 
+def test_the_first_few_are_read_without_a_look(sized_file, reads, monkeypatch):
+    path, made = sized_file
+    looks = []
+    monkeypatch.setattr(_copies, "_is_told", lambda place: looks.append(place) or True)
+    with safe_open(path, "np") as f:
+        if f._copies is None:
+            pytest.skip("nothing is mapped here")
+        f._copies._local = True
+        for name in ("t1", "t2", "t3", "t5"):
+            assert np.array_equal(f.get_tensor(name), made[name])
+        assert not looks and reads == ["t1", "t3", "t5"]
+        assert np.array_equal(f.get_tensor("t5"), made["t5"])
+        assert len(looks) == 1
+
+
+def test_what_is_read_once_has_one_handle(sized_file, monkeypatch):
+    path, made = sized_file
+    snapshots = []
+    taken = _pin._abi.st_snapshot
+    monkeypatch.setattr(_pin._abi, "st_snapshot", lambda *given: snapshots.append(given) or taken(*given))
+    for load in (libst.load, compat_numpy.load_file):
+        found = load(path)
+        assert list(found) == list(made) and all(np.array_equal(found[name], made[name]) for name in made)
+    with safe_open(path, "np") as f:
+        assert np.array_equal(f.get_tensor("t3"), made["t3"])
+    assert not snapshots
+    with libst.open(path) as f:
+        assert np.array_equal(f["t3"], made["t3"])
+    assert len(snapshots) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("backend", ["mmap", "pread", "view"])
+def test_a_forked_child_reads_by_the_one_handle_too(path, tensors, backend):
+    with safe_open(path, "np", backend=backend) as f:
+        part = f.get_slice("long")
+        assert np.array_equal(f.get_tensor("t8"), tensors["t8"]) and np.array_equal(part[3:9], tensors["long"][3:9])
+        child = os.fork()
+        if not child:
+            failed = 1
+            try:
+                same = [np.array_equal(f.get_tensor(name), array) for name, array in tensors.items()]
+                failed = int(not all(same) or not np.array_equal(part[1:], tensors["long"][1:]))
+            finally:
+                os._exit(failed)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert all(np.array_equal(array, tensors[name]) for name, array in f.get_tensors().items())
+
+
 def test_of_a_file_of_another_user_that_may_not_be_written_nothing_is_believed(sized_file, reads, monkeypatch):
     path, made = sized_file
     monkeypatch.setattr(_copies, "_is_resident", lambda *_: True)

@@ -2,7 +2,7 @@
 
 Views are numpy arrays whose base leads, through a Memory, to the Handle of an st_mapping, or of an st_file where
 nothing is mapped. So the memory outlives `File.close()` for as long as a view lives, and no longer. The file is
-that of a Pin: a File has a Handle of its own, from which no pointer is taken.
+that of a Pin: a File that may move on has a Handle of its own, from which no pointer is taken.
 """
 
 import ctypes

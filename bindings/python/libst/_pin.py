@@ -80,11 +80,17 @@ class Pin:
     _is_near: Optional[bool]  # see is_near; None: not known yet
 
     def __init__(
-        self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
+        self,
+        file: Handle,
+        callbacks: Callbacks,
+        guarded: bool = False,
+        options: Optional[dict[str, Any]] = None,
+        is_still: bool = False,
     ) -> None:
-        """Of what the handle shows now. guarded: whether a callback of the user's may run when a view is taken."""
+        """Of what the handle shows now. guarded: whether a callback of the user's may run when a view is taken.
+        is_still: whether nothing will lead the handle to another state. It then serves the pin, too."""
         try:
-            self.handle = opened(partial(_abi.st_snapshot, file), borrowed_by(file))
+            self.handle = file if is_still else opened(partial(_abi.st_snapshot, file), borrowed_by(file))
         finally:
             del file
         self.callbacks = callbacks

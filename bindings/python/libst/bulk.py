@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Optional, Union
 import numpy as np
 
 from . import _abi
+from . import file as _file
 from ._abi import SIZES
 from ._arguments import function
 from ._callbacks import Progress, is_of_callback
@@ -82,9 +83,6 @@ def load(
 
     Raises what `open` and `File.read_many` raise.
     """
-    from .file import open
-    from .source import open_source
-
     if framework not in ("numpy", "torch", "jax"):
         raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
     if framework == "numpy" and device is not None and str(device).partition(":")[0] != "cpu":
@@ -94,9 +92,14 @@ def load(
     wanted = None if names is None else several(names)
     as_torch = framework == "torch"
     if isinstance(path, (str, bytes, os.PathLike)):
-        options = {"mapping": "none", **options}  # nothing is to be viewed
-        arrays = _while_replaced(path, lambda: _loaded(open(path, **options), wanted, progress, as_torch))
+        if not options and not progress:
+            arrays = _while_replaced(path, lambda: read_many(_file.open_pin(path), wanted, None, as_torch=as_torch))
+        else:
+            options = {"mapping": "none", **options}  # nothing is to be viewed
+            arrays = _while_replaced(path, lambda: _loaded(_file.open(path, **options), wanted, progress, as_torch))
     else:
+        from .source import open_source
+
         arrays = _loaded(open_source(path, **options), wanted, progress, as_torch)
     if as_torch and device is not None:
         arrays = {name: tensor.to(device=device) for name, tensor in arrays.items()}

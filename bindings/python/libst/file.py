@@ -144,6 +144,21 @@ def open(
 _AS_THE_STORAGE_ASKS: tuple[Any, ...] = ("auto", None, 0, 0, (0, 1), 0)
 
 
+def open_pin(path: Path) -> Pin:
+    """What `open(path, mapping="none")` shows, to read once: no File goes with it. Not for a local variable; see
+    _pin.py."""
+    raw = fs_path(path)
+    callbacks = callbacks_for(None)
+    options = _usual_options("r", _abi.ST_MAP_NONE, 10_000)  # as `open` waits for locks, in milliseconds
+    handle = opened(partial(callbacks.call, _abi.st_open, raw, options), callbacks.faces)
+    try:
+        text = path if isinstance(path, str) else os.fsdecode(raw)
+        given = {"path": absolute(text), "mode": "r", "mapping": "none", "deltas": []}
+        return Pin(handle, callbacks, False, given, is_still=True)
+    finally:
+        del handle
+
+
 def _basic_options(mode: str, map_: int, lock_timeout_ms: int, callbacks: Callbacks) -> _abi.OpenOptions:
     return sized(
         _abi.OpenOptions,
@@ -701,6 +716,10 @@ class File(Mapping[str, Array]):
         pins.append(Pin(self._live(), self._callbacks, self._guarded, self._options))
         del pins[1:]
         return pins
+
+    def _keep_still(self) -> None:
+        """Of a file that is only read: nothing will move it, so that its pin needs no handle of its own."""
+        self._pins = [Pin(self._live(), self._callbacks, self._guarded, self._options, is_still=True)]
 
     def _moved(self, patched: Optional[frozenset[str]] = None) -> None:
         """The handle may show another state by now: the next call pins it. patched: all that a commit through it did;

@@ -48,7 +48,7 @@ class safe_open:
     do not depend on the file any more. With `backend="view"`, for numpy, they are read-only and the file's own bytes.
     """
 
-    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared", "_of", "_copies")
+    __slots__ = ("_file", "_framework", "_device", "_view", "_shared", "_of", "_copies")
 
     _file: Optional[File]  # None: closed
     _of: "Optional[_Of]"  # the same
@@ -78,11 +78,12 @@ class safe_open:
         with translated("Error while deserializing header", path):
             shared = backend == "mmap" and self._framework == "torch"
             self._file = _file.open(path, mapping="copy-on-write" if shared else _MAPS[backend])
+            self._file._keep_still()
         pin = self._file._pin()
-        self._mapped = pin.map != _abi.ST_MAP_NONE
-        self._shared = pin.shows_writable
-        local = pin.map == _abi.ST_MAP_SHARED  # as local disks are mapped, and no others
-        copies = Copies(local, path) if self._mapped else None
+        map_ = pin.map
+        self._shared = shared and pin.shows_writable
+        local = map_ == _abi.ST_MAP_SHARED  # as local disks are mapped, and no others
+        copies = Copies(local, path) if map_ != _abi.ST_MAP_NONE else None
         self._copies = copies if self._framework == "numpy" and not self._view else None
         as_torch = self._framework == "torch" and backend != "pread"
         self._of = _Of(self._file, self._framework, self._device, self._shared, copies, local, as_torch)
@@ -210,6 +211,21 @@ class safe_open:
         if self._file is None:
             raise _closed()
         return self._file
+
+
+def all_arrays(filename: Union[str, "os.PathLike[str]"]) -> dict[str, Array]:
+    """What `safe_open(filename, "np", backend="pread")` gives of all tensors."""
+    path = file_name(filename)
+    if "\0" in path:
+        raise FileNotFoundError(f"No such file or directory: {path}")
+    pin = None
+    try:
+        with translated("Error while deserializing header", path):
+            pin = _file.open_pin(path)
+        with translated("Error while reading"):
+            return read_many(pin, None, None)
+    finally:
+        del pin
 
 
 def _safe_open_handle(

@@ -10,6 +10,7 @@ from ..dtypes import NAMES, NUMBERS, NUMPY, PACKED
 from . import TensorSpec, safe_open, serialize, serialize_file
 from . import deserialize as deserialize
 from ._bytes import check_metadata, described, write_columns
+from ._open import all_arrays
 
 Array = np.ndarray[Any, Any]
 
@@ -53,7 +54,9 @@ def load(data: bytes) -> dict[str, Array]:
 
 def load_file(filename: Union[str, "os.PathLike[str]"], *, backend: str = "mmap") -> dict[str, Array]:
     """The arrays of a file, in memory of their own; with `backend="view"` read-only views of the file."""
-    with safe_open(filename, framework="np", backend="pread" if backend == "mmap" else backend) as file:
+    if type(backend) is str and backend in ("mmap", "pread"):
+        return all_arrays(filename)
+    with safe_open(filename, framework="np", backend=backend) as file:
         return file.get_tensors()
 
 
