@@ -146,11 +146,16 @@ class Pin:
         """Whether the files are on storage where a request costs no more than a system call. The first answer counts
         for all. It is asked of `shard`, which is open already."""
         if self._is_near is None:
-            info = self.io_info(shard)
+            self.ask(shard)
+        return bool(self._is_near)
+
+    def ask(self, shard: int) -> None:
+        """What is not known yet of `map` and `is_near` is as this shard says, which is open already."""
+        info = self.io_info(shard)
+        if self._is_near is None:
             self._is_near = info.storage in (_abi.ST_STORAGE_LOCAL, _abi.ST_STORAGE_MEMORY)
-            if self._map_of is None:
-                self._map_of = int(info.map)
-        return self._is_near
+        if self._map_of is None:
+            self._map_of = int(info.map)
 
     def view(self, name: str) -> Array:
         """See `File.__getitem__`."""

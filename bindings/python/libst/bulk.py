@@ -116,8 +116,8 @@ def _loaded(
     with opened as file, _watched(progress, file) as watch:
         if file._pin().may_write:
             _open_files_of(file._pin(), None if wanted is None else [encoded(name) for name in wanted], watch)
-            if wanted:  # of a file that is open; the first one may be none of theirs
-                file._pin().is_near(file._pin().describe(wanted[0]).shard)
+            if wanted:  # the first shard may be none of theirs
+                file._pin().ask(file._pin().describe(wanted[0]).shard)
         if not file._pin().shows_writable:
             return read_many(file._pin(), wanted, watch, as_torch=as_torch)
         prefetch(file._pin(), wanted, watch)
