@@ -45,7 +45,6 @@ Writer::Writer(os::Env &env, SaveOptions options)
 
 Result<std::unique_ptr<Writer>> Writer::open(os::Env &env, const std::string &path, std::vector<NewTensor> declared,
                                              NewMetadata metadata, SaveOptions options) {
-  ST_TRY(check(options, metadata));
   ST_TRY(auto to, find_destination(env, path));
   return open(std::move(to), std::move(declared), std::move(metadata), std::move(options));
 }
@@ -235,12 +234,11 @@ Result<void> Writer::put(NewTensor tensor) {
 Failure Writer::failed_to_write(Error e) const {
   const auto beyond = std::upper_bound(slots_.begin(), slots_.end(), e.offset,
                                        [&](uint64_t at, const Slot &s) { return at < data_offset_ + s.begin; });
-  if (e.offset == no_offset || beyond == slots_.begin()) return Failure(std::move(e));
+  if (e.offset == no_offset) return Failure(std::move(e));
   return Failure(std::move(e).about_tensor(std::prev(beyond)->tensor.name));
 }
 
 Result<void> Writer::put_declared() {
-  ST_TRY(may_go_on());
   const Control control(options_.progress, nullptr);
   uint64_t done = 0;
   WriteStream stream(made_->file(), data_offset_, [&](uint64_t more) { return control.check(done += more, end_); });

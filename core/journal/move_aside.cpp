@@ -58,9 +58,8 @@ Result<void> settle_orphan(const os::Location &file, const Folder &folder, const
   auto aside = move_aside(folder, name);
   if (!aside && is_gone(aside.error())) return {};
   if (!aside) return Failure(std::move(aside.error()));
-  if (log)
-    log(LogLevel::warning, text("journal ", in_quotes(name),
-                                " was not applied: its file is gone; it was moved aside to ", in_quotes(*aside)));
+  log(LogLevel::warning, text("journal ", in_quotes(name), " was not applied: its file is gone; it was moved aside to ",
+                              in_quotes(*aside)));
   return {};
 }
 

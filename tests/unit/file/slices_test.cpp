@@ -627,6 +627,22 @@ TEST_F(Slices, OverBorrowedBytesTakeTheseAtOnce) {
   EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
 }
 
+// A view of the file is staged at once, and memory would only be borrowed: what is staged stays the payload's place.
+TEST_F(Slices, MemoryAfterAViewTakesThePlaceOfWhatIsStaged) {
+  testing::SharingEnv xfs{os::Env::posix()};
+  xfs.journal = "undo";
+  auto c = open(xfs);
+  const Snapshot &state = c->snapshot();
+  const Values fresh = row(6, 64);
+  NewBytes old = fresh;
+  old.bytes = c->view(state, state.header.index.find("emb").value()).value();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("emb", old)));
+  ASSERT_TRUE(is_ok(t->update("emb", fresh)));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(same_bytes(seen(*c, "emb"), fresh.bytes));
+}
+
 TEST_F(Slices, CanBeStopped) {
   for (const bool publish : {false, true}) {
     for (int after = 0;; ++after) {
