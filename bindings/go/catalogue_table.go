@@ -22,7 +22,7 @@ import (
 type table struct {
 	state *handle // what it was made of
 	seed  maphash.Seed
-	slots []uint64 // open addressing: the upper half of the hash, and the index + 1
+	slots []slot // open addressing
 	all   []C.stgo_known
 	names string   // of all, each with its NUL: the text that the state keeps
 	more  []uint64 // the shapes that stgo_known has no room for; its own begins with the place here
@@ -31,6 +31,14 @@ type table struct {
 	// state was lent to a view of the handle also until Release.
 	mapping unsafe.Pointer
 	lent    atomic.Bool
+}
+
+// A slot says where the name lies, as what is known does: so a processor fetches the name and what is known at the same
+// time, and not one after the other.
+type slot struct {
+	hash  uint32 // its upper half
+	known uint32 // index + 1; 0 of an empty slot
+	name  uint32
 }
 
 // known is the table of what the handle shows; nil if there is none, or not yet, or if the context has ended. A look-up
@@ -97,7 +105,7 @@ func tableOf(ctx context.Context, state *handle) (*table, C.st_status) {
 	t := &table{
 		state: state,
 		seed:  maphash.MakeSeed(), // whoever wrote the file must not know which names collide
-		slots: make([]uint64, 1<<bits.Len(uint(count+count/3))),
+		slots: make([]slot, 1<<bits.Len(uint(count+count/3))),
 		all:   make([]C.stgo_known, count),
 	}
 	names, status := state.fetchNames()
@@ -128,10 +136,10 @@ func (t *table) add(i int) C.st_status {
 	known := &t.all[i]
 	hash := maphash.String(t.seed, t.name(known))
 	at := t.first(hash)
-	for t.slots[at] != 0 {
+	for t.slots[at].known != 0 {
 		at = t.next(at)
 	}
-	t.slots[at] = hash>>32<<32 | uint64(i+1)
+	t.slots[at] = slot{uint32(hash >> 32), uint32(i + 1), uint32(known.name)}
 	if known.rank <= C.uint32_t(len(known.shape)) {
 		return C.ST_OK
 	}
@@ -160,15 +168,19 @@ func (t *table) next(at uint64) uint64    { return (at + 1) & uint64(len(t.slots
 // find answers nil if there is no tensor of that name. Nobody writes to what it answers.
 func (t *table) find(name string) *C.stgo_known {
 	hash := maphash.String(t.seed, name)
-	for at := t.first(hash); t.slots[at] != 0; at = t.next(at) {
-		if t.slots[at]>>32 != hash>>32 {
+	for at := t.first(hash); ; at = t.next(at) {
+		slot := &t.slots[at]
+		if slot.known == 0 {
+			return nil
+		}
+		if slot.hash != uint32(hash>>32) {
 			continue
 		}
-		if known := &t.all[uint32(t.slots[at])-1]; t.name(known) == name {
+		known := &t.all[slot.known-1]
+		if int(known.name_len) == len(name) && t.names[slot.name:][:len(name)] == name {
 			return known
 		}
 	}
-	return nil
 }
 
 // describe answers a description with a Shape of its own, so that a write to it changes nothing here. False if there is
