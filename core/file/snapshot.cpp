@@ -51,8 +51,8 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const HugeBuffer &b
 }
 
 // What is not mapped is read next. The kernel's read-ahead for the header ends before a small file does: its tensors
-// would wait for the disk once more. Of a file whose end is in memory the whole is likely there, and the advice would
-// take longer than the question.
+// would wait for the disk once more. Where the end is in memory, so is likely the whole. The advice would take longer
+// than this question.
 void announce(const os::File &file, uint64_t file_size, read::MapMode map) {
   constexpr uint64_t small_file = uint64_t{128} << 10;
   if (map != read::MapMode::none || file.reads_past_cache()) return;

@@ -9,7 +9,7 @@ import numpy as np
 
 _LEAST = -(2**63)
 
-#: Of an st_range.
+#: The largest end of an st_range.
 MOST = 2**63 - 1
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
