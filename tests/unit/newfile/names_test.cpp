@@ -5,6 +5,7 @@
 #include <set>
 
 #include "folder_scene.h"
+#include "newfile/names.h"
 #include "two_devices_env.h"
 
 namespace st::store {
@@ -186,6 +187,13 @@ TEST_F(Names, AFileThatIsReplacedWhileItIsOpenedIsLookedForAgain) {
   }
   env.left = 1 << 20;
   EXPECT_FALSE(open(env, model, false));  // and no hang
+}
+
+TEST_F(Names, ALongOneOfNoWholeCharacterHasItsHashAlone) {
+  const std::string name = write::journal_folder_name(std::string(255, '\x80'));
+  EXPECT_TRUE(name.starts_with("-"));
+  EXPECT_TRUE(name.ends_with(".st-journal"));
+  EXPECT_EQ(name.size(), 28u);
 }
 
 TEST_F(Names, AFullFolderWhereADamagedJournalIsToGoIsNoHindrance) {
