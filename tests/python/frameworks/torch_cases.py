@@ -233,6 +233,27 @@ def refuse_load(_):
     raise MemoryError
 
 
+def test_a_small_file_is_read_where_a_larger_one_or_those_of_an_index_are_mapped(path, large, tmp_path):
+    tensors = compat.load_file(path)
+    assert not is_mapped(path)
+    same(tensors, TENSORS)
+    tensors["scalar"] += 1
+    compat.save_file(tensors, tmp_path / "saved.safetensors")  # no two share memory
+    assert compat.load_file(path)["scalar"] == 2.5
+    kept = compat.load_file(large)
+    assert is_mapped(large) and kept
+    libst.reshard(path, tmp_path / "shards", 1 << 20)
+    shard = next((tmp_path / "shards").glob("*.safetensors"))
+    kept = compat.load_file(tmp_path / "shards" / "model.safetensors.index.json")
+    assert is_mapped(shard)
+    same(kept, TENSORS)
+    for wrong in (tmp_path / "none", "nul\0", 77):
+        with pytest.raises(Exception) as told:
+            compat_open(wrong, "pt")
+        with pytest.raises(told.type, match=re.escape(str(told.value))):
+            compat.load_file(wrong)
+
+
 @populates
 def test_the_pages_of_a_warm_file_are_mapped_ahead_of_who_touches_them(large):
     large.read_bytes()

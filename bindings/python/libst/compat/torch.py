@@ -9,6 +9,7 @@ name of each such group, and `load_model` knows which names the others were.
 
 import ctypes
 import os
+import stat
 from collections.abc import Iterable
 from typing import Any, Optional, Union
 
@@ -30,6 +31,8 @@ Tensors = dict[str, torch.Tensor]
 # an underscore here, from stock.
 _TYPES: dict[str, Any] = {name: getattr(torch, kind) for name, kind in TORCH_NAMES.items() if hasattr(torch, kind)}
 _SIZE: dict[Any, int] = {kind: torch.empty((), dtype=kind).element_size() for kind in _TYPES.values()}
+
+_SMALL = 128 << 10  # bytes
 
 _float8_e4m3fn = _TYPES.get("F8_E4M3")
 _float8_e4m3fnuz = _TYPES.get("F8_E4M3FNUZ")
@@ -67,8 +70,19 @@ def load(data: bytes) -> Tensors:
 
 def load_file(filename: Path, device: Union[str, int] = "cpu", *, backend: str = "mmap") -> Tensors:
     """The tensors of a file, on a device."""
+    if backend == "mmap" and _is_small(filename):
+        backend = "pread"
     with safe_open(filename, framework="pt", device=device, backend=backend) as file:
         return file.get_tensors()
+
+
+def _is_small(filename: Path) -> bool:
+    """Whether all of a file is read in less time than its pages are mapped. False of the index of others."""
+    try:
+        of_file, is_index = os.stat(filename), os.fspath(filename).endswith(".json")
+    except (OSError, TypeError, ValueError):  # which `safe_open` tells of
+        return False
+    return of_file.st_size <= _SMALL and stat.S_ISREG(of_file.st_mode) and not is_index
 
 
 def save_model(
