@@ -32,7 +32,7 @@ Tensors = dict[str, torch.Tensor]
 _TYPES: dict[str, Any] = {name: getattr(torch, kind) for name, kind in TORCH_NAMES.items() if hasattr(torch, kind)}
 _SIZE: dict[Any, int] = {kind: torch.empty((), dtype=kind).element_size() for kind in _TYPES.values()}
 
-_SMALL = 128 << 10  # bytes
+_SMALL = 16 << 10  # bytes: a few pages, of which the memory is no more than that of a mapping
 
 _float8_e4m3fn = _TYPES.get("F8_E4M3")
 _float8_e4m3fnuz = _TYPES.get("F8_E4M3FNUZ")
