@@ -381,6 +381,7 @@ TEST_F(PublishTest, CompactingBringsTheCanonicalOrder) {
 
 // A tensor without bytes is aligned wherever it lies.
 TEST_F(PublishTest, WhatIsAlignedStaysSo) {
+  const U8 longer("long");
   for (const bool aligns : {true, false}) {
     put_bytes(path, testing::file_of(std::vector<testing::TestTensor>{{"odd", Dtype::U8, {3}, "odd"},
                                                                       {"none", Dtype::F64, {0}, ""},
@@ -388,7 +389,7 @@ TEST_F(PublishTest, WhatIsAlignedStaysSo) {
                                                                       {"wide", Dtype::F64, {2}, pattern(16, 1)}}));
     auto c = open();
     auto t = begin(*c, {.align = aligns});
-    ASSERT_TRUE(is_ok(t->put("odd", U8("long"))));
+    ASSERT_TRUE(is_ok(t->put("odd", longer)));
     ASSERT_TRUE(is_ok(t->commit()));
     EXPECT_EQ(names(), aligns ? (Names{"none", "wide", "odd", "even"}) : (Names{"odd", "none", "even", "wide"}));
     EXPECT_EQ(seen(*c, "wide"), pattern(16, 1));
