@@ -232,9 +232,9 @@ Result<void> Writer::put(NewTensor tensor) {
 
 // What was to be written there tells which tensor it is about.
 Failure Writer::failed_to_write(Error e) const {
+  if (e.offset == no_offset) return Failure(std::move(e));
   const auto beyond = std::upper_bound(slots_.begin(), slots_.end(), e.offset,
                                        [&](uint64_t at, const Slot &s) { return at < data_offset_ + s.begin; });
-  if (e.offset == no_offset) return Failure(std::move(e));
   return Failure(std::move(e).about_tensor(std::prev(beyond)->tensor.name));
 }
 

@@ -73,8 +73,7 @@ class safe_open:
         self._view = backend == "view"
         if self._view and self._framework != "numpy":
             raise SafetensorError('backend "view" is for framework numpy; other tensors may be written to')
-        if "\0" in path:
-            raise FileNotFoundError(f"No such file or directory: {path}")
+        _refuse_nul(path)
         with translated("Error while deserializing header", path):
             shared = backend == "mmap" and self._framework == "torch"
             self._file = _file.open(path, mapping="copy-on-write" if shared else _MAPS[backend])
@@ -213,11 +212,15 @@ class safe_open:
         return self._file
 
 
+def _refuse_nul(path: str) -> None:
+    if "\0" in path:
+        raise FileNotFoundError(f"No such file or directory: {path}")
+
+
 def all_arrays(filename: Union[str, "os.PathLike[str]"]) -> dict[str, Array]:
     """What `safe_open(filename, "np", backend="pread")` gives of all tensors."""
     path = file_name(filename)
-    if "\0" in path:
-        raise FileNotFoundError(f"No such file or directory: {path}")
+    _refuse_nul(path)
     pin = None
     try:
         with translated("Error while deserializing header", path):
