@@ -4,10 +4,11 @@
 # Branches that only an exception takes (std::bad_alloc, which unit_capi_memory is for), its catch among them, and
 # ST_ASSERTs do not count.
 # What is left uncovered on purpose is listed, each with its reason, in explained.txt.
-#   run.sh          with $BUILD, $PYTHON, and build of tests/setup.sh, as tests/run.sh has them
+#   run.sh JUNIT-XML          with $BUILD, $PYTHON, and build of tests/setup.sh, as tests/run.sh has them
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 counted=$BUILD/tests/coverage
+report=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -17,12 +18,13 @@ find "$counted" -name '*.gcda' -delete
 # What objects that are no longer made had to count.
 find "$counted" -name '*.gcno' | while read -r notes; do [[ -f ${notes%.gcno}.o ]] || rm "$notes"; done
 
-# check PROGRAM: says how it went, and what it said if it failed. Those of crash/ take branches that only few of their failing
-# calls reach; those that only the cluster takes, it takes at a small bound, too.
+# check PROGRAM: says how it went, and what it said if it failed. The cluster runs in the stage of C++ tests, too: the branches
+# that it alone takes, it takes at a small bound.
 check() {
   local name=${1##*/} bound=usual
-  [[ $name != unit_* && $name != cluster* ]] || bound=small
-  if (cd "$work" && ST_TEST_BOUND=${ST_TEST_BOUND:-$bound} "$1" --gtest_brief=1 >"$work/$name.log" 2>&1 </dev/null); then
+  [[ $name != cluster* ]] || bound=small
+  if (cd "$work" && ST_TEST_BOUND=${ST_TEST_BOUND:-$bound} "$1" --gtest_brief=1 --gtest_output="xml:$work/$name.xml" \
+    >"$work/$name.log" 2>&1 </dev/null); then
     echo "ok - $name"
   else
     echo "not ok - $name"
@@ -32,7 +34,10 @@ check() {
 }
 export -f check
 export work
-ninja -C "$BUILD" -t query counted | sed -n 's/.* //;/_counted$/p' | sort -r | xargs -P "$(nproc)" -I{} bash -c 'check "$BUILD/{}"'
+status=0
+ninja -C "$BUILD" -t query counted | sed -n 's/.* //;/_counted$/p' | sort -r | xargs -P "$(nproc)" -I{} bash -c 'check "$BUILD/{}"' || status=1
+python3 "$here/../join_junit.py" "$report" "$work"/*.xml
+((!status)) || exit 1
 
 "$PYTHON" -m gcovr --root "$ROOT" --object-directory "$BUILD" "$counted" -j "$(nproc)" \
   --filter "$ROOT/core/" --filter "$ROOT/capi/" \

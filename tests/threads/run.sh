@@ -12,7 +12,7 @@ build "$tree" tests/unit/unit_{os,read,file,shards,engine,capi} tests/storm/enco
 rm -f "$tree"/*.xml "$tree"/meson-logs/testlog.{junit.xml,json} # of an earlier run
 
 forks='*Fork*:*Process*:*Child*:*Killed*'
-one_thread='LargeTransaction.*'
+one_thread='LargeTransaction.*:CapiOptions.*'
 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 ST_TEST_BOUND=${ST_TEST_BOUND:-small} GTEST_FILTER="-$forks:$one_thread" \
   meson test -C "$tree" --no-rebuild --print-errorlogs --quiet --timeout-multiplier 8 \
   unit_os unit_read unit_file unit_shards unit_engine unit_capi encounters
