@@ -221,6 +221,26 @@ def test_an_error_of_a_callback_or_transaction_does_not_keep_the_file(model):
     assert not is_descriptor_open(model)
 
 
+def test_a_file_goes_with_the_error_of_its_callback(model):
+    """And not with the next run of the collector."""
+    save_file({"b": np.arange(10_000)}, model)
+
+    def read():
+        f = libst.open(model)
+        f.read_many(["b"], progress=lambda done, total: 1 / 0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ZeroDivisionError) as caught:
+            read()
+        assert is_descriptor_open(model)
+        del caught
+        assert not is_descriptor_open(model)
+    finally:
+        gc.enable()
+
+
 def test_a_transaction_does_not_keep_a_closed_file(model):
     f = libst.open(model, "r+")
     t = f.transaction()
