@@ -468,6 +468,26 @@ def test_what_is_no_file_is_an_os_error_when_loading(tmp_path):
             package.safe_open(tmp_path, "np")
 
 
+def test_where_memory_ends_a_load_is_a_memory_error(model, monkeypatch):
+    """Which stock raises where it can map no file."""
+
+    def ends(*_):
+        return int(libst.Status.NOMEM)
+
+    with monkeypatch.context() as lacking:
+        lacking.setattr(libst._abi, "st_open", ends)
+        for load in (compat_numpy.load_file, lambda path: compat.safe_open(path, "np")):
+            with pytest.raises(MemoryError):
+                load(model)
+    with compat.safe_open(model, "np", backend="pread") as f:
+        part = f.get_slice("w")
+        for module in (libst.bulk, libst.slices):
+            monkeypatch.setattr(module, "_brief_read", ends)
+        for read in (lambda: f.get_tensor("w"), lambda: part[1:]):
+            with pytest.raises(MemoryError):
+                read()
+
+
 def test_arguments_are_keywords_where_stock_has_them(model):
     for package in BOTH.values():
         with pytest.raises(TypeError):

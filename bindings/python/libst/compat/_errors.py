@@ -83,7 +83,8 @@ def translate(error: Error, doing: str, path: str = "") -> None:
         raise FileNotFoundError(f"No such file or directory: {path}") from error
     if isinstance(error, FormatError):
         raise SafetensorError(f"{doing}: {format_text(error)}") from error
-    if not (isinstance(error, OSError) and (error.errno or error.status == Status.NOT_REGULAR)):
+    of_storage = isinstance(error, OSError) and (error.errno or error.status == Status.NOT_REGULAR)
+    if not of_storage and not isinstance(error, MemoryError):
         raise SafetensorError(f"{doing}: {error}") from error
 
 
