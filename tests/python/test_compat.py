@@ -148,7 +148,7 @@ INDICES = [
     0, -1, 4, -5, slice(1, 3), slice(None), slice(None, None, 2), slice(1, None, 2), slice(0, 100), slice(0, 100, 2),
     slice(10, 20), slice(4, 4), slice(2, 2), slice(-2, None), slice(None, -1), slice(None, None, -1),
     slice(None, None, 0), slice(0.5, 1), slice(0, 2**70), slice(None, None, "a"), slice(None, None, 2**40),
-    (1, 2), (1, -9), (1, 2, 3), (slice(1, 3), slice(2, 4)), (slice(0, 2), -1), (slice(None), slice(None, None, 3)),
+    (1, 2), (1, -9), (-9, slice(-2, None)), (slice(-2, None), -9), (-9, 1.5), (1, 2, 3), (slice(1, 3), slice(2, 4)), (slice(0, 2), -1), (slice(None), slice(None, None, 3)),
     (slice(1, None, 2), 5), ..., (..., 1), (1, ...), (..., ...), (slice(1, 2), ..., slice(2, 3)), (..., slice(0, 9)),
     (1, 2, ...), (1, 2, 3, ...), (), [], [1, 2], (slice(None), []), (slice(None), [1]), None, (None, 1), 1.5, "a",
     True, 2**70, 2**40, np.int64(1), slice(np.int64(1), np.int64(3)), np.array([1, 2]),
