@@ -51,8 +51,8 @@ def test_a_claim_of_the_readmes_is_found():
 
 
 def test_the_shares_of_a_warm_load_are_those_of_the_report():
-    row = r"^\| ((?:from_pretrained|load) .*, warm) \| stock \| ([\d.]+) ms \(.*?\| ([\d.]+) ms"
-    shares = {name: 100 * float(ours) / float(stocks) for name, stocks, ours in re.findall(row, REPORT, re.M)}
+    rows = re.findall(r"^\| ((?:from_pretrained|load) .*, warm) \| stock \| (.*?) \(.*?\| (.*?) \(", REPORT, re.M)
+    shares = {name: 100 * times(ours)[0][0] / times(stocks)[0][0] for name, stocks, ours in rows}
     converted = shares.pop("from_pretrained of 1024 MiB, bf16 converted to fp32, warm")
     sentence = r"loads in (\d+) to (\d+) % of stock's time; if\ntorch .*, in (\d+) %"
     said = re.findall(sentence, (ROOT / "README.md").read_text())

@@ -59,6 +59,7 @@ class _Borrowing(weakref.ref[Handle]):
 
 
 _borrowings: set[_Borrowing] = set()
+_forget = _borrowings.discard
 _close = methodcaller("close")
 
 
@@ -67,7 +68,7 @@ def _empty(borrowed: Any, free: Callable[[Any], None]) -> Handle:
     address = ctypes.c_void_p()
     handle = Handle.from_buffer(address)  # so that what frees needs no handle to know what it holds
     _untrack(handle)
-    kept = _Borrowing(handle, _borrowings.discard)
+    kept = _Borrowing(handle, _forget)
     kept.borrowed = borrowed
     kept.closing = _Closing(handle, _close)  # the later of two callbacks is called first
     kept.closing.close = partial(free, address)

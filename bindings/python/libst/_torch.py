@@ -87,7 +87,7 @@ def laid_over(buffer: Any, address: int, offset: int, nbytes: int, dtype: str, s
         return _torch.empty(shape, dtype=kind, device="cpu")  # whatever is torch's default
     if address % size:  # a file may begin its data anywhere
         buffer, offset = bytearray(memoryview(buffer)[offset : offset + nbytes]), 0
-    return _torch.frombuffer(buffer, dtype=kind, count=nbytes // size, offset=offset).view(shape)
+    return _shaped(_torch.frombuffer(buffer, dtype=kind, count=nbytes // size, offset=offset), shape)
 
 
 def new_tensor(dtype: str, shape: "tuple[int, ...]") -> "tuple[Any, int, int]":
@@ -99,7 +99,13 @@ def new_tensor(dtype: str, shape: "tuple[int, ...]") -> "tuple[Any, int, int]":
     if not nbytes:
         return _torch.empty(shape, dtype=kind, device="cpu"), 0, 0
     array, place = new_array((nbytes,), BYTES)  # numpy asks for huge pages where torch does not
-    return _torch.frombuffer(array, dtype=kind).view(shape), place, nbytes
+    return _shaped(_torch.frombuffer(array, dtype=kind), shape), place, nbytes
+
+
+def _shaped(flat: Any, shape: "tuple[int, ...]") -> Any:
+    """As many elements in another shape: the same tensor, as a view would keep two. Of what loses its last dimension
+    torch would still tell its extent."""
+    return flat.resize_(shape) if shape else flat.view(shape)
 
 
 def _in_pairs(shape: "tuple[int, ...]") -> "tuple[int, ...]":

@@ -144,16 +144,16 @@ def open(
 _AS_THE_STORAGE_ASKS: tuple[Any, ...] = ("auto", None, 0, 0, (0, 1), 0)
 
 
-def open_pin(path: Path) -> Pin:
-    """What `open(path, mapping="none")` shows, to read once: no File goes with it. Not for a local variable; see
+def open_pin(path: Path, mapping: str = "none") -> Pin:
+    """What `open(path, mapping=mapping)` shows, to read once: no File goes with it. Not for a local variable; see
     _pin.py."""
     raw = fs_path(path)
     callbacks = callbacks_for(None)
-    options = _usual_options("r", _abi.ST_MAP_NONE, 10_000)  # as `open` waits for locks, in milliseconds
+    options = _usual_options("r", map_number(mapping), 10_000)  # as `open` waits for locks, in milliseconds
     handle = opened(partial(callbacks.call, _abi.st_open, raw, options), callbacks.faces)
     try:
         text = path if isinstance(path, str) else os.fsdecode(raw)
-        given = {"path": absolute(text), "mode": "r", "mapping": "none", "deltas": []}
+        given = {"path": absolute(text), "mode": "r", "mapping": mapping, "deltas": []}
         return Pin(handle, callbacks, False, given, is_still=True)
     finally:
         del handle

@@ -146,6 +146,12 @@ def test_a_tensor_is_the_whole_of_its_storage(path, load):
         assert tensor.storage().nbytes() == tensor.nelement() * tensor.element_size(), name
 
 
+@pytest.mark.parametrize("load", ["load_file", "torch", "load"])
+def test_a_tensor_is_no_view_of_another_one(path, load):
+    """That would be kept with it, and cost time and memory."""
+    assert {name for name, tensor in WRITABLE[load](path).items() if tensor._base is not None} <= {"scalar"}
+
+
 @pytest.mark.parametrize("load", WRITABLE.values(), ids=WRITABLE)
 def test_a_patch_by_this_process_does_not_show_in_what_is_loaded(path, load):
     tensors = load(path)

@@ -23,7 +23,7 @@ from .._rows import address
 
 NAME = "libst-read-ahead"  # of the thread
 
-_WORTH_IT = 16 << 20  # bytes of a file
+WORTH_IT = 16 << 20  # bytes of a file
 _READERS, _READ = 4, 2 << 20  # threads, and bytes of each of their reads
 _FAR = 2 << 20  # bytes that the kernel reads ahead of a sequence; from then on it is left to it, by
 _FOLLOWERS, _STRETCH = 2, 32 << 20  # threads, and bytes of each of their sequences
@@ -59,7 +59,7 @@ class Wanted:
 def read_ahead(path: str, size: int, wanted: Wanted) -> bool:
     """If most of the file is not in memory, and there is room for it. What cannot be done is left out. False: nothing
     is left to read."""
-    if size < _WORTH_IT or not hasattr(os, "RWF_NOWAIT"):
+    if size < WORTH_IT or not hasattr(os, "RWF_NOWAIT"):
         return False
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -85,7 +85,7 @@ def map_ahead(address: int, size: int, wanted: Wanted) -> None:
     """A mapping whose file is in memory, as long as it is `wanted` by the buffer that keeps it. Its reader begins at
     its first byte, so this begins in the middle; of several files the reader begins with the first, and this goes on
     with the last. While it waits for its turn, nothing here keeps the mapping."""
-    if _populates and size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
+    if _populates and size >= WORTH_IT and (os.cpu_count() or 1) > 1:
         middle = size // 2 // _STEP * _STEP
         steps = (*range(middle, size, _STEP), *range(0, middle, _STEP))
         _mapper.add([partial(_map, address + at, min(_STEP, size - at), wanted) for at in steps], wanted, True)

@@ -8,14 +8,14 @@ import numpy as np
 
 from .. import _abi
 from .. import file as _file
-from .._forms import Form
-from .._pin import Array
+from .._forms import Form, all_forms
+from .._pin import Array, Pin
 from ..bulk import read_all_torch, read_many, read_torch
 from ..dtypes import NAMES, PACKED
 from ..errors import Error, NotFoundError
 from ..file import File
 from ..slices import TensorSlice
-from ._ahead import Wanted, map_ahead, read_ahead
+from ._ahead import WORTH_IT, Wanted, map_ahead, read_ahead
 from ._bytes import check_type, file_name
 from ._copies import Copies
 from ._errors import SafetensorError, missing, translate, translated
@@ -143,30 +143,7 @@ class safe_open:
             if self._view:
                 return {name: file[name] for name in file}
             if self._framework == "torch":
-                try:
-                    if self._shared:
-                        pin = file._pin()
-                        wanted = Wanted()
-                        is_read = read_ahead(str(file.path), pin.file_size, wanted)
-                        try:
-                            tensors = pin.torch_all()
-                            begin, size, buffer = pin.mapping()
-                            if buffer is not None:
-                                wanted.by(buffer)
-                        except BaseException:
-                            wanted.by_nobody()
-                            raise
-                        if not is_read:
-                            map_ahead(begin, size, wanted)
-                    else:
-                        tensors = read_all_torch(file._pin())
-                except Error:
-                    for name in file:
-                        check_dtype(file.info(name).dtype, self._framework)
-                    raise
-                if self._device == "cpu":
-                    return tensors
-                return {name: on_device(tensor, self._device) for name, tensor in tensors.items()}
+                return _all_of_torch(file._pin(), str(file.path), self._shared, self._device)
             infos = [] if self._framework == "numpy" else [file.info(name) for name in file]
             arrays: dict[str, Any] = read_many(file._pin(), None, None)
             for tensor in infos:
@@ -241,6 +218,58 @@ def all_arrays(filename: Union[str, "os.PathLike[str]"]) -> dict[str, Array]:
             pin = _file.open_pin(path)
         with translated("Error while reading"):
             return read_many(pin, None, None)
+    finally:
+        del pin
+
+
+def all_tensors(filename: Union[str, "os.PathLike[str]"], device: Optional[Device], shared: bool) -> dict[str, Any]:
+    """What `safe_open(filename, "pt", device)` gives of all tensors; shared: or else by "pread"."""
+    path = file_name(filename)
+    device = device_of(device, "torch")
+    _refuse_nul(path)
+    pin = None
+    try:
+        with translated("Error while deserializing header", path):
+            pin = _file.open_pin(path, "copy-on-write" if shared else "none")
+            shared = shared and pin.shows_writable
+        with translated("Error while reading"):
+            return _all_of_torch(pin, path, shared, device)
+    finally:
+        del pin
+
+
+def _all_of_torch(pin: Pin, path: str, shared: bool, device: Device) -> dict[str, Any]:
+    """shared: as copy-on-write views."""
+    try:
+        try:
+            tensors = _mapped(pin, path) if shared else read_all_torch(pin)
+        except Error:
+            for dtype, _ in all_forms(pin)[0]:
+                check_dtype(NAMES[dtype], "torch")
+            raise
+        return tensors if device == "cpu" else {name: on_device(tensor, device) for name, tensor in tensors.items()}
+    finally:
+        del pin
+
+
+def _mapped(pin: Pin, path: str) -> dict[str, Any]:
+    """All tensors of torch over the mapping, of which a large part is brought into memory ahead of its reader."""
+    try:
+        if pin.file_size < WORTH_IT:
+            return pin.torch_all()
+        wanted = Wanted()
+        is_read = read_ahead(path, pin.file_size, wanted)
+        try:
+            tensors = pin.torch_all()
+            begin, size, buffer = pin.mapping()
+            if buffer is not None:
+                wanted.by(buffer)
+        except BaseException:
+            wanted.by_nobody()
+            raise
+        if not is_read:
+            map_ahead(begin, size, wanted)
+        return tensors
     finally:
         del pin
 

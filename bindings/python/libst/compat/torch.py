@@ -22,7 +22,7 @@ from ._bytes import TensorSpec, described, serialize, serialize_file
 from ._bytes import deserialize as deserialize
 from ._errors import SafetensorError, translated
 from ._frameworks import check_dtype
-from ._open import safe_open
+from ._open import all_tensors, safe_open
 
 Path = Union[str, "os.PathLike[str]"]
 Tensors = dict[str, torch.Tensor]
@@ -70,8 +70,8 @@ def load(data: bytes) -> Tensors:
 
 def load_file(filename: Path, device: Union[str, int] = "cpu", *, backend: str = "mmap") -> Tensors:
     """The tensors of a file, on a device."""
-    if backend == "mmap" and _is_small(filename):
-        backend = "pread"
+    if type(backend) is str and backend in ("mmap", "pread"):
+        return all_tensors(filename, device, backend == "mmap" and not _is_small(filename))
     with safe_open(filename, framework="pt", device=device, backend=backend) as file:
         return file.get_tensors()
 
