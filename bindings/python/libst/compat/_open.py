@@ -229,7 +229,7 @@ def all_tensors(filename: Union[str, "os.PathLike[str]"], device: Optional[Devic
     _refuse_nul(path)
     pin = None
     try:
-        with translated("Error while deserializing header", path):
+        with translated(_OPENING, path):
             pin = _file.open_pin(path, "copy-on-write" if shared else "none")
             shared = shared and pin.shows_writable
         with translated("Error while reading"):
