@@ -65,6 +65,7 @@ void announce(const os::File &file, uint64_t file_size, read::MapMode map) {
 Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
   HugeBuffer buffer(at_first + header_padding);
   ST_TRY(auto got, file.read_up_to(buffer.get(), std::min(file_size, at_first), 0));
+  if (got < std::min(file_size, length_bytes)) return file.ends_at(got);
   char first[length_bytes] = {};
   std::memcpy(first, buffer.get(), std::min<uint64_t>(got, sizeof first));
   ST_TRY(auto n, parse_header_length({buffer.get(), got}, file_size));

@@ -96,6 +96,8 @@ class File {
   Result<size_t> read_up_to(void *buffer, size_t n, uint64_t offset) const;
   // All n bytes; a file that ends before is ST_E_FILE_CHANGED.
   Result<void> read(void *buffer, size_t n, uint64_t offset) const;
+  // What that is, where a caller sees that the file ends there.
+  Failure ends_at(uint64_t offset) const;
   // All n bytes, which were written by this descriptor, and by nobody else: the cache of this kernel has them right.
   Result<void> read_own(void *buffer, size_t n, uint64_t offset) const;
   // The same as read() into several pieces of memory; `parts` is used up.
@@ -118,7 +120,6 @@ class File {
 
  private:
   int meant(int err) const;
-  Failure ends_at(uint64_t offset) const;
   Failure cannot_read(int err, uint64_t offset) const;
   int open_again(int flags) const;
   Result<int> open_direct() const;

@@ -149,6 +149,7 @@ INDICES = [
     slice(10, 20), slice(4, 4), slice(2, 2), slice(-2, None), slice(None, -1), slice(None, None, -1),
     slice(None, None, 0), slice(0.5, 1), slice(0, 2**70), slice(None, None, "a"), slice(None, None, 2**40),
     (1, 2), (1, -9), (1, 2, 3), (slice(1, 3), slice(2, 4)), (slice(0, 2), -1), (slice(None), slice(None, None, 3)),
+    (-9, slice(-2, None)), (slice(-2, None), -9), (-9, 1.5),
     (slice(1, None, 2), 5), ..., (..., 1), (1, ...), (..., ...), (slice(1, 2), ..., slice(2, 3)), (..., slice(0, 9)),
     (1, 2, ...), (1, 2, 3, ...), (), [], [1, 2], (slice(None), []), (slice(None), [1]), None, (None, 1), 1.5, "a",
     True, 2**70, 2**40, np.int64(1), slice(np.int64(1), np.int64(3)), np.array([1, 2]),
@@ -466,6 +467,26 @@ def test_what_is_no_file_is_an_os_error_when_loading(tmp_path):
     for package in BOTH.values():
         with pytest.raises(OSError):
             package.safe_open(tmp_path, "np")
+
+
+def test_where_memory_ends_a_load_is_a_memory_error(model, monkeypatch):
+    """Which stock raises where it can map no file."""
+
+    def ends(*_):
+        return int(libst.Status.NOMEM)
+
+    with monkeypatch.context() as lacking:
+        lacking.setattr(libst._abi, "st_open", ends)
+        for load in (compat_numpy.load_file, lambda path: compat.safe_open(path, "np")):
+            with pytest.raises(MemoryError):
+                load(model)
+    with compat.safe_open(model, "np", backend="pread") as f:
+        part = f.get_slice("w")
+        for module in (libst.bulk, libst.slices):
+            monkeypatch.setattr(module, "_brief_read", ends)
+        for read in (lambda: f.get_tensor("w"), lambda: part[1:]):
+            with pytest.raises(MemoryError):
+                read()
 
 
 def test_arguments_are_keywords_where_stock_has_them(model):

@@ -184,15 +184,38 @@ def test_a_load_keeps_no_file_whether_it_fails_or_not(tmp_path, monkeypatch, cou
         assert is_descriptor_open(path)
         raise MemoryError
 
-    for name in ("new_array", "_block"):
-        monkeypatch.setattr(libst.bulk, name, fail)
-    for load in [*loads, lambda: libst.load(path, ["nope"])]:
-        try:
-            load()
-        except (MemoryError, libst.NotFoundError) as error:
-            kept.append(error)
-    assert len(kept) == 4 and all(error.__traceback__ for error in kept)
+    def try_all():
+        for load in [*loads, lambda: libst.load(path, ["nope"])]:
+            try:
+                load()
+            except (MemoryError, libst.NotFoundError) as error:
+                kept.append(error)
+
+    places = [(libst.bulk, "new_array"), (libst.bulk, "_block"), (libst._rows, "new_rows"), (libst._names.np, "empty")]
+    for i, (module, name) in enumerate(places):
+        monkeypatch.setattr(module, name, fail)
+        if i:
+            try_all()
+    assert len(kept) == 12 and all(error.__traceback__ for error in kept)
     assert not is_descriptor_open(path)
+
+
+def test_a_slice_that_fails_for_want_of_memory_keeps_no_file(tmp_path, monkeypatch):
+    path = tmp_path / "some.safetensors"
+    save_file({f"t{i}": np.arange(9) for i in range(60)}, path)
+    kept = []
+
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(libst._few, "new_array", fail)
+    with libst.open(path) as f:
+        for i in range(4):
+            try:
+                f.slice(f"t{i}")
+            except MemoryError as error:
+                kept.append(error)
+    assert len(kept) == 1 and not is_descriptor_open(path)
 
 
 def test_an_error_of_a_callback_or_transaction_does_not_keep_the_file(model):
@@ -219,6 +242,26 @@ def test_an_error_of_a_callback_or_transaction_does_not_keep_the_file(model):
                 kept.append(error)
     assert len(kept) == 6
     assert not is_descriptor_open(model)
+
+
+def test_a_file_goes_with_the_error_of_its_callback(model):
+    """And not with the next run of the collector."""
+    save_file({"b": np.arange(10_000)}, model)
+
+    def read():
+        f = libst.open(model)
+        f.read_many(["b"], progress=lambda done, total: 1 / 0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ZeroDivisionError) as caught:
+            read()
+        assert is_descriptor_open(model)
+        del caught
+        assert not is_descriptor_open(model)
+    finally:
+        gc.enable()
 
 
 def test_a_transaction_does_not_keep_a_closed_file(model):

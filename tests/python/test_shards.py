@@ -9,7 +9,9 @@ import libst
 import numpy as np
 import pytest
 from conftest import is_descriptor_open, is_mapped, refused
+from libst import compat
 from libst.compat import SafetensorError
+from libst.compat.numpy import load_file as load_file_of_compat
 from libst.compat.numpy import save_file as compat_save
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -248,6 +250,31 @@ def test_a_load_by_path_begins_anew_where_the_index_is_replaced(sharded, monkeyp
     assert list(loaded) == options.get("names", ["a", "b", "c"])
     for name, array in loaded.items():
         np.testing.assert_array_equal(array, expected[name])
+
+
+@pytest.mark.parametrize("broken", [1, 2])
+@pytest.mark.parametrize("how", ["damaged", "missing"])
+def test_a_broken_shard_is_a_safetensor_error_of_compat(sharded, broken, how):
+    shard = sharded / f"model-0000{broken}-of-00002.safetensors"
+    if how == "missing":
+        shard.unlink()
+    else:
+        with shard.open("r+b") as file:
+            file.write(b"\xff" * 8)
+    says = "header too large" if how == "damaged" else f"shard '{shard}', which .* names, is not there"
+    calls = [lambda: compat.safe_open(sharded, "np"), lambda: load_file_of_compat(sharded)]
+    if (broken, how) == (2, "damaged"):
+        f = compat.safe_open(sharded, "np")
+        calls = [f.keys, f.offset_keys, f.get_tensors]
+        calls += [lambda: f.get_tensor("c"), lambda: f.get_slice("c"), lambda: f.get_tensor_meta("c")]
+    kept = []
+    for call in calls:
+        with pytest.raises(SafetensorError, match=says) as caught:
+            call()
+        kept.append(caught)
+    if broken == 1:
+        assert not is_descriptor_open(sharded / "model-00002-of-00002.safetensors")
+        assert not is_descriptor_open(sharded), "of the index, by the errors"
 
 
 def test_a_load_of_views_opens_no_other_shard(sharded):

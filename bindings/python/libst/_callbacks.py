@@ -109,7 +109,10 @@ class Callbacks:
             if outer is not None:
                 raised[thread] = outer
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # it would lead to itself, by this frame, and keep files open until the collector comes
         return status
 
     def _call_on_main_thread(self, thread: int, function: Callable[..., int], args: tuple[Any, ...]) -> int:

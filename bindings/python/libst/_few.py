@@ -28,28 +28,32 @@ if _row.size != sizeof(_abi.Tensor) or struct.calcsize("@PNNPNPNQ") != sizeof(_a
 
 def few_tensors(handle: Handle, count: int) -> list[Tensor]:
     """All tensors of one file, so many, in the order of the file."""
-    rows = _ROWS[count]()
-    status = _abi.bare_at(handle, SIZES[0], SIZES[count], rows)
-    if status:
+    try:
+        rows = _ROWS[count]()
+        status = _abi.bare_at(handle, SIZES[0], SIZES[count], rows)
+        if status:
+            raise error(status)
+        return [
+            (string_at(name, length).decode(), dtype, tuple(MEMORY[at // 8 - 1 : at // 8 - 1 + rank]), nbytes, offset)
+            for name, length, dtype, rank, at, _, nbytes, offset in _row.iter_unpack(rows)
+        ]
+    finally:
         del handle  # see _pin.py
-        raise error(status)
-    return [
-        (string_at(name, length).decode(), dtype, tuple(MEMORY[at // 8 - 1 : at // 8 - 1 + rank]), nbytes, offset)
-        for name, length, dtype, rank, at, _, nbytes, offset in _row.iter_unpack(rows)
-    ]
 
 
 def some_forms(handle: Handle, count: int) -> list[tuple[int, tuple[int, ...]]]:
     """Dtype and shape of all tensors of one file, so many, in the order of the file."""
-    rows, place = new_array((count * _row.size,), BYTES)
-    status = _abi.bare_at(handle, SIZES[0], SIZES[count], c_void_p(place))
-    if status:
-        del handle  # see _pin.py
-        raise error(status)
-    return [
-        (dtype, tuple(MEMORY[at // 8 - 1 : at // 8 - 1 + rank]))
-        for _, _, dtype, rank, at, _, _, _ in _row.iter_unpack(rows.data)
-    ]
+    try:
+        rows, place = new_array((count * _row.size,), BYTES)
+        status = _abi.bare_at(handle, SIZES[0], SIZES[count], c_void_p(place))
+        if status:
+            raise error(status)
+        return [
+            (dtype, tuple(MEMORY[at // 8 - 1 : at // 8 - 1 + rank]))
+            for _, _, dtype, rank, at, _, _, _ in _row.iter_unpack(rows.data)
+        ]
+    finally:
+        del handle
 
 
 def requests(addresses: "list[tuple[int, int]]") -> bytes:

@@ -87,15 +87,18 @@ def index_of(handle: Handle, raw: bytes) -> int:
 def names(handle: Handle, most: int = 0) -> Iterator[str]:
     """All names, in the order of file offsets, without a Python call for each. most: bytes that they take at most, such
     as a header of them all; 0 if that is not known."""
-    size = ctypes.c_size_t(most)
-    if not most:
-        check(_abi.st_names(handle, None, size))
-    packed: Any = np.empty(size.value + 1, np.uint8)  # of no bytes there would be no address
-    check(_abi.st_names(handle, ctypes.addressof(ctypes.c_char.from_buffer(packed)), size))
-    parts = str(packed[: size.value].data, "utf-8").split("\0")
-    parts.pop()  # after the last terminator
-    count = _abi.st_count(handle)
-    return iter(parts) if len(parts) == count else _names_with_nul(handle, count)
+    try:
+        size = ctypes.c_size_t(most)
+        if not most:
+            check(_abi.st_names(handle, None, size))
+        packed: Any = np.empty(size.value + 1, np.uint8)  # of no bytes there would be no address
+        check(_abi.st_names(handle, ctypes.addressof(ctypes.c_char.from_buffer(packed)), size))
+        parts = str(packed[: size.value].data, "utf-8").split("\0")
+        parts.pop()  # after the last terminator
+        count = _abi.st_count(handle)
+        return iter(parts) if len(parts) == count else _names_with_nul(handle, count)
+    finally:
+        del handle  # not in the traceback of an error, where it would keep the file open
 
 
 def _names_with_nul(handle: Handle, count: int) -> Iterator[str]:

@@ -121,16 +121,22 @@ class Pin:
         self._get = _abi.bare_get if alone and self.map in _MAPPED else partial(self.callbacks.call, _abi.bare_get)
 
     def _first(self) -> _abi.IoInfo:
-        if self._info is None:
-            self._info = self.io_info()
-        return self._info
+        try:
+            if self._info is None:
+                self._info = self.io_info()
+            return self._info
+        finally:
+            del self
 
     @property
     def map(self) -> int:
         """The ST_MAP_... in use. Of several files the first one's, which is opened for it, unless one is known."""
-        if self._map_of is None:
-            self._map_of = _abi.ST_MAP_NONE if self._of_url else int(self._first().map)
-        return self._map_of
+        try:
+            if self._map_of is None:
+                self._map_of = _abi.ST_MAP_NONE if self._of_url else int(self._first().map)
+            return self._map_of
+        finally:
+            del self
 
     @property
     def file_size(self) -> int:
@@ -351,7 +357,10 @@ class Pin:
     @property
     def shows_writable(self) -> bool:
         """Whether views lie in a mapping, and may be written."""
-        return self.may_write and self.map == _abi.ST_MAP_COPY_ON_WRITE
+        try:
+            return self.may_write and self.map == _abi.ST_MAP_COPY_ON_WRITE
+        finally:
+            del self
 
     def describe(self, name: str) -> Description:
         try:

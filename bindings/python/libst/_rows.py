@@ -78,25 +78,29 @@ def new_rows(count: int, columns: "np.dtype[Any]") -> tuple[Rows, int]:
 def describe_all(answer: Callable[..., int], count: int) -> Rows:
     """Descriptions of all tensors, in the order of the file: so many. Names and shapes in it are the handle's. answer:
     `Pin.answer`."""
-    rows, where = new_rows(count, TENSOR)
-    status = answer(_abi.st_at, 0, count, where)
-    if status:
+    try:
+        rows, where = new_rows(count, TENSOR)
+        status = answer(_abi.st_at, 0, count, where)
+        if status:
+            raise error(status)
+        return rows
+    finally:
         del answer  # not in the traceback of an error, where it would keep the file open
-        raise error(status)
-    return rows
 
 
 def describe_each(answer: Callable[..., int], raw: Sequence[bytes]) -> Rows:
     """The same of those that have these names."""
-    rows, where = new_rows(len(raw), TENSOR)
-    structs = (_abi.Tensor * len(raw)).from_address(where)
-    find = _abi.st_describe
-    for name, struct in zip(raw, structs):
-        status = answer(find, name, len(name), struct)
-        if status:
-            del answer
-            raise error(status)
-    return rows
+    try:
+        rows, where = new_rows(len(raw), TENSOR)
+        structs = (_abi.Tensor * len(raw)).from_address(where)
+        find = _abi.st_describe
+        for name, struct in zip(raw, structs):
+            status = answer(find, name, len(name), struct)
+            if status:
+                raise error(status)
+        return rows
+    finally:
+        del answer
 
 
 def requests_of(rows: Rows, addresses: np.ndarray[Any, np.dtype[np.int64]], sizes: Any) -> tuple[Rows, int]:

@@ -105,7 +105,15 @@ def new_tensor(dtype: str, shape: "tuple[int, ...]") -> "tuple[Any, int, int]":
 def _shaped(flat: Any, shape: "tuple[int, ...]") -> Any:
     """As many elements in another shape: the same tensor, as a view would keep two. Of what loses its last dimension
     torch would still tell its extent."""
-    return flat.resize_(shape) if shape else flat.view(shape)
+    if shape:
+        try:
+            return flat.resize_(shape)
+        except (
+            AssertionError,
+            RuntimeError,
+        ):  # within a transform of torch's, or a mode, which lets nothing be changed
+            pass
+    return flat.view(shape)
 
 
 def _in_pairs(shape: "tuple[int, ...]") -> "tuple[int, ...]":

@@ -29,6 +29,7 @@ from libst.compat import SafetensorError, _ahead
 from libst.compat import safe_open as compat_open
 from safetensors import SafetensorError as StockError
 from safetensors import safe_open as stock_open
+from torch.overrides import TorchFunctionMode
 from ways import WAYS
 
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
@@ -150,6 +151,36 @@ def test_a_tensor_is_the_whole_of_its_storage(path, load):
 def test_a_tensor_is_no_view_of_another_one(path, load):
     """That would be kept with it, and cost time and memory."""
     assert {name for name, tensor in WRITABLE[load](path).items() if tensor._base is not None} <= {"scalar"}
+
+
+class Unchanging(TorchFunctionMode):
+    """As torch.func.grad, export and FakeTensorMode of newer versions: see the next test."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.Tensor.resize_:
+            raise RuntimeError("in-place operation (aten::resize_) that would mutate a captured Tensor")
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("load", WRITABLE.values(), ids=WRITABLE)
+def test_what_lets_no_tensor_be_changed_lets_files_be_loaded(path, load):
+    with Unchanging():
+        tensors = load(path)
+    same(tensors, TENSORS)
+
+
+@pytest.mark.skipif(not hasattr(torch, "func"), reason="this torch is older than 2.0")
+@pytest.mark.parametrize("load", WRITABLE.values(), ids=WRITABLE)
+def test_files_are_loaded_within_transforms(path, load):
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    ones = torch.ones(3, 4)
+    assert torch.equal(
+        torch.func.grad(lambda x: (load(path)["torch.float32"] * x).sum())(ones), TENSORS["torch.float32"]
+    )
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        made = load(path)["torch.float32"]
+    assert type(made) is FakeTensor and made.shape == (3, 4)
 
 
 @pytest.mark.parametrize("load", WRITABLE.values(), ids=WRITABLE)

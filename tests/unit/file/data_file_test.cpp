@@ -160,6 +160,28 @@ TEST_F(DataFileTest, AFileAgainstTheFormatIsRefusedWithItsPath) {
   EXPECT_TRUE(fails_with(Status::header_too_small, try_open(path)));
 }
 
+TEST_F(DataFileTest, AFileThatIsEmptiedWhileItIsOpenedHasChanged) {
+  class Emptying : public testing::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
+      std::filesystem::resize_file(path, left);
+      return FaultEnv::pread(fd, buffer, n, offset);
+    }
+    std::string path;
+    uint64_t left = 0;
+  };
+  Emptying emptying(os::Env::posix());
+  emptying.path = path;
+  for (emptying.left = 0; emptying.left <= 10; ++emptying.left) {
+    put_bytes(path, old);
+    auto opened = DataFile::open(emptying, path, {});
+    ASSERT_TRUE(fails_with(Status::file_changed, opened)) << emptying.left;
+    EXPECT_NE(opened.error().message.find(text("ends at ", emptying.left, ",")), std::string::npos)
+        << opened.error().message;
+  }
+}
+
 TEST_F(DataFileTest, MemoryIsAFileToo) {
   auto c = DataFile::open_memory(env, reinterpret_cast<const std::byte *>(old.data()), old.size());
   ASSERT_TRUE(is_ok(c));

@@ -39,15 +39,19 @@ _FORMAT = {
     Status.TRUNCATED: "incomplete metadata, file not fully covered",
     Status.TRAILING_DATA: "incomplete metadata, file not fully covered",
 }
+_PLACES = (Status.OFFSETS, Status.OVERLAP, Status.HOLE)  # of tensors
 # Those that stock ends with what its JSON reader has to say: here it is what libst has to say.
 _OPEN_ENDED = ("invalid UTF-8 in header", "invalid JSON in header")
 
 
 def format_text(error: Error) -> str:
     """How stock puts a broken rule of the format."""
-    text = _FORMAT.get(Status(error.status))
-    if text is None:  # the place of a tensor
+    status = Status(error.status)
+    if status in _PLACES:
         return f"invalid offset for tensor `{error.tensor}`"
+    text = _FORMAT.get(status)
+    if text is None:  # of shards, which stock has not
+        return str(error)
     return f"{text}: {error}" if text in _OPEN_ENDED else text
 
 
@@ -83,7 +87,8 @@ def translate(error: Error, doing: str, path: str = "") -> None:
         raise FileNotFoundError(f"No such file or directory: {path}") from error
     if isinstance(error, FormatError):
         raise SafetensorError(f"{doing}: {format_text(error)}") from error
-    if not (isinstance(error, OSError) and (error.errno or error.status == Status.NOT_REGULAR)):
+    of_storage = isinstance(error, OSError) and (error.errno or error.status == Status.NOT_REGULAR)
+    if not of_storage and not isinstance(error, MemoryError):
         raise SafetensorError(f"{doing}: {error}") from error
 
 

@@ -37,6 +37,8 @@ _MAPS = {"mmap": "auto", "pread": "none", "view": "auto"}
 
 _ALL = slice(None)
 
+_OPENING = "Error while deserializing header"  # of a file, or of one more shard
+
 _READ_AHEAD = 128 << 10  # bytes between pieces up to which a page of one comes with those of the next
 
 
@@ -74,13 +76,16 @@ class safe_open:
         if self._view and self._framework != "numpy":
             raise SafetensorError('backend "view" is for framework numpy; other tensors may be written to')
         _refuse_nul(path)
-        with translated("Error while deserializing header", path):
-            shared = backend == "mmap" and self._framework == "torch"
-            self._file = _file.open(path, mapping="copy-on-write" if shared else _MAPS[backend])
-            self._file._keep_still()
-        pin = self._file._pin()
-        map_ = pin.map
-        self._shared = shared and pin.shows_writable
+        try:
+            with translated(_OPENING, path):
+                shared = backend == "mmap" and self._framework == "torch"
+                self._file = _file.open(path, mapping="copy-on-write" if shared else _MAPS[backend])
+                self._file._keep_still()
+                map_ = self._file._pin().map  # of shards the first one's, which is opened for it
+                self._shared = shared and self._file._pin().shows_writable
+        except BaseException:
+            self._file = None  # not in the traceback, where it would stay open
+            raise
         local = map_ == _abi.ST_MAP_SHARED  # as local disks are mapped, and no others
         copies = Copies(local, path) if map_ != _abi.ST_MAP_NONE else None
         self._copies = copies if self._framework == "numpy" and not self._view else None
@@ -89,11 +94,13 @@ class safe_open:
 
     def keys(self) -> list[str]:
         """The names, sorted."""
-        return sorted(self._live())
+        return sorted(self.offset_keys())
 
     def offset_keys(self) -> list[str]:
         """The names, in the order of the file."""
-        return list(self._live())
+        file = self._live()
+        with translated(_OPENING):
+            return list(file)
 
     def metadata(self) -> Optional[dict[str, str]]:
         """The pairs of `__metadata__`; None if the file has none."""
@@ -148,7 +155,9 @@ class safe_open:
     def get_tensor_meta(self, name: str) -> TensorMeta:
         """What the header says of a tensor; nothing is read."""
         _check_name(name)
-        return tensor_meta(self._live(), name)
+        file = self._live()
+        with translated(_OPENING):
+            return tensor_meta(file, name)
 
     def prefetch(
         self, plan: Optional[PrefetchPlan] = None, *, device: Optional[Device] = None, threads: int = 8
@@ -156,7 +165,9 @@ class safe_open:
         """Begin to read tensors in the background, for torch: all, or those of `plan`, whole or a slice of the first
         dimension. `device` is the file's own if None."""
         wanted = self._device if device is None else device_of(device, self._framework)
-        return start(self._live(), self._framework, plan, wanted, threads)
+        file = self._live()
+        with translated(_OPENING):
+            return start(file, self._framework, plan, wanted, threads)
 
     def get_slice(self, name: str) -> "PySafeSlice":
         """A tensor to read parts of: `f.get_slice("w")[:, ::8]` reads that part and not the whole tensor."""
@@ -170,6 +181,9 @@ class safe_open:
                 form = of.file._pin().form(name)
             except NotFoundError as error:
                 raise missing(name) from error
+            except Error as error:
+                translate(error, _OPENING)
+                raise
         return PySafeSlice(of, name, form)
 
     def __enter__(self) -> "safe_open":
@@ -200,7 +214,7 @@ def all_arrays(filename: Union[str, "os.PathLike[str]"]) -> dict[str, Array]:
     _refuse_nul(path)
     pin = None
     try:
-        with translated("Error while deserializing header", path):
+        with translated(_OPENING, path):
             pin = _file.open_pin(path)
         with translated("Error while reading"):
             return read_many(pin, None, None)
@@ -215,7 +229,7 @@ def all_tensors(filename: Union[str, "os.PathLike[str]"], device: Optional[Devic
     _refuse_nul(path)
     pin = None
     try:
-        with translated("Error while deserializing header", path):
+        with translated(_OPENING, path):
             pin = _file.open_pin(path, "copy-on-write" if shared else "none")
             shared = shared and pin.shows_writable
         with translated("Error while reading"):

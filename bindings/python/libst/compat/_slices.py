@@ -28,13 +28,7 @@ def stock_index(index: Any, shape: tuple[int, ...]) -> Any:
     if ellipses:
         missing = max(len(shape) - len(parts) + 1, 0)
         parts[ellipses[0] : ellipses[0] + 1] = [slice(None)] * missing
-    checked = [_part(part, place) for place, part in enumerate(parts)]
-    for place, part in enumerate(checked):
-        if isinstance(part, int) and part < 0:
-            extent = shape[place] if place < len(shape) else 0
-            if part + extent < 0:
-                raise SafetensorError(f"Invalid index {part} for dimension {place} of size {extent}")
-            checked[place] = part + extent
+    checked = [_part(part, place, shape) for place, part in enumerate(parts)]
     complaint = _complaint(checked, shape)
     if complaint:
         shown = ", ".join(map(_shown, checked))
@@ -54,7 +48,7 @@ def _is_plain(part: Any, extent: int) -> bool:
     )
 
 
-def _part(part: Any, place: int) -> Any:
+def _part(part: Any, place: int, shape: tuple[int, ...]) -> Any:
     if isinstance(part, slice):
         start, stop = _bound(part.start), _bound(part.stop)
         step = None if part.step is None else operator.index(part.step)
@@ -64,7 +58,12 @@ def _part(part: Any, place: int) -> Any:
     number = _integer(part)
     if number is None or not -(2**31) <= number < 2**31:
         raise SafetensorError(f"Unsupported slice index at position {place}: expected slice, int, or ellipsis")
-    return number
+    if number >= 0:
+        return number
+    extent = shape[place] if place < len(shape) else 0
+    if number + extent < 0:
+        raise SafetensorError(f"Invalid index {number} for dimension {place} of size {extent}")
+    return number + extent
 
 
 def _integer(part: Any) -> Optional[int]:
