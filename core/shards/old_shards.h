@@ -49,7 +49,7 @@ class OldShards {
   os::Location list_at() const;
   Result<void> read_list(const ShardIndex &now);
   bool is_temporary(const struct stat &file) const;
-  Result<void> look_at_folder();
+  void look_at(const struct stat &folder);
   bool may_name(const struct stat &file) const;
   Result<bool> is_strangers(const std::string &name) const;
   Result<write::Verdict> judge_list(const os::File &file, std::vector<write::OldShard> *list);
