@@ -439,6 +439,13 @@ Result<void> empty(const Found &hot) {
   return hot.file.sync_data();
 }
 
+Result<void> stay_empty(Found &found) {
+  auto held = who_holds(found);
+  if (!held && held.error().status != Status::lock_unsupported) return Failure(std::move(held.error()));
+  if (found.waits()) return {};
+  return held && *held != Holder::nobody ? sync_for(found) : empty(found);
+}
+
 Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &hot) {
   ST_TRY(empty(hot));
   return drop_for_good(folder, name);
