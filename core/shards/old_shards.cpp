@@ -272,6 +272,9 @@ Result<void> OldShards::write_list(const std::string &text, const os::File &inde
   const os::File &file = made->file();
   ST_TRY(file.write_new(text));
   ST_TRY(write::copy_attributes(index, file, log));
+  ST_TRY(const auto s, file.stat());
+  if (const mode_t mode = s.st_mode & 07777, kept = mode & ~mode_t{S_IWGRP | S_IWOTH}; kept != mode)
+    file.env().fchmod(file.fd(), kept);  // fails where all files have one mode
   ST_TRY(file.sync());
   return made->rename();
 }

@@ -38,7 +38,8 @@ class OldShards {
   Result<void> remove(uint64_t now, const os::LockWait &wait, const write::Findings &findings);
   // What the list would be with more in it. Status unsupported if that is too long.
   Result<std::string> spell(const std::vector<write::OldShard> &more) const;
-  // Takes the list's place, durable but for its name, with the rights of the index; of no text: there is none any more.
+  // Takes the list's place, durable but for its name, with the rights of the index to read it; of no text: there is
+  // none any more. Only its owner may write to it, as what it names is removed.
   Result<void> write_list(const std::string &text, const os::File &index, const Log &log) const;
 
   // To be listed, as it stands under its name now.

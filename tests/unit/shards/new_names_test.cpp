@@ -600,6 +600,16 @@ TEST_F(NewNames, AListThatAnybodyMayWriteToRemovesOnlyWhatAnybodyMayRemove) {
     }
 }
 
+TEST_F(NewNames, AListIsWrittenToByItsOwnerAlone) {
+  ASSERT_EQ(::chmod(index.c_str(), 0664), 0);
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  struct stat s = {};
+  ASSERT_EQ(::stat(list_path.c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0644u);
+  ASSERT_EQ(::stat(index.c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0664u);
+}
+
 // One of a group has committed, on shards of another. The maker of a list there may unlink all of it anyway.
 TEST_F(NewNames, AListOfOneOfAGroupRemovesTheShardsOfAll) {
   const auto give = [](const std::string &path) { return ::chown(path.c_str(), 4242, static_cast<gid_t>(-1)) == 0; };
