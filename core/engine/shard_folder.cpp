@@ -149,11 +149,37 @@ Result<bool> ShardFolder::remove_left(const os::LockWait &wait) {
   }
 }
 
+namespace {
+
+// A list of another user's may be one that can only be read: then shared, which its writer keeps out, too.
+struct LockedList {
+  std::unique_ptr<os::LockedFile> locked;
+  bool writes = true;
+};
+
+Result<LockedList> lock_list(const os::Location &list, const os::LockWait &wait) {
+  auto locked = os::lock_whole_file(list, wait);
+  if (locked) return LockedList{std::move(*locked), true};
+  if (locked.error().os_errno != EACCES) return Failure(std::move(locked.error()));
+  constexpr os::LockRange whole = os::whole_file(false);
+  locked = os::lock_named(list, {whole}, wait, os::holder_of(whole), O_RDONLY);
+  if (!locked) return Failure(std::move(locked.error()));
+  return LockedList{std::move(*locked), false};
+}
+
+bool keeps_others_out(const LockedList &list, const os::File &second) {
+  constexpr os::LockRange whole = os::whole_file(true);
+  return (list.writes ? os::locks_exclude(list.locked->file, second, whole) : os::is_locked(second, whole))
+      .value_or(false);
+}
+
+}  // namespace
+
 // Several that wait in one folder wait for lists with later names than that of their own, or have none. So no two wait
 // for each other.
 Result<void> ShardFolder::await_writer(const os::Location &list, const os::LockWait &wait) {
   if (list.name() < list_->temporary()) list_.reset();
-  auto ended = os::lock_whole_file(list, wait);
+  auto ended = lock_list(list, wait);
   if (ended || ended.error().os_errno == ENOENT || ended.error().os_errno == ESTALE) return {};
   if (ended.error().status != Status::busy) return Failure(std::move(ended.error()));
   ended.error().message = text("another process is writing shards into the folder ", in_quotes(path_), "; wait for it",
@@ -165,7 +191,7 @@ Result<void> ShardFolder::await_writer(const os::Location &list, const os::LockW
 Result<bool> ShardFolder::remove_listed(const os::Location &list, const os::LockWait &wait) {
   struct stat there = {};
   if (list.stat(&there) == 0 && !S_ISREG(there.st_mode)) return true;  // a stranger's, as no writer makes one
-  auto opened = os::lock_whole_file(list, {});
+  auto opened = lock_list(list, {});
   if (!opened && opened.error().status == Status::busy) {
     ST_TRY(await_writer(list, wait));
     return false;
@@ -173,19 +199,18 @@ Result<bool> ShardFolder::remove_listed(const os::Location &list, const os::Lock
   if (!opened && opened.error().os_errno == ENOENT) return true;  // its writer is done
   // A stranger's, which lets nobody see whether it is a list.
   if (!opened && opened.error().os_errno == EACCES && there.st_uid != list.env().geteuid()) return true;
-  const bool has_no_locks = !opened && opened.error().status == Status::lock_unsupported;
-  auto second = list.open(O_RDWR);
-  const auto excludes = opened && second ? os::locks_exclude((*opened)->file, *second, os::whole_file(true))
-                                         : Result<bool>(!has_no_locks);
-  if (!excludes || !*excludes)
+  if (!opened && opened.error().status != Status::lock_unsupported) return Failure(std::move(opened.error()));
+  os::File second;
+  if (opened) {
+    ST_TRY(second, list.open(opened->writes ? O_RDWR : O_RDONLY));
+  }
+  if (!opened || !keeps_others_out(*opened, second))
     return fail(Status::busy, "another process has begun to write shards into the folder ", in_quotes(path_),
                 ", and without locks nobody can tell whether it still does; if not, remove ", in_quotes(list.path()));
-  ST_TRY(const auto locked, std::move(opened));
-  ST_TRY(std::move(second));
   // Before it died, its writer may have come to name the index.
   ST_TRY(const auto names, inside_->list());
   if (std::ranges::any_of(names, is_index_name)) return false;
-  const os::File &file = locked->file;
+  const os::File &file = opened->locked->file;
   ST_TRY(auto s, file.stat());
   if (s.st_uid != list.env().geteuid()) return true;  // nobody else says what is removed for this user
   std::optional<std::vector<write::OldShard>> listed;

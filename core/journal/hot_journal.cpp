@@ -85,10 +85,18 @@ bool has_no_bytes(const Folder &folder, const struct stat &looked) {
 // What a name leads to when it is opened, after a look at it.
 enum class LedTo { same, exchanged, gone };
 
-// Opens and reads what `s` is of, unless another file has taken the name since. A backup may link what it copies, also
-// the journal of a living writer, which the writer goes on to use.
-Result<LedTo> read_looked_at(const Folder &folder, const std::string &name, const struct stat &s, bool write,
-                             Found *found) {
+// Is it trusted, beside the file of `data`?
+bool may_trust(const struct stat &s, const struct stat &data, const os::File &dir, Found *found) {
+  found->verdict = trust(s, data, dir.env().geteuid());
+  found->is_trusted = found->verdict.is_good();
+  return found->is_trusted;
+}
+
+// Opens and reads what `s` is of, unless another file has taken the name since. Trust is in what is open: others may
+// have rights to it by now. A backup may link what it copies, also the journal of a living writer, which the writer
+// goes on to use.
+Result<LedTo> read_looked_at(const Folder &folder, const std::string &name, const struct stat &s,
+                             const struct stat &data, bool write, Found *found) {
   const os::File &dir = folder.dir();
   const int flags = (write && !found->is_linked ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
   auto file = os::File::open(dir.env(), dir.fd(), name, flags, 0, dir.path() + "/" + name);
@@ -101,6 +109,7 @@ Result<LedTo> read_looked_at(const Folder &folder, const std::string &name, cons
   folder.opened(&*file);
   ST_TRY(const auto opened, file->stat());
   if (!os::same_inode(opened, s)) return LedTo::exchanged;
+  if (!may_trust(opened, data, dir, found)) return found->is_linked = false, LedTo::same;
   found->file = std::move(*file);
   if (found->is_linked) {
     const auto held = os::how_locked(found->file);
@@ -131,12 +140,18 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
       if (r == -ENOENT || r == -ESTALE) return nullptr;
       return Failure(os_error(-r, "look at", shown));
     }
-    found->verdict = S_ISREG(s.st_mode) ? trust(s, data, env.geteuid()) : Verdict::bad("it is no plain file");
-    if (left == 0) found->verdict = Verdict::bad("other files take its name while it is looked at");
-    found->is_trusted = found->verdict.is_good();
-    if (!found->is_trusted) return found;
+    const char *const why = !S_ISREG(s.st_mode)     ? "it is no plain file"
+                            : !may_be_journal(name) ? "it has no journal's name"
+                            : left == 0             ? "other files take its name while it is looked at"
+                                                    : nullptr;
+    if (why) {
+      found->verdict = Verdict::bad(why);
+      found->is_trusted = false;
+      return found;
+    }
+    if (!may_trust(s, data, folder.dir(), found.get())) return found;
     found->is_linked = s.st_nlink > 1;
-    const auto look = read_looked_at(folder, name, s, write, found.get());
+    const auto look = read_looked_at(folder, name, s, data, write, found.get());
     if (!look && !is_gone(look.error())) return Failure(look.error());
     if (!look || *look == LedTo::gone) return nullptr;
     if (*look == LedTo::same) return found;
@@ -437,6 +452,13 @@ Result<void> empty(const Found &hot) {
   static constexpr std::byte zeros[header_bytes] = {};
   ST_TRY(hot.file.write(zeros, sizeof zeros, 0));
   return hot.file.sync_data();
+}
+
+Result<void> stay_empty(Found &found) {
+  auto held = who_holds(found);
+  if (!held && held.error().status != Status::lock_unsupported) return Failure(std::move(held.error()));
+  if (found.waits()) return {};
+  return held && *held != Holder::nobody ? sync_for(found) : empty(found);
 }
 
 Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &hot) {

@@ -61,6 +61,9 @@ Result<Holder> who_holds(Found &found);
 Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, Holder held, bool on_ours);
 // Durably empty.
 Result<void> empty(const Found &hot);
+// The same of one that was found empty, and may be in the hands of a living writer: then no record of that is lost. It
+// waits by now if its writer has died since.
+Result<void> stay_empty(Found &found);
 // Durably empty first, then gone.
 Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &hot);
 // A commit record that was found is in memory, but perhaps not on the disk: its writer may have died before the sync,

@@ -15,6 +15,16 @@ namespace {
 // A change that was refused may have been so for want of space, and others wait for it, too.
 constexpr uint64_t largest_parked = uint64_t{256} << 20, largest_unserved = journal_step;
 
+constexpr std::string_view kept_by_server = "@eaDir";  // what a disk of Synology's keeps of a folder
+
+// A file that is removed, and open still, on NFS, or that of a disk.
+bool is_of_server(std::string_view name) {
+  constexpr std::string_view removed = ".nfs";
+  return name == kept_by_server ||
+         (name.starts_with(removed) && name.size() > removed.size() &&
+          name.find_first_not_of("0123456789abcdefABCDEF", removed.size()) == std::string_view::npos);
+}
+
 os::Location folder_of(const os::Location &file) {
   return file.beside(journal_folder_name(file.name()));
 }
@@ -63,6 +73,14 @@ Verdict trust(const struct stat &s, const struct stat &data, uid_t self) {
   return Verdict::good();
 }
 
+bool may_be_journal(std::string_view name) {
+  return transaction_of(name).has_value() || is_of_server(name);
+}
+
+bool is_dropped(std::string_view name) {
+  return name.ends_with(gone_suffix) && may_be_journal(name.substr(0, name.size() - gone_suffix.size()));
+}
+
 std::string who_finishes(uid_t user) {
   return text("user ", user, " may have the file open to change it, or had when a program was stopped: user ", user,
               " finishes it by closing the file, or by opening it once more to change it");
@@ -99,16 +117,6 @@ Error cannot_open(Error e, const os::Location &folder) {
   struct stat s;
   if (e.os_errno == EACCES && folder.stat(&s) == 0) e.message += "; " + who_finishes(s.st_uid);
   return e;
-}
-
-constexpr std::string_view kept_by_server = "@eaDir";  // what a disk of Synology's keeps of a folder
-
-// A file that is removed, and open still, on NFS, or that of a disk.
-bool is_of_server(std::string_view name) {
-  constexpr std::string_view removed = ".nfs";
-  return name == kept_by_server ||
-         (name.starts_with(removed) && name.size() > removed.size() &&
-          name.find_first_not_of("0123456789abcdefABCDEF", removed.size()) == std::string_view::npos);
 }
 
 // Just made. Another process of this user's may use it already. But it may also be another folder of this user's, which

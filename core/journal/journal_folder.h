@@ -22,9 +22,9 @@ namespace st::write {
 inline constexpr std::string_view aside_suffix = ".bad";
 inline constexpr std::string_view gone_suffix =
     ".gone";  // of a journal that is about to be unlinked: see drop_for_good
-inline bool is_dropped(std::string_view name) {
-  return name.ends_with(gone_suffix);
-}
+bool is_dropped(std::string_view name);
+// What has another name is nobody's journal, whatever is in it: it is not written to, nor removed.
+bool may_be_journal(std::string_view name);
 
 // An open journal folder.
 class Folder {

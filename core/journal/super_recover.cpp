@@ -47,13 +47,12 @@ Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part
     return Failure(undecided(
         shard, text("the super-journal ", in_quotes((*folder)->dir().path() + "/" + super_name(part.transaction)),
                     " is not to be trusted: ", (*looked)->verdict.why(), "; have the file's owner look at it")));
-  if (!(*looked)->waits()) {
-    // Its writer may have died before this was durable, or a sync may have failed: written once more, it is not taken
-    // for what was lost then.
-    if (durably && (*looked)->is_linked) return Decision::unknown;
-    if (durably) ST_TRY(empty(**looked));
-    return Decision::no;
-  }
+  // Its writer may have died before this was durable, or a sync may have failed: written once more, it is not taken for
+  // what was lost then. But a forged part may lead to any journal, also of a living writer.
+  const auto is_empty = [&] { return !(*looked)->waits() && !(*looked)->is_done(); };
+  if (is_empty() && durably && (*looked)->is_linked) return Decision::unknown;
+  if (is_empty() && durably) ST_TRY(stay_empty(**looked));
+  if (is_empty()) return Decision::no;
   const bool is_ours =
       (*looked)->verdict.is_good() && (*looked)->record.is_super() && (*looked)->record.transaction == part.transaction;
   return is_ours ? Decision::yes : Decision::unknown;

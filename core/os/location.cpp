@@ -31,6 +31,7 @@ Result<std::shared_ptr<const Directory>> Directory::open(Env &env, int dir, cons
 Directory::~Directory() {
   for (Linked *l = linked_.load(); l;) delete std::exchange(l, l->before);
   delete known_.load();
+  delete own_.load();
 }
 
 Result<std::shared_ptr<const Directory>> Directory::inside(const std::string &name) const {

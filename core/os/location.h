@@ -52,6 +52,9 @@ class Directory {
     Filesystem filesystem;
   };
 
+  // Its own. It is open for nothing but its entries, which does not tell all of it: a file that is open tells more.
+  Filesystem filesystem() const;
+
   explicit Directory(File file, bool from_here = false) : file_(std::move(file)), from_here_(from_here) {}
   static Result<std::shared_ptr<const Directory>> open(Env &env, int dir, const char *name, int flags,
                                                        std::string shown, bool from_here);
@@ -62,6 +65,7 @@ class Directory {
   const bool from_here_;  // it was found by a path without a root
   mutable std::atomic<Linked *> linked_ = nullptr;
   mutable std::atomic<Known *> known_ = nullptr;
+  mutable std::atomic<Filesystem *> own_ = nullptr;
 };
 
 // The path, so that it means the same from any folder. Not resolved.

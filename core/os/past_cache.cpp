@@ -165,10 +165,17 @@ Filesystem Location::filesystem(const File &file, const struct stat &s) const {
   return found;
 }
 
-// Not kept: a folder that is open for nothing but its entries does not tell all of it.
+Filesystem Directory::filesystem() const {
+  if (const Filesystem *known = own_.load(std::memory_order_acquire)) return *known;
+  auto mine = std::make_unique<Filesystem>(probe_filesystem(file_));
+  Filesystem found = *mine, *none = nullptr;
+  if (own_.compare_exchange_strong(none, mine.get(), std::memory_order_acq_rel)) static_cast<void>(mine.release());
+  return found;
+}
+
 Filesystem Location::filesystem_by_folder(const struct stat &s) const {
   const Directory::Known *known = folder_->known_.load(std::memory_order_acquire);
-  return known && known->dev == s.st_dev ? known->filesystem : probe_filesystem(folder_->file_);
+  return known && known->dev == s.st_dev ? known->filesystem : folder_->filesystem();
 }
 
 // A disk has a device number; what is mounted without one has 0 there.

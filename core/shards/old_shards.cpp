@@ -25,6 +25,13 @@ void tell(const write::Findings &findings, LogLevel level, Status status, std::s
   if (findings) findings({level, status, std::move(message)});
 }
 
+// The list, and the index that it lies beside, say what is removed from the folder. `modes`: of both.
+write::Verdict judge_writers(mode_t modes, const struct stat &folder) {
+  const bool anybody_may_remove = (folder.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH;
+  if ((modes & S_IWOTH) == 0 || anybody_may_remove) return write::Verdict::good();
+  return write::Verdict::bad("anybody may write to it or to the index, and may not remove what lies beside them");
+}
+
 // What a dead writer has left beside it is dropped. Is nothing left?
 bool goes_without_journal(const os::Location &shard) {
   static_cast<void>(write::recover(shard, {}, {}));
@@ -87,11 +94,9 @@ bool OldShards::is_temporary(const struct stat &file) const {
 
 // May the list's maker unlink whatever lies there anyway? The members of a folder's group are not looked up: the maker
 // made the list there.
-Result<void> OldShards::look_at_folder() {
-  ST_TRY(const auto s, index_.folder()->identity());
-  const bool may_write = (s.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (s.st_mode & S_ISVTX) == 0;
-  maker_may_unlink_ = maker_ == 0 || maker_ == s.st_uid || may_write;
-  return {};
+void OldShards::look_at(const struct stat &folder) {
+  const bool may_write = (folder.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (folder.st_mode & S_ISVTX) == 0;
+  maker_may_unlink_ = maker_ == 0 || maker_ == folder.st_uid || may_write;
 }
 
 // Where users cannot unlink another's files, nobody else says which of a user's files are removed. Not even the owner
@@ -116,8 +121,10 @@ Result<write::Verdict> OldShards::judge_list(const os::File &file, std::vector<w
   if (!S_ISREG(s.st_mode)) return write::Verdict::bad("it is no plain file");
   if (s.st_nlink > (is_temporary(s) ? 2 : 1)) return write::Verdict::bad("it has another name");
   if (write::Verdict owned = write::trust(s, index, index_.env().geteuid()); !owned.is_good()) return owned;
+  ST_TRY(const auto folder, index_.folder()->identity());
+  if (write::Verdict by = judge_writers(s.st_mode | index.st_mode, folder); !by.is_good()) return by;
   maker_ = s.st_uid;
-  ST_TRY(look_at_folder());
+  look_at(folder);
   const auto size = static_cast<uint64_t>(s.st_size);
   if (size > write::longest_old_list) return write::Verdict::bad(text("it has ", size, " bytes"));
   std::string bytes(size, '\0');
@@ -265,6 +272,9 @@ Result<void> OldShards::write_list(const std::string &text, const os::File &inde
   const os::File &file = made->file();
   ST_TRY(file.write_new(text));
   ST_TRY(write::copy_attributes(index, file, log));
+  ST_TRY(const auto s, file.stat());
+  if (const mode_t mode = s.st_mode & 07777, kept = mode & ~mode_t{S_IWGRP | S_IWOTH}; kept != mode)
+    file.env().fchmod(file.fd(), kept);  // fails where all files have one mode
   ST_TRY(file.sync());
   return made->rename();
 }

@@ -38,7 +38,8 @@ class OldShards {
   Result<void> remove(uint64_t now, const os::LockWait &wait, const write::Findings &findings);
   // What the list would be with more in it. Status unsupported if that is too long.
   Result<std::string> spell(const std::vector<write::OldShard> &more) const;
-  // Takes the list's place, durable but for its name, with the rights of the index; of no text: there is none any more.
+  // Takes the list's place, durable but for its name, with the rights of the index to read it; of no text: there is
+  // none any more. Only its owner may write to it, as what it names is removed.
   Result<void> write_list(const std::string &text, const os::File &index, const Log &log) const;
 
   // To be listed, as it stands under its name now.
@@ -49,7 +50,7 @@ class OldShards {
   os::Location list_at() const;
   Result<void> read_list(const ShardIndex &now);
   bool is_temporary(const struct stat &file) const;
-  Result<void> look_at_folder();
+  void look_at(const struct stat &folder);
   bool may_name(const struct stat &file) const;
   Result<bool> is_strangers(const std::string &name) const;
   Result<write::Verdict> judge_list(const os::File &file, std::vector<write::OldShard> *list);

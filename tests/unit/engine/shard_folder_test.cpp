@@ -484,6 +484,33 @@ TEST_F(ShardFolderTest, AReshardsLogMayUseTheFolder) {
   EXPECT_EQ(told, 2u);
 }
 
+// Another user may read the list of a writer, and so see that it lives, and may not write to it.
+TEST_F(ShardFolderTest, AnotherUsersLivingWriterIsLeftAlone) {
+  struct Stranger : FaultEnv {
+    using FaultEnv::FaultEnv;
+    uid_t geteuid() override { return 1000; }
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      const bool writes = (flags & O_ACCMODE) != O_RDONLY && (flags & O_CREAT) == 0;
+      const bool is_others = std::string_view(name).find(".st-new-") != std::string_view::npos;
+      return writes && is_others ? -EACCES : FaultEnv::openat(at, name, flags, mode);
+    }
+  } stranger(disk);
+  FaultEnv env(disk);
+  size_t busy = 0;
+  env.before = [&](Call call) {
+    if (call != Call::renameat || disk.exists(index_path)) return 0;
+    const auto before = disk.names(folder);
+    busy += static_cast<bool>(fails_with(Status::busy, cut(stranger)));
+    busy += static_cast<bool>(fails_with(Status::busy, recover_all(stranger, folder, {}, {})));
+    EXPECT_EQ(disk.names(folder), before);
+    return 0;
+  };
+  EXPECT_TRUE(is_ok(cut(env)));
+  EXPECT_GT(busy, 0u);
+  EXPECT_EQ(busy % 2, 0u);
+  EXPECT_EQ(disk.names(folder).size(), 4u);
+}
+
 TEST_F(ShardFolderTest, AWaitForALivingWriterCanBeCancelled) {
   const TempDir real;
   const std::string out = real / "out";

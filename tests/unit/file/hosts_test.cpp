@@ -1,4 +1,5 @@
 // Two hosts and one file. Each remembers what it has seen, and is told nothing of what the other changes (stale_env.h).
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -55,6 +56,24 @@ TEST_P(Hosts, AChangeGoesToTheFileThatAnotherHostHasPublished) {
   ASSERT_TRUE(is_ok(update(*other, "c", new_c)));
   EXPECT_TRUE(same_bytes(seen(*open(here), "b"), new_b));
   EXPECT_TRUE(same_bytes(seen(*open(here), "c"), new_c));
+}
+
+// On an overlay, say, of which the table of mounts tells.
+TEST_P(Hosts, AFolderWithoutADeviceIsAskedOnceWhatItIs) {
+  class WithoutDevice : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int fstat(int fd, struct stat *out) override {
+      const int r = FaultEnv::fstat(fd, out);
+      out->st_dev = makedev(0, 99);
+      return r;
+    }
+  } without(env);
+  const auto at = os::Location::find_new(without, dir / "none");
+  ASSERT_TRUE(is_ok(at));
+  struct stat s;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(at->stat(&s), -ENOENT);
+  EXPECT_EQ(std::ranges::count(without.calls, Call::fstatfs), 1);
 }
 
 // This kernel leads the name to a file that is gone, and has forgotten all else of it. Then the server says of the name

@@ -5,6 +5,7 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
+#include "journal/super_journal.h"
 
 namespace st::write {
 namespace {
@@ -124,6 +125,38 @@ TEST_F(RecoverDistrusts, WhatTakesAJournalsNameBeforeItIsOpened) {
     EXPECT_TRUE(same_bytes(bytes_of(victim), whole)) << "before look " << n;
   }
   EXPECT_GE(swapped, 2u);
+}
+
+// Its owner may give others rights after the look at it; or a stranger's file may get the number of one that has gone.
+TEST_F(RecoverDistrusts, AJournalThatAnybodyMayWriteToWhenItIsOpened) {
+  class Opens : public testing::FaultEnv {
+   public:
+    Opens(std::string path, size_t at) : FaultEnv(os::Env::posix()), path_(std::move(path)), left_(at) {}
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      if (std::filesystem::path(path_).filename() == name && left_-- == 0) {
+        ::chmod(path_.c_str(), 0666);
+        has_come = true;
+      }
+      return FaultEnv::openat(at, name, flags, mode);
+    }
+    bool has_come = false;
+
+   private:
+    const std::string path_;
+    size_t left_;
+  };
+  bool more = true;
+  for (size_t n = 0; more; ++n) {
+    SCOPED_TRACE(n);
+    put_bytes(path, old);
+    std::filesystem::remove_all(folder());
+    Opens opens(leave(changes, true), n);
+    const auto done = recover(opens);
+    ASSERT_TRUE(is_ok(done));
+    more = opens.has_come;
+    EXPECT_EQ(done->aside, more ? 1u : 0u) << done->why_aside;
+    EXPECT_EQ(bytes_of(path) == old, more);
+  }
 }
 
 TEST_F(RecoverDistrusts, AJournalWhoseNameAlwaysLeadsElsewhere) {
@@ -292,6 +325,36 @@ TEST_F(RecoverDistrusts, NoJournalForRightsThatTheFileGives) {
   EXPECT_TRUE(same_bytes(std::string_view(bytes_of(path)).substr(a_at, 4000), changes[0].bytes));
 }
 
+// A part says which file's folder has the decision. What lies there may be the journal of a living writer, which has
+// not come to its record.
+TEST_F(RecoverDistrusts, APartThatCallsAnothersJournalItsDecision) {
+  const std::string other = dir / "other.safetensors";
+  put_bytes(other, old);
+  for (const uint64_t flags : {part_record, part_record | done_record}) {
+    SCOPED_TRACE(flags);
+    const auto living = make_journal(changes, false, other);
+    ASSERT_TRUE(living);
+    const std::string forged = leave({changes[0]}, true);
+    CommitRecord record = record_of(forged);
+    record.flags = flags;
+    record.transaction = *transaction_of(living->name());
+    record.super_of = "other.safetensors";
+    const auto block = encode(record);
+    poke(forged, 0, {reinterpret_cast<const char *>(block.data()), block.size()});
+    testing::FaultEnv beside(env);
+    size_t written = 0;
+    beside.before = [&](testing::Call call) {
+      const bool is_first = call == testing::Call::pwrite && written++ == 0;
+      return is_first && !is_ok(living->commit()) ? -EIO : 0;
+    };
+    EXPECT_TRUE(is_ok(recover(beside)));
+    EXPECT_GT(written, 0u);
+    record_of(other + ".st-journal/" + living->name());  // is there
+    std::filesystem::remove_all(folder());
+    std::filesystem::remove_all(other + ".st-journal");
+  }
+}
+
 TEST_F(RecoverDistrusts, AJournalOfSomebodyElse) {
   const std::string journal = leave(changes, true);
   if (::chown(journal.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
@@ -322,15 +385,46 @@ TEST_F(RecoverDistrusts, ALinkAPipeAndAFolder) {
   ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "no plain file"));
 }
 
+// Whose folder it is may be moved to where journals belong, with all that is in it, by the owner of the folder around.
+TEST_F(RecoverDistrusts, WhatHasNoJournalsNameIsNeitherEmptiedNorRemoved) {
+  const std::string image = std::string(header_bytes, '\0') + pattern(5000, 3);
+  const std::pair<const char *, std::string> files[] = {
+      {"disk.img", image}, {"marker", ""}, {"notes.gone", "mine"}, {"0123456789abcdef.gone.gone", image}};
+  const std::function<void()> looks[] = {
+      [&] { EXPECT_TRUE(is_ok(recover())); },
+      [&] { EXPECT_TRUE(is_ok(recover())); },
+      [&] {
+        struct stat s;
+        ASSERT_EQ(::stat(path.c_str(), &s), 0);
+        const auto opened = Folder::open(testing::located(env, path), s, {});
+        ASSERT_TRUE(is_ok(opened));
+        EXPECT_EQ(drop_idle(**opened, s, {}), 0u);
+        static_cast<void>(settle_hot_journals(**opened, s, {}));
+      },
+  };
+  for (const auto &look : looks) {
+    std::filesystem::remove_all(folder());
+    std::filesystem::create_directory(folder());
+    for (const auto &[name, bytes] : files) put_bytes(folder() + "/" + name, bytes);
+    look();
+    for (const auto &[name, bytes] : files) {
+      const std::string at = folder() + "/" + name;
+      EXPECT_TRUE(same_bytes(bytes_of(std::filesystem::exists(at) ? at : at + ".bad"), bytes)) << name;
+    }
+  }
+}
+
 TEST_F(RecoverDistrusts, AFileOfRubbish) {
-  std::filesystem::create_directory(folder());
-  const std::string journal = folder() + "/rubbish";
-  put_bytes(journal, pattern(10000, 1));
-  ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "commit record is damaged"));
-  std::filesystem::remove_all(folder());
-  std::filesystem::create_directory(folder());
-  put_bytes(journal, "x");
-  ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "commit record is damaged"));
+  const std::string name = "0123456789abcdef", damaged = "commit record is damaged";
+  for (const auto &[called, bytes, why] : {std::tuple(name, pattern(10000, 1), damaged),
+                                           {name, "x", damaged},
+                                           {"rubbish", "x", "it has no journal's name"}}) {
+    std::filesystem::create_directory(folder());
+    const std::string journal = folder() + "/" + called;
+    put_bytes(journal, bytes);
+    ASSERT_NO_FATAL_FAILURE(expect_aside(journal, why));
+    std::filesystem::remove_all(folder());
+  }
 }
 
 TEST_F(RecoverDistrusts, ButStillFinishesTheGoodOnes) {

@@ -578,6 +578,38 @@ TEST_F(NewNames, AListOfAnotherUserRemovesNothingButThatUsers) {
   EXPECT_THAT(shards(), ElementsAre("m-1.safetensors", "m-2.safetensors")) << "what is the stranger's own goes";
 }
 
+// Whoever writes to the index or to its list says what is removed: what anybody may remove, and nothing else.
+TEST_F(NewNames, AListThatAnybodyMayWriteToRemovesOnlyWhatAnybodyMayRemove) {
+  const std::string victim = ckpt + "/victim.safetensors", numbered = ckpt + "/m-1.g7.safetensors";
+  for (const mode_t folder : {0755, 01777, 0777})
+    for (const mode_t list : {0666, 0644}) {
+      SCOPED_TRACE(text(folder, " ", list));
+      const bool may_go = folder == 0777;
+      put_bytes(victim, "mine");
+      put_bytes(numbered, "mine");
+      forge({as_it_is(victim, "victim.safetensors")});
+      ASSERT_EQ(::chmod(index.c_str(), 0666) + ::chmod(list_path.c_str(), list) + ::chmod(ckpt.c_str(), folder), 0);
+      told.clear();
+      ASSERT_TRUE(is_ok(recover(env)));
+      EXPECT_EQ(fs::exists(victim), !may_go);
+      EXPECT_EQ(fs::exists(numbered), !may_go);
+      EXPECT_EQ(told.find("anybody may write to it or to the index") != std::string::npos, !may_go) << told;
+      EXPECT_FALSE(fs::exists(list_path));
+      EXPECT_EQ(fs::exists(list_path + ".bad"), !may_go);
+      for (const std::string &each : {victim, numbered, list_path + ".bad"}) fs::remove(each);
+    }
+}
+
+TEST_F(NewNames, AListIsWrittenToByItsOwnerAlone) {
+  ASSERT_EQ(::chmod(index.c_str(), 0664), 0);
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  struct stat s = {};
+  ASSERT_EQ(::stat(list_path.c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0644u);
+  ASSERT_EQ(::stat(index.c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0664u);
+}
+
 // One of a group has committed, on shards of another. The maker of a list there may unlink all of it anyway.
 TEST_F(NewNames, AListOfOneOfAGroupRemovesTheShardsOfAll) {
   const auto give = [](const std::string &path) { return ::chown(path.c_str(), 4242, static_cast<gid_t>(-1)) == 0; };
