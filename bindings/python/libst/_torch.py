@@ -108,10 +108,7 @@ def _shaped(flat: Any, shape: "tuple[int, ...]") -> Any:
     if shape:
         try:
             return flat.resize_(shape)
-        except (
-            AssertionError,
-            RuntimeError,
-        ):  # within a transform of torch's, or a mode, which lets nothing be changed
+        except (AssertionError, RuntimeError):  # a transform or mode of torch's lets nothing be changed
             pass
     return flat.view(shape)
 
