@@ -102,23 +102,31 @@ def borrowed_by(handle: Handle) -> Any:
 class Memory:
     """A stretch of memory of a handle, as numpy wants to see it."""
 
-    __slots__ = ("__array_interface__", "handle")
+    __slots__ = ("_address", "_nbytes", "_writable", "handle")
 
     def __init__(self, handle: Handle, address: int, nbytes: int, writable: bool) -> None:
         self.handle = handle
-        self.__array_interface__ = {
+        self._address = address
+        self._nbytes = nbytes
+        self._writable = writable
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """Made when numpy asks, which it does once: it would be three objects for the cycle collector."""
+        return {
             "version": 3,
-            "data": (address, not writable),
-            "shape": (nbytes,),
+            "data": (self._address, not self._writable),
+            "shape": (self._nbytes,),
             "typestr": "|u1",
         }
 
 
-def memory(handle: Handle, address: int, nbytes: int, writable: bool) -> memoryview:
-    """That stretch as a buffer to lay arrays over. What lies over it keeps the handle.
+def memory(handle: Handle, address: int, nbytes: int, writable: bool) -> Any:
+    """That stretch as a buffer to lay arrays and tensors over. What lies over it keeps the handle.
 
     A memoryview, as numpy takes that up twice as fast as an array. If it is not writable nobody can
-    make an array over it so: its owner offers only a read-only buffer.
+    make an array over it so: its owner offers only a read-only buffer. If it is writable most likely torch's tensors
+    lie over it: then the array, which is two objects less for the cycle collector.
     """
     array: Any = np.asarray(Memory(handle, address, nbytes, writable))
-    return memoryview(array)
+    return array if writable else memoryview(array)
