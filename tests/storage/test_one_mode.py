@@ -60,11 +60,12 @@ def test_is_changed_in_place_and_recovered(mounted, programs):
 
 
 def test_is_published(mounted):
-    folder, _, _ = mounted
+    folder, filesystem, _ = mounted
     path = put_model(folder)
     inode = path.stat().st_ino
     with st_abi.File(path) as f:
         f.update_all({"t0": new(0)}, publish=True)
         assert f.read("t0") == new(0)
-    assert path.stat().st_ino != inode
+    # rclone may give the new file the old one's number, once it has written it back.
+    assert path.stat().st_ino != inode or filesystem == b"fuse.rclone"
     model.check_file(path, {(1, 0, 0, 0, 0, 0)})
