@@ -9,6 +9,7 @@
 #include "base/url.h"
 #include "delta/delta_chain.h"
 #include "delta/stepped_file.h"
+#include "model/held_still.h"
 
 namespace st::store {
 namespace {
@@ -211,10 +212,13 @@ Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &pa
                 " was asked for with deltas and for writing, but an overlay is for reading only; patch the base, or "
                 "merge into a new file");
   std::unique_ptr<Overlay> overlay(new Overlay(env, path, std::move(options), open_layers));
-  ST_TRY(overlay->layers_, open_layers(env, path, overlay->member_options()));
   const Control control = overlay->control_of({});
   JoinedProgress joined(control.progress(), 0);
-  ST_TRY(overlay->stack(control, joined));
+  // Shards are opened one by one, and their index may be replaced meanwhile. The caller has nothing to refresh yet.
+  ST_TRY(HeldStill().repeat(path, [&]() -> Result<bool> {
+    ST_TRY(overlay->layers_, open_layers(env, path, overlay->member_options()));
+    return overlay->stack(control, joined);
+  }));
   return overlay;
 }
 
@@ -282,13 +286,15 @@ Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as)
 
 Result<void> Overlay::refresh() {
   const Control control = control_of({});
-  ST_TRY(layers_.base->refresh());
-  for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
   JoinedProgress joined(control.progress(), 0);
-  for (const uint64_t begun = begin_look().number;;) {
-    ST_TRY(const auto shown, stack(control, joined));
-    if (shown || shows_since(begun)) return {};
-  }
+  return HeldStill().repeat(path_, [&]() -> Result<bool> {  // a new index has shards that are yet to be opened
+    ST_TRY(layers_.base->refresh());
+    for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
+    for (const uint64_t begun = begin_look().number;;) {
+      ST_TRY(const auto shown, stack(control, joined));
+      if (shown || shows_since(begun)) return true;
+    }
+  });
 }
 
 Result<std::unique_ptr<AnyTransaction>> Overlay::begin(TransactionOptions) {
