@@ -189,6 +189,13 @@ std::vector<OldTensor> spread(const std::vector<OldTensor> &all) {
   return some;
 }
 
+// They are opened one by one, and their index may be replaced meanwhile: file_changed. Answers true.
+Result<bool> open_shards(const Model &base) {
+  if (base.file()) return true;
+  ST_TRY(const auto places, base.catalogue().all());
+  return true;
+}
+
 }  // namespace
 
 Overlay::Overlay(os::Env &env, std::string path, OpenOptions options, OpenLayers open_layers)
@@ -212,13 +219,13 @@ Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &pa
                 " was asked for with deltas and for writing, but an overlay is for reading only; patch the base, or "
                 "merge into a new file");
   std::unique_ptr<Overlay> overlay(new Overlay(env, path, std::move(options), open_layers));
-  const Control control = overlay->control_of({});
-  JoinedProgress joined(control.progress(), 0);
-  // Shards are opened one by one, and their index may be replaced meanwhile. The caller has nothing to refresh yet.
   ST_TRY(HeldStill().repeat(path, [&]() -> Result<bool> {
     ST_TRY(overlay->layers_, open_layers(env, path, overlay->member_options()));
-    return overlay->stack(control, joined);
+    return open_shards(*overlay->layers_.base);
   }));
+  const Control control = overlay->control_of({});
+  JoinedProgress joined(control.progress(), 0);
+  ST_TRY(overlay->stack(control, joined));
   return overlay;
 }
 
@@ -286,15 +293,16 @@ Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as)
 
 Result<void> Overlay::refresh() {
   const Control control = control_of({});
-  JoinedProgress joined(control.progress(), 0);
-  return HeldStill().repeat(path_, [&]() -> Result<bool> {  // a new index has shards that are yet to be opened
+  ST_TRY(HeldStill().repeat(path_, [&]() -> Result<bool> {
     ST_TRY(layers_.base->refresh());
-    for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
-    for (const uint64_t begun = begin_look().number;;) {
-      ST_TRY(const auto shown, stack(control, joined));
-      if (shown || shows_since(begun)) return true;
-    }
-  });
+    return open_shards(*layers_.base);
+  }));
+  for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
+  JoinedProgress joined(control.progress(), 0);
+  for (const uint64_t begun = begin_look().number;;) {
+    ST_TRY(const auto shown, stack(control, joined));
+    if (shown || shows_since(begun)) return {};
+  }
 }
 
 Result<std::unique_ptr<AnyTransaction>> Overlay::begin(TransactionOptions) {
