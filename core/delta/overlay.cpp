@@ -10,6 +10,7 @@
 #include "delta/delta_chain.h"
 #include "delta/stepped_file.h"
 #include "model/held_still.h"
+#include "os/remote_source.h"
 
 namespace st::store {
 namespace {
@@ -196,10 +197,23 @@ Result<bool> open_shards(const Model &base) {
   return true;
 }
 
+std::string from_any_folder(os::Env &env, const std::string &path) {
+  return os::is_url(path) ? path : os::absolute(env, path).value_or(path);
+}
+
+std::vector<std::string> from_any_folder(os::Env &env, const std::vector<std::string> &paths) {
+  std::vector<std::string> out;
+  for (const std::string &path : paths) out.push_back(from_any_folder(env, path));
+  return out;
+}
+
 }  // namespace
 
-Overlay::Overlay(os::Env &env, std::string path, OpenOptions options, OpenLayers open_layers)
-    : MultiFileOf(env, std::move(options)), path_(std::move(path)), open_layers_(open_layers) {}
+Overlay::Overlay(os::Env &env, const std::string &path, OpenOptions options, OpenLayers open_layers)
+    : MultiFileOf(env, std::move(options)),
+      path_(from_any_folder(env, path)),
+      deltas_(from_any_folder(env, this->options().deltas)),
+      open_layers_(open_layers) {}
 
 // Its catalogues hold what is in the layers.
 Overlay::~Overlay() {
@@ -279,7 +293,9 @@ Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as)
   const std::vector<Opened> mine = state.opened();
   for (const Opened &layer : mine)
     if (layer.data_file->path().empty()) return cannot_reopen(layer.data_file->shown_name());
-  ST_TRY(auto opened, open(env(), path_, options_of(options(), as), open_layers_));
+  OpenOptions again = options_of(options(), as);
+  again.deltas = deltas_;
+  ST_TRY(auto opened, open(env(), path_, std::move(again), open_layers_));
   const Catalogue of_opened = opened->catalogue();
   const std::vector<Opened> its = of_opened.opened();
   const auto same = [](const Opened &a, const Opened &b) {
