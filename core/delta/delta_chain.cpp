@@ -70,7 +70,7 @@ Result<void> check_old(const ModelView &base, std::span<const OldTensor> tensors
     const Place &place = base.at(old.index);
     const TensorView t = place.tensor();
     ST_TRY(auto hashed, hash_tensor(window, *place.snapshot, t, [&](auto piece) { return take(t, piece); }));
-    if (hashed.all != old.bytes.all) return Failure(wrong_base(t.name, place.member->place(), hashed.all, old.result));
+    if (hashed != old.bytes) return Failure(wrong_base(t.name, place.member->place(), hashed.all, old.result));
   }
   return {};
 }

@@ -9,6 +9,8 @@
 #include "base/url.h"
 #include "delta/delta_chain.h"
 #include "delta/stepped_file.h"
+#include "model/held_still.h"
+#include "os/remote_source.h"
 
 namespace st::store {
 namespace {
@@ -188,10 +190,30 @@ std::vector<OldTensor> spread(const std::vector<OldTensor> &all) {
   return some;
 }
 
+// They are opened one by one, and their index may be replaced meanwhile: file_changed. Answers true.
+Result<bool> open_shards(const Model &base) {
+  if (base.file()) return true;
+  ST_TRY(const auto places, base.catalogue().all());
+  return true;
+}
+
+std::string from_any_folder(os::Env &env, const std::string &path) {
+  return os::is_url(path) ? path : os::absolute(env, path).value_or(path);
+}
+
+std::vector<std::string> from_any_folder(os::Env &env, const std::vector<std::string> &paths) {
+  std::vector<std::string> out;
+  for (const std::string &path : paths) out.push_back(from_any_folder(env, path));
+  return out;
+}
+
 }  // namespace
 
-Overlay::Overlay(os::Env &env, std::string path, OpenOptions options, OpenLayers open_layers)
-    : MultiFileOf(env, std::move(options)), path_(std::move(path)), open_layers_(open_layers) {}
+Overlay::Overlay(os::Env &env, const std::string &path, OpenOptions options, OpenLayers open_layers)
+    : MultiFileOf(env, std::move(options)),
+      path_(from_any_folder(env, path)),
+      deltas_(from_any_folder(env, this->options().deltas)),
+      open_layers_(open_layers) {}
 
 // Its catalogues hold what is in the layers.
 Overlay::~Overlay() {
@@ -211,7 +233,10 @@ Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &pa
                 " was asked for with deltas and for writing, but an overlay is for reading only; patch the base, or "
                 "merge into a new file");
   std::unique_ptr<Overlay> overlay(new Overlay(env, path, std::move(options), open_layers));
-  ST_TRY(overlay->layers_, open_layers(env, path, overlay->member_options()));
+  ST_TRY(HeldStill().repeat(path, [&]() -> Result<bool> {
+    ST_TRY(overlay->layers_, open_layers(env, path, overlay->member_options()));
+    return open_shards(*overlay->layers_.base);
+  }));
   const Control control = overlay->control_of({});
   JoinedProgress joined(control.progress(), 0);
   ST_TRY(overlay->stack(control, joined));
@@ -268,7 +293,9 @@ Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as)
   const std::vector<Opened> mine = state.opened();
   for (const Opened &layer : mine)
     if (layer.data_file->path().empty()) return cannot_reopen(layer.data_file->shown_name());
-  ST_TRY(auto opened, open(env(), path_, options_of(options(), as), open_layers_));
+  OpenOptions again = options_of(options(), as);
+  again.deltas = deltas_;
+  ST_TRY(auto opened, open(env(), path_, std::move(again), open_layers_));
   const Catalogue of_opened = opened->catalogue();
   const std::vector<Opened> its = of_opened.opened();
   const auto same = [](const Opened &a, const Opened &b) {
@@ -282,7 +309,10 @@ Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as)
 
 Result<void> Overlay::refresh() {
   const Control control = control_of({});
-  ST_TRY(layers_.base->refresh());
+  ST_TRY(HeldStill().repeat(path_, [&]() -> Result<bool> {
+    ST_TRY(layers_.base->refresh());
+    return open_shards(*layers_.base);
+  }));
   for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
   JoinedProgress joined(control.progress(), 0);
   for (const uint64_t begun = begin_look().number;;) {

@@ -33,11 +33,13 @@ class Overlay final : public MultiFileOf<OverlayCatalogue> {
   void close() noexcept override;
 
  private:
-  Overlay(os::Env &env, std::string path, OpenOptions options, OpenLayers open_layers);
+  Overlay(os::Env &env, const std::string &path, OpenOptions options, OpenLayers open_layers);
   // Answers whether what it found is shown: see show_after. `joined`: of all that the call stacks.
   Result<bool> stack(const Control &call, JoinedProgress &joined);
 
-  const std::string path_;  // as given
+  // For an open from any folder, as the process may go to another.
+  const std::string path_;
+  const std::vector<std::string> deltas_;
   const OpenLayers open_layers_;
   Layers layers_;
 };

@@ -81,7 +81,7 @@ std::vector<ByteRange> SteppedBlock::changed_pages(uint64_t at) const {
 namespace {
 
 Result<OldBytes> step_through(const Snapshot &file, const TensorView &t, std::span<const StepsAt> steps, StepRoom &room,
-                              const TakeBlock &take) {
+                              const TakeBlock &take, TensorHasher *below) {
   std::vector<std::unique_ptr<OpenSteps>> opened;
   for (const StepsAt &at : steps) {
     ST_TRY(auto one, OpenSteps::open(at, t, steps.size()));
@@ -95,6 +95,7 @@ Result<OldBytes> step_through(const Snapshot &file, const TensorView &t, std::sp
   for (uint64_t begin = 0; begin < t.nbytes; begin += step_block_bytes) {
     const std::span<std::byte> bytes(block.get(), std::min(step_block_bytes, t.nbytes - begin));
     ST_TRY(old.read(reach.file, bytes.data(), bytes.size()));
+    if (below) below->add(bytes);
     changed_by.clear();
     for (const auto &one : opened) {
       if (!one->reader().has(begin / step_block_bytes)) continue;
@@ -225,9 +226,9 @@ SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> d
   return out;
 }
 
-Result<OldBytes> step_to_the_end(const SteppedTensor &t, StepRoom &room, const TakeBlock &take) {
+Result<OldBytes> step_to_the_end(const SteppedTensor &t, StepRoom &room, const TakeBlock &take, TensorHasher *old) {
   const StepsAt &last = t.steps.back();
-  auto hashes = step_through(*t.file, t.tensor, t.steps, room, take);
+  auto hashes = step_through(*t.file, t.tensor, t.steps, room, take, old);
   if (!hashes) return Failure(std::move(hashes.error()).about_tensor_at_least(t.tensor.name));
   return hashes->all == last.delta->notes.tensors[last.index].bytes ? hashes : astray(t);
 }

@@ -64,7 +64,9 @@ SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> d
 // Answers the hash of what the steps lead to, which is that which the last delta names. Else the status is delta_base
 // if the base has not what the first delta names. It is delta if a delta does not hold what was written: the message
 // names the first such one. Others: those of reading. An error is about that tensor.
-Result<OldBytes> step_to_the_end(const SteppedTensor &t, StepRoom &room, const TakeBlock &take);
+// `old`, if given, takes the bytes below the steps.
+Result<OldBytes> step_to_the_end(const SteppedTensor &t, StepRoom &room, const TakeBlock &take,
+                                 TensorHasher *old = nullptr);
 // The same of one delta's steps, for a tensor whose bytes lie in `file` at `at`: `to` notes the blocks that change, in
 // the helper's thread, in which both hashes are made, too. `tell` is asked after so many bytes.
 Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t at, os::Helper &helper, StepRoom &room,

@@ -91,8 +91,16 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
   ST_TRY(check_old(*whole, to_hash, [&](auto &, auto piece) { return tell(piece.size()); }));
   StepRoom room;
   const auto take = [&](const SteppedBlock &block) { return tell(block.bytes.size()); };
-  for (const ListedTensor &t : chained.listing.tensors)
-    if (!t.steps.empty()) ST_TRY(step_to_the_end(stepped_tensor(*whole, deltas, t), room, take));
+  for (const ListedTensor &t : chained.listing.tensors) {
+    if (t.steps.empty()) continue;
+    const SteppedTensor stepped = stepped_tensor(*whole, deltas, t);
+    TensorHasher old;
+    ST_TRY(step_to_the_end(stepped, room, take, &old));
+    // The steps lead to the right bytes, but an apply asks for these hashes first.
+    const StepsAt &first = stepped.steps.front();
+    const DeltaTensor &noted = first.delta->notes.tensors[first.index];
+    if (old.digest() != noted.old) return Failure(wrong_base(t.name, stepped.path, old.digest().all, noted.bytes));
+  }
   return {};
 }
 

@@ -22,6 +22,7 @@ inline constexpr uint64_t delta_head_bytes = 4096;
 struct OldBytes {
   Hash128 all;
   uint64_t head = 0;  // hash64 of the first delta_head_bytes, or of all if fewer
+  bool operator==(const OldBytes &) const = default;
 };
 
 struct DeltaTensor {

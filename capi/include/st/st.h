@@ -440,7 +440,8 @@ typedef struct st_open_options {
  * worker_count; in the environment a word that ST_MAP, ST_JOURNAL, ST_PREFETCH,
  * ST_DIRECT, ST_IO_THREADS or ST_BLOCK_SIZE does not take: st_open_options has
  * the words); with deltas ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT
- * (ST_OPEN_READ_WRITE).
+ * (ST_OPEN_READ_WRITE), ST_E_FILE_CHANGED (the index of the shards below them
+ * is replaced again and again).
  * With a URL also ST_E_FILE_CHANGED, ST_E_CHECKSUM and ST_E_UNSUPPORTED (no
  * libst-remote.so.2, an unknown scheme, a server without ranges,
  * ST_OPEN_READ_WRITE).

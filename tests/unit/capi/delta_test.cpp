@@ -1,4 +1,6 @@
 // Deltas through the C ABI: arguments, and overlays as handles.
+#include <filesystem>
+
 #include "scene.h"
 
 namespace st::testing {
@@ -132,6 +134,27 @@ TEST_F(CapiDelta, OverlayIsAHandleLikeAnyOther) {
   EXPECT_ST(ST_OK, st_reopen(file, 0, &again));
   st_close(again);
   st_close(file);
+}
+
+TEST_F(CapiDelta, OverlayIsReopenedAlsoFromAnotherFolder) {
+  const std::filesystem::path here = std::filesystem::current_path(), name = std::filesystem::path(path).filename();
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), (dir / "sharded").c_str(), 5000, nullptr));
+  const char *const by_name[] = {"delta.safetensors"};
+  auto options = sized<st_open_options>();
+  options.deltas = by_name;
+  options.delta_count = 1;
+  for (const std::string &base : {name.string(), std::string("sharded")}) {
+    std::filesystem::current_path(dir.path());
+    st_file *file = nullptr, *again = nullptr;
+    const st_status opened = st_open(base.c_str(), &options, &file);
+    std::filesystem::current_path(here);
+    ASSERT_ST(ST_OK, opened);
+    EXPECT_ST(ST_OK, st_refresh(file));
+    ASSERT_ST(ST_OK, st_reopen(file, 0, &again)) << base;
+    EXPECT_EQ(seen(again, "a"), new_a);
+    st_close(again);
+    st_close(file);
+  }
 }
 
 TEST_F(CapiDelta, OverlayOnShardsCountsThemAndThenTheDeltas) {

@@ -104,11 +104,29 @@ TEST_F(ShardedDeltas, AreVerifiedWithOneCountOverAllFiles) {
   told.expect_one_count(2 * 18000);
 }
 
-// Each system call that looks for a file, or asks about one, may come before such commits: the second removes what the
-// first has replaced.
-TEST_F(ShardedDeltas, AreVerifiedWhileOthersCommitToTheirBase) {
-  ASSERT_TRUE(is_ok(store::diff(disk, index_of, "/other", "/d", {})));
-  const auto commit = [this] {
+// Others commit to their base meanwhile, under new names.
+class ShardedDeltasMeanwhile : public ShardedDeltas {
+ protected:
+  ShardedDeltasMeanwhile() { EXPECT_TRUE(is_ok(store::diff(disk, index_of, "/other", "/d", {}))); }
+  // Each system call that looks for a file, or asks about one, may come before such commits: the second removes what
+  // the first has replaced.
+  void succeeds_whenever_they_come(const std::function<Result<void>(os::Env &)> &work) {
+    bool came = true;
+    for (int n = 0; came; ++n) {
+      FaultEnv env(disk);
+      came = false;
+      int calls = 0;
+      env.before = [&](Call call) {
+        const bool looks = call == Call::openat || call == Call::fstatat || call == Call::list || call == Call::pread;
+        if (looks && calls++ == n) came = true, commit();
+        return 0;
+      };
+      ASSERT_TRUE(is_ok(work(env))) << "call " << n;
+    }
+  }
+
+ private:
+  void commit() {
     store::OpenOptions writable;
     writable.writable = true;
     const auto c = store::open_path(disk, "/m", writable);
@@ -118,19 +136,30 @@ TEST_F(ShardedDeltas, AreVerifiedWhileOthersCommitToTheirBase) {
     options.shard_grace_s = 0;
     ASSERT_TRUE(is_ok((*c)->compact(options)));
     ASSERT_TRUE(is_ok((*c)->compact(options)));
-  };
-  bool came = true;
-  for (int n = 0; came; ++n) {
-    FaultEnv env(disk);
-    came = false;
-    int calls = 0;
-    env.before = [&](Call call) {
-      const bool looks = call == Call::openat || call == Call::fstatat || call == Call::list || call == Call::pread;
-      if (looks && calls++ == n) came = true, commit();
-      return 0;
-    };
-    ASSERT_TRUE(is_ok(store::verify_layers(env, "/m", {"/d"}, {}, {}))) << "call " << n;
   }
+};
+
+TEST_F(ShardedDeltasMeanwhile, AreVerified) {
+  succeeds_whenever_they_come([](os::Env &env) { return store::verify_layers(env, "/m", {"/d"}, {}, {}); });
+}
+
+TEST_F(ShardedDeltasMeanwhile, AreOpened) {
+  store::OpenOptions options;
+  options.deltas = {"/d"};
+  succeeds_whenever_they_come([&](os::Env &env) -> Result<void> {
+    ST_TRY(const auto opened, store::open_path(env, "/m", options));
+    EXPECT_EQ(opened->catalogue().size(), 3u);
+    return {};
+  });
+}
+
+TEST_F(ShardedDeltasMeanwhile, AreRefreshed) {
+  store::OpenOptions options;
+  options.deltas = {"/d"};
+  succeeds_whenever_they_come([&](os::Env &env) -> Result<void> {
+    ST_TRY(const auto opened, store::open_path(env, "/m", options));
+    return opened->refresh();
+  });
 }
 
 TEST_F(ShardedDeltas, AreNotMadeOfShardsThatAreIncomplete) {

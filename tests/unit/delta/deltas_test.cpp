@@ -1234,6 +1234,25 @@ TEST_F(DeltasOfElements, ReadTheirBaseOnceToProveIt) {
   }
 }
 
+// What a verification finds sound is applied.
+TEST_F(DeltasOfElements, WithOtherHashesOfTheOldBytesAreFound) {
+  b.tensors[1] = u8_tensor("b", 10007, 22);
+  put_bytes(other, b.file());
+  ASSERT_TRUE(is_ok(diff()));
+  const Holdings sound = held(delta);
+  for (const std::string tensor : {"b", "w"})  // whole; steps
+    for (const std::string hash : {"old", "head"}) {
+      Holdings damaged = sound;
+      std::string &hashes = damaged.metadata["st.delta.hashes"];
+      char &digit = hashes[hashes.find("\"" + hash + "\":\"", hashes.find("\"" + tensor + "\":")) + hash.size() + 4];
+      digit = digit == '0' ? '1' : '0';
+      put_bytes(delta, damaged.file());
+      EXPECT_TRUE(fails_with(Status::delta_base, store::verify_layers(env, base, {delta}, {}, {}))) << tensor << hash;
+      EXPECT_TRUE(fails_with(Status::delta_base, patch(delta))) << tensor << hash;
+    }
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
 TEST_F(DeltasOfElements, WithOtherStepsAreRefused) {
   ASSERT_TRUE(is_ok(diff()));
   Holdings elsewhere = b;
