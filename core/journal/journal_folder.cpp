@@ -17,12 +17,13 @@ constexpr uint64_t largest_parked = uint64_t{256} << 20, largest_unserved = jour
 
 constexpr std::string_view kept_by_server = "@eaDir";  // what a disk of Synology's keeps of a folder
 
-// A file that is removed, and open still, on NFS, or that of a disk.
+// A file that is removed, and open still, on NFS, libfuse (sshfs), SMB or AFS; or that of a disk.
 bool is_of_server(std::string_view name) {
-  constexpr std::string_view removed = ".nfs";
-  return name == kept_by_server ||
-         (name.starts_with(removed) && name.size() > removed.size() &&
-          name.find_first_not_of("0123456789abcdefABCDEF", removed.size()) == std::string_view::npos);
+  constexpr std::string_view removed[] = {".nfs", ".fuse_hidden", ".smb", ".__afs"};  // then digits
+  return name == kept_by_server || std::ranges::any_of(removed, [&](std::string_view begin) {
+           return name.starts_with(begin) && name.size() > begin.size() &&
+                  name.find_first_not_of("0123456789abcdefABCDEF", begin.size()) == std::string_view::npos;
+         });
 }
 
 os::Location folder_of(const os::Location &file) {
@@ -251,7 +252,7 @@ Result<std::vector<std::string>> Folder::journals() const {
   // A server that looks for it by its path says ENOENT when its last user has removed it. Another may stand there.
   if (const int r = dir_.env().list(dir_.fd(), &names); r < 0)
     return Failure(dir_.error(r == -ENOENT ? ESTALE : -r, "list"));
-  // One of NFS may be a journal that is open still.
+  // One that is removed, and open still, may be a journal.
   std::erase_if(names, [](const std::string &name) { return is_aside(name) || name == kept_by_server; });
   return names;
 }

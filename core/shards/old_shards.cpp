@@ -29,7 +29,9 @@ void tell(const write::Findings &findings, LogLevel level, Status status, std::s
 write::Verdict judge_writers(mode_t modes, const struct stat &folder) {
   const bool anybody_may_remove = (folder.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH;
   if ((modes & S_IWOTH) == 0 || anybody_may_remove) return write::Verdict::good();
-  return write::Verdict::bad("anybody may write to it or to the index, and may not remove what lies beside them");
+  return write::Verdict::bad(
+      "anybody may write to it or to the index, and may not remove what lies beside them; "
+      "take the right to write from them (chmod o-w)");
 }
 
 // What a dead writer has left beside it is dropped. Is nothing left?

@@ -246,6 +246,23 @@ def test_journal_folder_goes_where_open_files_are_hidden_when_unlinked(fault_fs)
     model.check_file(path, {(2, 2, 0, 0, 2, 0)})
 
 
+def test_a_journal_that_is_hidden_until_it_is_closed_is_in_nobodys_way(fault_fs):
+    """Its writer has removed it, and has it open still, when another opens the file."""
+    fs = fault_fs("--hide")
+    path = fs.mountpoint / "m.safetensors"
+    with st_abi.File(path) as f:
+        f.update("t1", new(1, 1))
+        (name,) = (fs.mountpoint / "m.safetensors.st-journal").iterdir()
+        with name.open("rb"):
+            name.unlink()
+            (hidden,) = (fs.source / "m.safetensors.st-journal").iterdir()
+            assert hidden.name.startswith(".fuse_hidden")
+            for writable in (False, True):
+                with st_abi.File(path, writable=writable) as other:
+                    assert other.view("t1") == new(1, 1)
+    model.check_file(path, {(0, 1, 0, 0, 0, 0)})
+
+
 def test_committed_journal_survives_new_inode_numbers(fault_fs, programs):
     """Many FUSE filesystems number their inodes anew at each mount; a crash there must be recovered all the same."""
     fs = fault_fs("--own-inodes")

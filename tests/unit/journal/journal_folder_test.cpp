@@ -264,7 +264,7 @@ TEST_F(FolderTest, AJournalThatIsThereAlreadyKeepsNobodyOut) {
 
 TEST_F(FolderTest, WhatAServerPutsIntoAFolderIsNoExchange) {
   ::chmod(path.c_str(), 0644);
-  for (const char *name : {".nfs0000000001a2b3c400000001", "@eaDir"}) {
+  for (const char *name : {".nfs0000000001a2b3c400000001", ".fuse_hidden0000002600000012", "@eaDir"}) {
     SCOPED_TRACE(name);
     MovesThere moves(private_folder(dir / "used", name), folder());
     EXPECT_TRUE(is_ok(Folder::create(testing::located(moves, path), data())));
@@ -272,7 +272,7 @@ TEST_F(FolderTest, WhatAServerPutsIntoAFolderIsNoExchange) {
     fs::remove_all(folder());
     fs::remove_all(folder() + ".made");
   }
-  for (const char *name : {".nfs", ".nfs1x", ".nf1"}) {
+  for (const char *name : {".nfs", ".nfs1x", ".nf1", ".fuse_hidden"}) {
     SCOPED_TRACE(name);
     MovesThere moves(private_folder(dir / "used", name), folder());
     EXPECT_TRUE(fails_with(Status::journal, Folder::create(testing::located(moves, path), data())));

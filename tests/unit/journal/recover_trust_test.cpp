@@ -414,6 +414,19 @@ TEST_F(RecoverDistrusts, WhatHasNoJournalsNameIsNeitherEmptiedNorRemoved) {
   }
 }
 
+// On NFS, and by libfuse, a file that is removed has another name until nobody has it open.
+TEST_F(RecoverDistrusts, ButNoJournalThatIsRemovedAndOpenStill) {
+  for (const char *name :
+       {".nfs0000000001a2b3c400000001", ".fuse_hidden0000002600000012", ".smb0000000000a1b2c300000001", ".__afs1A2B"}) {
+    SCOPED_TRACE(name);
+    std::filesystem::rename(leave(changes, false), folder() + "/" + name);
+    const auto done = recover();
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->aside, 0u) << done->why_aside;
+    EXPECT_FALSE(std::filesystem::exists(folder()));
+  }
+}
+
 TEST_F(RecoverDistrusts, AFileOfRubbish) {
   const std::string name = "0123456789abcdef", damaged = "commit record is damaged";
   for (const auto &[called, bytes, why] : {std::tuple(name, pattern(10000, 1), damaged),

@@ -593,7 +593,7 @@ TEST_F(NewNames, AListThatAnybodyMayWriteToRemovesOnlyWhatAnybodyMayRemove) {
       ASSERT_TRUE(is_ok(recover(env)));
       EXPECT_EQ(fs::exists(victim), !may_go);
       EXPECT_EQ(fs::exists(numbered), !may_go);
-      EXPECT_EQ(told.find("anybody may write to it or to the index") != std::string::npos, !may_go) << told;
+      EXPECT_EQ(told.find("take the right to write from them (chmod o-w)") != std::string::npos, !may_go) << told;
       EXPECT_FALSE(fs::exists(list_path));
       EXPECT_EQ(fs::exists(list_path + ".bad"), !may_go);
       for (const std::string &each : {victim, numbered, list_path + ".bad"}) fs::remove(each);
