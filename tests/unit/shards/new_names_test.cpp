@@ -578,7 +578,7 @@ TEST_F(NewNames, AListOfAnotherUserRemovesNothingButThatUsers) {
   EXPECT_THAT(shards(), ElementsAre("m-1.safetensors", "m-2.safetensors")) << "what is the stranger's own goes";
 }
 
-// Whoever writes to the index or to its list says what is removed: what anybody may remove, and nothing else.
+// Users that may write to the index, or to its list, say what is removed: what anybody may remove, and nothing else.
 TEST_F(NewNames, AListThatAnybodyMayWriteToRemovesOnlyWhatAnybodyMayRemove) {
   const std::string victim = ckpt + "/victim.safetensors", numbered = ckpt + "/m-1.g7.safetensors";
   for (const mode_t folder : {0755, 01777, 0777})
