@@ -203,6 +203,7 @@ std::string from_any_folder(os::Env &env, const std::string &path) {
 
 std::vector<std::string> from_any_folder(os::Env &env, const std::vector<std::string> &paths) {
   std::vector<std::string> out;
+  out.reserve(paths.size());
   for (const std::string &path : paths) out.push_back(from_any_folder(env, path));
   return out;
 }
