@@ -338,7 +338,7 @@ MUTANTS = [
     Mutant("shards: a list may name files of others", "core/shards/old_shards.cpp",
            "maker_may_unlink_ || maker_ == index_.env().geteuid() || maker_ == file.st_uid", "true"),
     Mutant("shards: who may write to an index has files of others removed", "core/shards/old_shards.cpp",
-           "if ((modes & S_IWOTH) == 0 || anybody_may_remove) return", "if (true) return"),
+           "(modes & S_IWOTH) == 0 || anybody_may_remove", "(modes & 0) == 0 || anybody_may_remove"),
     Mutant("anybody's journal is trusted", FOLDER, "  if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)\n", "  if (false)\n"),
     Mutant("the mask of an ACL is taken for the group's right", RIGHTS,
            "    if (e.tag == AclEntry::owning_group) rights->group = may;\n", ""),
