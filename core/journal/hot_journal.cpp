@@ -100,7 +100,10 @@ Result<LedTo> read_looked_at(const Folder &folder, const std::string &name, cons
   const os::File &dir = folder.dir();
   const int flags = (write && !found->is_linked ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
   auto file = os::File::open(dir.env(), dir.fd(), name, flags, 0, dir.path() + "/" + name);
-  if (!file && found->is_linked && means_read_only(file.error())) return distrust_link(found), LedTo::same;
+  if (!file && found->is_linked && means_read_only(file.error())) {
+    distrust_link(found);
+    return LedTo::same;
+  }
   if (!file && file.error().os_errno == EACCES) {
     if (!write && has_no_bytes(folder, s)) return LedTo::gone;
     if (s.st_uid != dir.env().geteuid()) file.error().message += "; " + who_finishes(s.st_uid);
@@ -109,12 +112,18 @@ Result<LedTo> read_looked_at(const Folder &folder, const std::string &name, cons
   folder.opened(&*file);
   ST_TRY(const auto opened, file->stat());
   if (!os::same_inode(opened, s)) return LedTo::exchanged;
-  if (!may_trust(opened, data, dir, found)) return found->is_linked = false, LedTo::same;
+  if (!may_trust(opened, data, dir, found)) {
+    found->is_linked = false;
+    return LedTo::same;
+  }
   found->file = std::move(*file);
   if (found->is_linked) {
     const auto held = os::how_locked(found->file);
     if (!held && held.error().status != Status::lock_unsupported) return Failure(held.error());
-    if (!held || *held == os::Locked::no) return distrust_link(found), LedTo::same;
+    if (!held || *held == os::Locked::no) {
+      distrust_link(found);
+      return LedTo::same;
+    }
   }
   ST_TRY(read_state(*found, opened));
   return LedTo::same;

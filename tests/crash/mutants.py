@@ -322,7 +322,7 @@ MUTANTS = [
     Mutant("the manifest may lie outside the journal", MANIFEST,
            "      n * each > journal_bytes_ - record_.manifest)", "      false)"),
     Mutant("a journal with a second link is trusted", HOT_JOURNAL, "s.st_nlink > 1;", "false;"),
-    Mutant("a journal with a second link is taken from who holds it", HOT_JOURNAL, "if (!held || *held == os::Locked::no) return", "if (!held || true) return"),
+    Mutant("a journal with a second link is taken from who holds it", HOT_JOURNAL, "if (!held || *held == os::Locked::no) {", "if (!held || true) {"),
     Mutant("a link instead of a journal is followed", HOT_JOURNAL, '!S_ISREG(s.st_mode)     ? "it', 'false ? "it'),
     Mutant("what has no journal's name is emptied", HOT_JOURNAL, "!may_be_journal(name) ?", "false ?"),
     Mutant("a forged part empties a living writer's journal", HOT_JOURNAL, "*held != Holder::nobody ? sync_for(found)", "false ? sync_for(found)"),
