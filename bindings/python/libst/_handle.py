@@ -1,8 +1,8 @@
 """Own what C gives, an st_file, st_mapping, st_txn or st_writer, and free it once: when nothing points to it any more.
 
-Views are numpy arrays whose base leads, through a Memory, to the Handle of an st_mapping, or of an st_file where
-nothing is mapped. So the memory outlives `File.close()` for as long as a view lives, and no longer. The file is
-that of a Pin: a File that may move on has a Handle of its own, from which no pointer is taken.
+Views are numpy arrays whose base leads to the Mapping that they lie in. Where nothing is mapped it leads, through a
+Memory, to the Handle of an st_file. So the memory outlives `File.close()` for as long as a view lives, and no longer.
+The file is that of a Pin: a File that may move on has a Handle of its own, from which no pointer is taken.
 """
 
 import ctypes
@@ -100,12 +100,12 @@ def borrowed_by(handle: Handle) -> Any:
 
 
 class Memory:
-    """A stretch of memory of a handle, as numpy wants to see it."""
+    """A stretch of memory of its owner, as numpy wants to see it."""
 
-    __slots__ = ("_address", "_nbytes", "_writable", "handle")
+    __slots__ = ("_address", "_nbytes", "_writable", "_owner")
 
-    def __init__(self, handle: Handle, address: int, nbytes: int, writable: bool) -> None:
-        self.handle = handle
+    def __init__(self, owner: ctypes.c_void_p, address: int, nbytes: int, writable: bool) -> None:
+        self._owner = owner
         self._address = address
         self._nbytes = nbytes
         self._writable = writable
@@ -121,12 +121,43 @@ class Memory:
         }
 
 
-def memory(handle: Handle, address: int, nbytes: int, writable: bool) -> Any:
-    """That stretch as a buffer to lay arrays and tensors over. What lies over it keeps the handle.
+class _Freeing(weakref.ref["Mapping"]):
+    """Frees what a dead Mapping kept."""
 
-    A memoryview, as numpy takes that up twice as fast as an array. If it is not writable nobody can
+    __slots__ = ()
+    free: Any = _abi.st_mapping_free
+
+
+class Mapping(Memory):
+    """The mapping of a file, kept alone: an st_mapping.
+
+    It is freed as a Handle is. But it is no object of ctypes, whose attributes go before its weak references. So it
+    holds the one that frees it, and that is half as many objects for the cycle collector.
+    """
+
+    __slots__ = ("_freeing", "__weakref__")
+
+    def __init__(self, address: int, nbytes: int, writable: bool) -> None:
+        super().__init__(ctypes.c_void_p(), address, nbytes, writable)
+        _untrack(self)
+        self._freeing = _Freeing(self, methodcaller("free", self._owner))
+
+    def keep(self, handle: Handle) -> int:
+        """Keep the mapping of that file; where it begins, 0 if it cannot be kept."""
+        begin = ctypes.c_void_p()
+        failed = _abi.st_mapping_keep(handle, self._owner, begin, None)
+        return 0 if failed else begin.value or 0
+
+
+def memory(handle: Handle, address: int, nbytes: int, writable: bool) -> Any:
+    """That stretch as a buffer to lay arrays and tensors over. What lies over it keeps the handle."""
+    return buffer_over(Memory(handle, address, nbytes, writable), writable)
+
+
+def buffer_over(stretch: Memory, writable: bool) -> Any:
+    """A memoryview, as numpy takes that up twice as fast as an array. If it is not writable nobody can
     make an array over it so: its owner offers only a read-only buffer. If it is writable most likely torch's tensors
     lie over it: then the array, which is two objects less for the cycle collector.
     """
-    array: Any = np.asarray(Memory(handle, address, nbytes, writable))
+    array: Any = np.asarray(stretch)
     return array if writable else memoryview(array)

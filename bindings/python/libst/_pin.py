@@ -21,14 +21,14 @@ from ._abi import SIZES
 from ._callbacks import Callbacks, Progress
 from ._few import FEW, Tensor, few_tensors
 from ._forms import Form, all_forms, forms_of_file
-from ._handle import Handle, borrowed_by, memory, opened
+from ._handle import Handle, Mapping, borrowed_by, buffer_over, memory, opened
 from ._names import Description, describe, encoded, names
 from ._rows import describe_all, new_array
 from ._sized import sized
 from ._torch import laid_over
 from ._url import is_url
 from .dtypes import BYTES, NAMES, WHOLE
-from .errors import Error, StorageError, check, error
+from .errors import StorageError, check, error
 from .status import Status
 
 Array = np.ndarray[Any, Any]
@@ -251,22 +251,21 @@ class Pin:
         if tensor.file_offset + tensor.nbytes > size:
             return tensor.data, memory(self.handle, tensor.data, tensor.nbytes, self.may_write)
         start = tensor.data - tensor.file_offset
-        buffer = memory(self._keeper(start), start, size, self.may_write)
+        buffer = self._kept(start, size)
+        if buffer is None:
+            buffer = memory(self.handle, start, size, self.may_write)
         self._mapping = (start, start + size, buffer)
         return start, buffer
 
-    def _keeper(self, start: int) -> Handle:
-        """What views at `start` and behind it are to keep: the mapping alone, so that the file's descriptors and index
-        go with its last user, or the file where they do not lie in the mapping."""
+    def _kept(self, start: int, size: int) -> Any:
+        """The memory from `start` as a buffer that keeps the mapping alone, so that the file's descriptors and index go
+        with their last user. None where it does not lie in the mapping."""
         if not self._keeps:
-            return self.handle
-        handle, begin = self.handle, ctypes.c_void_p()
-        try:
-            kept = opened(lambda out: int(_abi.st_mapping_keep(handle, out, begin, None)), free=_abi.st_mapping_free)
-        except Error:
-            self._keeps = False
-            return handle
-        return kept if begin.value == start else handle
+            return None
+        mapping = Mapping(start, size, self.may_write)
+        begin = mapping.keep(self.handle)
+        self._keeps = begin != 0
+        return buffer_over(mapping, self.may_write) if begin == start else None
 
     def _reach(self, shard: int) -> int:
         """How many bytes of the mapping of a file views may lie in; 0 where there is none."""
