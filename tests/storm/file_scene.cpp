@@ -262,7 +262,7 @@ std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
     ledger.complain("when all writers were dead, " + said("st_open", status));
     return {};
   }
-  // A reader that only opens may see old pages of its host: core/README.md, "What another host sees".
+  // A reader that only opens may see old pages of its host: core/os/README.md, "What another host sees".
   if (has_other_hosts())
     if (status = st_refresh(file.get()); status != ST_OK)
       ledger.complain("when all writers were dead, " + said("st_refresh", status));

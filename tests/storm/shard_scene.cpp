@@ -153,7 +153,7 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
   const FileHandle file = open_file(
       path_of(here), open_options(how == OpenAs::writer ? ST_OPEN_READ_WRITE : 0, ST_TIMEOUT_FOREVER), &status);
   if (!file) return wrong(said("st_open", status)), std::vector<uint64_t>();
-  // A reader that only opens may see old pages of its host: core/README.md, "What another host sees".
+  // A reader that only opens may see old pages of its host: core/os/README.md, "What another host sees".
   if (hosts_[0].folder != hosts_[1].folder)
     if (status = st_refresh(file.get()); status != ST_OK) wrong(said("st_refresh", status));
   std::vector<uint64_t> seen;
