@@ -55,7 +55,7 @@ def test_import_star_leaves_the_builtins_alone():
     "kind", [value for value in vars(libst).values() if dataclasses.is_dataclass(value)], ids=lambda kind: kind.__name__
 )
 def test_help_tells_each_field(kind):
-    described = [line.split(":")[0].strip() for line in kind.__doc__.splitlines() if line.startswith("    ")]
+    described = [line.split(":")[0].strip() for line in kind.__doc__.splitlines()]
     assert [field.name for field in dataclasses.fields(kind) if field.name not in described] == []
 
 
