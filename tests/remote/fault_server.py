@@ -120,6 +120,8 @@ class FaultServer:
         if fault == "wrong range":
             first, last = first + 1, last - 1
         body = whole[first : last + 1]
+        if fault == "leftovers":  # of an older answer, as a body behind the head alone
+            to.wfile.write(b"left over")
         to.send_response(206)
         to.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
         to.send_header("Content-Length", str(len(body)))

@@ -688,6 +688,17 @@ def test_what_passes_is_not_noticed(faults, arrays, fault, at):
     check(libst.load(faults.url), arrays)
 
 
+def test_what_an_older_answer_left_on_its_connection_is_not_noticed(faults, arrays):
+    """A store may answer HEAD with a body."""
+    with libst.open(faults.url) as f:
+        faults.begin_anew(["leftovers"])
+        assert f.slice("long")[15_000_000] == arrays["long"][15_000_000]
+        assert len(faults.requests) == 2
+    faults.begin_anew(["leftovers"])
+    with fails(Status.IO, match="HTTP/0.9"):
+        libst.open(faults.url)
+
+
 def test_a_stall_ends(faults, arrays, monkeypatch):
     monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")
     faults.script = [None, "stall"]
