@@ -49,6 +49,20 @@ TEST_F(RenewalTest, KeysAreRenewedShortlyBeforeTheirEnd) {
   EXPECT_EQ(id_at(now + 9030), "K3");
 }
 
+// As a metadata service may give them while it cannot renew them.
+TEST(RenewalOfEndedKeysTest, AServiceIsNotAskedForThemAtEachRequest) {
+  int asked = 0;
+  Credentials ended({"name", [&](int64_t) {
+                       ++asked;
+                       return Granted{Keys{"K", "canary", ""}, "a test", now - 1};
+                     }});
+  ASSERT_TRUE(ended.have(now));
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(ended.now(now + i).granted->keys->id, "K");
+  EXPECT_EQ(asked, 1);
+  ended.now(now + 30);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST_F(RenewalTest, ARefusalRenewsOnceForAllWhoWereRefused) {
   const Answer expired = says(403, "<Error><Code>ExpiredToken</Code></Error>"), denied = says(403, "<Error/>");
   EXPECT_EQ(credentials.renew(1, denied, now), Renewal::none);
@@ -216,6 +230,32 @@ TEST(AskTest, AServiceThatCannotAnswerNowIsAskedAgain) {
   const MostTries most(1);
   EXPECT_EQ(ask(question).head.code, 503);
   EXPECT_EQ(asked, 1);
+}
+
+TEST(AskTest, WhoWantsManyTriesWaitsNoLongerBetweenThem) {
+  struct Nobody final : Transport {
+    explicit Nobody(uint64_t *t) : time(t) {}
+    void get(uint64_t, Request) override { said = Answer{.cut = Cut::unreachable}; }
+    uint64_t received(uint64_t) const override { return 0; }
+    void drop(uint64_t) override {}
+    void drop_all() override {}
+    std::optional<Answer> next(uint64_t wait_ms) override {
+      if (!said) *time += wait_ms;
+      return std::exchange(said, std::nullopt);
+    }
+    uint64_t came() const override { return 0; }
+    uint64_t now_ms() override { return *time; }
+    int64_t unix_time() override { return 0; }
+    uint32_t random() override { return 0; }
+    uint64_t *const time;
+    std::optional<Answer> said;
+  };
+  uint64_t time = 0;
+  const Ask ask = asks_by([&] { return std::make_unique<Nobody>(&time); });
+  Question question = get("https://service", {});
+  question.tries = 40;
+  EXPECT_EQ(ask(question).cut, Cut::unreachable);
+  EXPECT_LT(time, 40u * 2000);
 }
 
 // A callback may open another URL, for which the same keys are wanted.
