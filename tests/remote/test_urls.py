@@ -1312,6 +1312,19 @@ def test_a_process_with_too_many_open_files_is_told(nginx):
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+def test_many_handles_take_few_descriptors(nginx, arrays):
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+
+    url, before = f"{nginx.http}/model.safetensors", descriptors()
+    with contextlib.ExitStack() as opened:
+        files = [opened.enter_context(libst.open(url)) for _ in range(200)]
+        assert descriptors() - before < 150
+        for f in files[::50]:
+            np.testing.assert_array_equal(f.read("rows"), arrays["rows"])
+    assert descriptors() == before
+
+
 @pytest.fixture(params=["signal", "interrupt"])
 def stops(request, faults):
     """A function that makes the call, and stops it when the server has got so many requests, and leaves the last half

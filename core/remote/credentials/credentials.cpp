@@ -156,10 +156,6 @@ std::shared_ptr<Credentials> KeptCredentials::of(Origin origin) {
   return own.kept[name] = std::make_shared<Credentials>(std::move(origin));
 }
 
-uint64_t KeptCredentials::Process::fork_generation() const {
-  return static_cast<uint64_t>(this_process());
-}
-
 bool refuses_the_anonymous(const Answer &answer) {
   const int code = answer.head.code;
   return code == 401 || code == 403 ||
