@@ -99,6 +99,12 @@ def test_no_command_changes_what_a_url_names(model, tmp_path, what):
     assert "\n" not in error["message"]
 
 
+def test_a_url_has_no_journals(nginx):
+    told = stctl("journal", f"{nginx.http}/model.safetensors?sig=hidden")
+    assert told.returncode == 1 and not told.stdout
+    assert f"'{nginx.http}/model.safetensors' is a URL, and journals lie beside files" in told.stderr
+
+
 def test_no_call_changes_what_a_url_names(model, arrays, tmp_path):
     with libst.open(model) as f, fails(Status.UNSUPPORTED, Status.READ_ONLY), f.transaction() as changes:
         changes.delete("small")
