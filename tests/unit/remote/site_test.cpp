@@ -334,6 +334,7 @@ TEST(SiteTest, WrongUrlsAreRefusedByName) {
       {"s3://bucket", Status::invalid_argument},
       {"s3://bucket/", Status::invalid_argument},
       {"s3://bu:cket@evil/a", Status::invalid_argument},
+      {"s3://bucket?X-Amz-Signature=word/a", Status::invalid_argument},
       {"https://", Status::invalid_argument},
       {"http://example.com/a", Status::unsupported},
       {"hf://owner/model", Status::invalid_argument},
