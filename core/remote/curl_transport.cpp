@@ -100,6 +100,7 @@ size_t on_field(char *data, size_t, size_t n, void *user) {
   auto &flight = *static_cast<Flight *>(user);
   flight.heard_ms = steady_ms();
   flight.counted += n;
+  if (flight.head_ended) return n;  // a trailer
   return without_throwing(flight, [&] { return flight.answer.head.take({data, n}) ? n : 0; });
 }
 

@@ -699,6 +699,11 @@ def test_what_an_older_answer_left_on_its_connection_is_not_noticed(faults, arra
         libst.open(faults.url)
 
 
+def test_what_follows_a_body_is_no_part_of_its_head(faults, arrays):
+    faults.script = ["trailer"] * 2
+    check(libst.load(faults.url), arrays)
+
+
 def test_a_stall_ends(faults, arrays, monkeypatch):
     monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")
     faults.script = [None, "stall"]
