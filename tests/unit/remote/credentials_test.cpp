@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 
+#include "remote/credentials/oauth.h"
 #include "remote/credentials/times.h"
 #include "remote/object.h"
 #include "remote/simulated_store.h"
@@ -417,6 +418,17 @@ TEST(TimesTest, AreReadAsServicesWriteThem) {
   EXPECT_EQ(parse_iso_time("2013-05-23T19:30:00-04:30"), now);
   for (const char *wrong : {"", "2013-05-24", "2013-05-24T00:00:00", "2013-05-24T00:00:00 or so"})
     EXPECT_FALSE(parse_iso_time(wrong)) << wrong;
+}
+
+TEST(TimesTest, WhatLastsForEverEndsLater) {
+  const auto ends = [](const char *lasts) {
+    const std::string said = text(R"({"access_token":"canary","expires_in":)", lasts, "}");
+    return token_in(says(200, said), now, "it", "a test").value().ends.value();
+  };
+  EXPECT_EQ(ends("60"), now + 60);
+  EXPECT_EQ(ends("null"), now + 3600);
+  EXPECT_GT(ends("9223372036854775807"), now);
+  EXPECT_EQ(ends("-9223372036854775808"), now);
 }
 
 TEST(SecretTest, IsWipedWhereverItLay) {
