@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <new>
 
+#include "base/url.h"
 #include "file/replace_file.h"
 #include "format/shard_index.h"
 #include "journal/hot_journal.h"
@@ -11,6 +12,7 @@
 #include "newfile/names.h"
 #include "os/named_lock.h"
 #include "os/path.h"
+#include "os/remote_source.h"
 #include "shards/old_shards.h"
 
 namespace st::store {
@@ -111,6 +113,11 @@ Result<ShardFolder> ShardFolder::make(os::Env &env, const std::string &path) {
   if (!at && at.error().os_errno == 0) return Failure(std::move(at.error()));
   if (!at) return Failure(os_error(at.error().os_errno, "create the folder", path));
   folder.at_ = std::move(*at);
+  // A URL that names no bucket is the path of a folder that could be made here.
+  struct stat there;
+  if (os::is_url(path) && !os::is_url(plain) && folder.at_.stat(&there) == -ENOENT)
+    return fail(Status::unsupported, in_quotes(without_secrets(path)),
+                " is a URL, of which libst only reads models; give the path of a folder");
   const int made =
       os::repeat_interrupted([&] { return env.mkdirat(folder.at_.dir(), folder.at_.name().c_str(), 0777); });
   if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the folder", path));

@@ -100,6 +100,7 @@ size_t on_field(char *data, size_t, size_t n, void *user) {
   auto &flight = *static_cast<Flight *>(user);
   flight.heard_ms = steady_ms();
   flight.counted += n;
+  if (flight.head_ended) return n;  // a trailer
   return without_throwing(flight, [&] { return flight.answer.head.take({data, n}) ? n : 0; });
 }
 
@@ -193,6 +194,15 @@ bool proxy_refuses(CURL *easy, std::string_view why) {
   long code = 0;
   curl_easy_getinfo(easy, CURLINFO_HTTP_CONNECTCODE, &code);
   return code >= 400 && code < 500 && code != 408 && code != 429;
+}
+
+// On a connection that brought an answer before, no answer of HTTP may be what that one left there: a store may answer
+// HEAD with a body. The next connection is a new one.
+bool may_be_left_over(CURL *easy, CURLcode code) {
+  long made = 0, sent = 0;
+  curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &made);
+  curl_easy_getinfo(easy, CURLINFO_REQUEST_SIZE, &sent);
+  return code == CURLE_UNSUPPORTED_PROTOCOL && made == 0 && sent > 0;
 }
 
 // libcurl shows a proxy's URL that it cannot read, with its password, and cuts what is long.
@@ -436,6 +446,7 @@ class CurlTransport final : public Transport {
     const bool enough =
         code == CURLE_WRITE_ERROR && (flight.answer.too_long || flight.answer.text.size() >= longest_text);
     flight.answer.cut = enough ? Cut::none : cut_of(code);
+    if (may_be_left_over(easy, code)) flight.answer.cut = Cut::broken;
     if (tls_refuses(code, flight.answer.head.code != 0, flight.reason)) flight.answer.cut = Cut::refused;
     if (flight.answer.cut != Cut::none && proxy_refuses(easy, flight.reason)) flight.answer.cut = Cut::hopeless;
     if (flight.answer.cut == Cut::unreachable && flight.no_socket && !flight.has_socket) {

@@ -141,6 +141,7 @@ const st_remote_calls *st_remote_v1(uint32_t version) noexcept {
   if (version != ST_REMOTE_VERSION) return nullptr;
   st::remote::begin_curl();
   st::remote::boundary(nullptr, []() -> st::Result<void> {
+    st::remote::Idle::of_process();
     st::remote::Surroundings::of_process();  // without memory the first open makes it
     return {};
   });

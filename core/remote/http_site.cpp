@@ -36,21 +36,24 @@ class HttpSite final : public Site {
 
   uint64_t keys() const override {
     const auto lock = mutex_.lock();
-    return found_again_;
+    return looks_;
   }
   // A redirect leads to a URL that expires. The first URL leads to another one; of what version its answers are is
-  // judged as ever. So is where a place redirects that answered itself before.
+  // judged as ever. So is where a place redirects that answered itself before. What was refused before the first URL
+  // was asked shares its answer: each would wait for it anew.
   Renewal renew(uint64_t keys, const Answer &refusal, int64_t unix_time) const override {
     if (!is_redirect(refusal.head.code) && !(is_led() && has_ended(refusal))) return Renewal::none;
     auto lock = mutex_.lock();
     if (!asks_.wait_for_others(lock)) return Renewal::none;
-    if (keys != found_again_) return Renewal::done;
+    if (keys != looks_) return is_away_ ? Renewal::later : Renewal::done;
     Place found;
     const Renewal renewal = asks_.ask(lock, [&] { return find_again(unix_time, &found); });
-    if (renewal == Renewal::done) {
-      place_ = std::move(found);
-      ++found_again_;
-    }
+    if (!lock.owns_lock() || renewal == Renewal::none) return renewal;
+    ++looks_;
+    is_away_ = renewal == Renewal::later;
+    if (is_away_) return renewal;
+    place_ = std::move(found);
+    is_led_ = true;
     return renewal;
   }
 
@@ -74,7 +77,10 @@ class HttpSite final : public Site {
     const int code = refusal.head.code;
     return code == 401 || code == 403 || (code == 400 && says_keys_ended(parse_error_body(refusal.text).code));
   }
-  bool is_led() const { return first_ || keys() > 0; }
+  bool is_led() const {
+    const auto lock = mutex_.lock();
+    return first_ || is_led_;
+  }
   // The same place, where the branch may move on: what is read is of this commit.
   std::shared_ptr<const HttpSite> at(const std::string &commit) const {
     Place there = begin_;
@@ -87,6 +93,7 @@ class HttpSite final : public Site {
     for (uint32_t redirects = 0; redirects < 8; ++redirects) {
       Question question;
       question.request = there->request(0, 1, {}, unix_time);
+      question.tries = 1;  // what was refused is tried again
       const Answer answer = ask_(question);
       const int code = answer.head.code;
       if (answer.cut != Cut::none || code == 408 || code == 429 || code >= 500)
@@ -130,10 +137,11 @@ class HttpSite final : public Site {
   static constexpr const char *without_token =
       "; it was asked without a token or a password, as a redirect leads to another host";
 
-  mutable OwnMutex mutex_;  // of all up to `found_again_`
+  mutable OwnMutex mutex_;  // of all up to `looks_`
   mutable OneAsks asks_;
   mutable Place place_;
-  mutable uint64_t found_again_ = 0;
+  mutable bool is_led_ = false, is_away_ = false;  // it was found again; it could not be, the last time
+  mutable uint64_t looks_ = 0;                     // that were answered by either
   const Ask ask_;
   const Place begin_;  // before any renewal
   const AtCommit at_commit_;

@@ -12,7 +12,8 @@ namespace st::remote {
 struct Limits {
   uint32_t connections = 64;  // at most, of one object or checkpoint
   uint32_t first_connections = 16;
-  uint32_t idle = 8;          // that stay between calls: a process has few descriptors
+  uint32_t idle = 8;  // that stay between calls: a process has few descriptors
+  uint32_t idle_of_process = 32;
   uint64_t piece = 8u << 20;  // bytes a request; where answers are slow to begin, up to:
   uint64_t longest_piece = 16u << 20;
   uint64_t first = 256u << 10;   // of the first request, which brings the header

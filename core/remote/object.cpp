@@ -4,6 +4,8 @@
 #include <cstring>
 #include <functional>
 
+#include "os/per_process.h"
+
 namespace st::remote {
 namespace {
 
@@ -16,15 +18,22 @@ Error stopped() {
 
 }  // namespace
 
+Idle &Idle::of_process() {
+  static auto *const process = new ThisProcess;  // for good: handles may live until the process ends
+  static auto *const own = new os::PerProcess<Idle, ThisProcess>(*process);
+  return own->mine();
+}
+
 std::unique_ptr<Transport> Store::take(const Stops &stops) {
   if (!pace_.await_place(stops)) return nullptr;
   try {
     {
-      const auto lock = mutex_.lock();
-      if (!idle_.empty()) {
-        auto last = std::move(idle_.back());
-        idle_.pop_back();
-        return last;
+      const std::lock_guard lock(idle_.mutex);
+      const auto last = std::find_if(idle_.all.rbegin(), idle_.all.rend(), is_own());
+      if (last != idle_.all.rend()) {
+        auto transport = std::move(last->transport);
+        idle_.all.erase(std::prev(last.base()));
+        return transport;
       }
     }
     return new_transport_();
@@ -34,21 +43,31 @@ std::unique_ptr<Transport> Store::take(const Stops &stops) {
   }
 }
 
-// In a child of a fork, amid an open: a farewell by the connections of the parent would end them for it, and a thread
-// of the parent may have had the locks.
+// In a child of a fork, amid an open: a farewell by the connections of the parent would end them for it.
 Store::~Store() {
-  if (!is_of_parent()) return;
-  for (auto &transport : idle_) static_cast<void>(transport.release());
+  if (is_of_parent()) return;
+  std::list<Idle::One> own;  // ends when the others may go on
+  const std::lock_guard lock(idle_.mutex);
+  for (auto at = idle_.all.begin(); at != idle_.all.end();) {
+    const auto one = at++;
+    if (one->of == this) own.splice(own.end(), idle_.all, one);
+  }
 }
 
 void Store::give_back(std::unique_ptr<Transport> transport) {
   if (is_of_parent()) return static_cast<void>(transport.release());
+  std::list<Idle::One> more;  // than may stay
   try {
-    const auto lock = mutex_.lock();
-    if (idle_.size() < limits_.idle) idle_.push_back(std::move(transport));
+    more.push_back({this, std::move(transport)});
+    const std::lock_guard lock(idle_.mutex);
+    if (std::count_if(idle_.all.begin(), idle_.all.end(), is_own()) < limits_.idle) {
+      idle_.all.splice(idle_.all.end(), more);
+      if (idle_.all.size() > limits_.idle_of_process) more.splice(more.end(), idle_.all, idle_.all.begin());
+    }
   } catch (const std::bad_alloc &) {
   }
-  transport.reset();  // one that does not stay
+  more.clear();
+  transport.reset();
   pace_.give_back();
 }
 

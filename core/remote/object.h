@@ -4,12 +4,29 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <list>
+#include <mutex>
 #include <span>
 
 #include "remote/pull.h"
 #include "remote/this_process.h"
 
 namespace st::remote {
+
+class Store;
+
+// Transports that wait for the next call, of all handles: a program may have a thousand open, and needs descriptors for
+// more than these. The one that was used last is at the end.
+struct Idle {
+  struct One {
+    const Store *of;
+    std::unique_ptr<Transport> transport;
+  };
+  std::mutex mutex;
+  std::list<One> all;
+
+  static Idle &of_process();  // a child of a fork has its own
+};
 
 // What the objects of a checkpoint share: connections.
 class Store {
@@ -49,13 +66,16 @@ class Store {
  private:
   std::unique_ptr<Transport> take(const Stops &stops);  // null: it said so
   void give_back(std::unique_ptr<Transport> transport);
+  auto is_own() const {
+    return [this](const Idle::One &one) { return one.of == this; };
+  }
 
   const Limits limits_;
   Pace pace_;
   const NewTransport new_transport_;
   const int64_t process_ = this_process();
-  OwnMutex mutex_;
-  std::vector<std::unique_ptr<Transport>> idle_;
+  Idle &idle_ = Idle::of_process();
+  OwnMutex mutex_;  // of all below
   bool has_first_ = false, is_first_just_put_ = false;
   std::optional<int64_t> first_said_at_;
 };

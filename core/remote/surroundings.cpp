@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -15,6 +16,9 @@
 
 namespace st::remote {
 namespace {
+
+// Of seconds 31 years, which no count of milliseconds makes too long.
+constexpr uint64_t most_number = 1'000'000'000;
 
 // A folder can be opened, and not read: the container's runtime makes one where a file to mount was not there.
 std::optional<std::string> text_in(const std::string &path) {
@@ -94,7 +98,9 @@ uint64_t Surroundings::number(const char *name, uint64_t otherwise) const {
   if (!given) return otherwise;
   uint64_t value = 0;
   const auto [end, failed] = std::from_chars(given->data(), given->data() + given->size(), value);
-  return failed == std::errc() && end == given->data() + given->size() && value > 0 ? value : otherwise;
+  if (end != given->data() + given->size()) return otherwise;
+  if (failed == std::errc::result_out_of_range) return most_number;
+  return failed == std::errc() && value > 0 ? std::min(value, most_number) : otherwise;
 }
 
 std::optional<Json> Surroundings::json_in(const std::string &path) const {

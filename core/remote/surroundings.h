@@ -49,7 +49,7 @@ struct Surroundings {
   std::string path(const char *name) const;
   // May that be asked without encryption?
   bool may_be_plain(const std::string &url) const;
-  // A positive number, or what stands in for one.
+  // A positive number, of at most a billion, or what stands in for one.
   uint64_t number(const char *name, uint64_t otherwise) const;
   // What is in a file of keys or tokens, whose text is wiped. Nothing where there is no file, or it is no JSON.
   std::optional<Json> json_in(const std::string &path) const;

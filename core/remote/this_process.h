@@ -8,6 +8,11 @@ namespace st::remote {
 
 int64_t this_process();
 
+// As os::PerProcess wants it.
+struct ThisProcess {
+  uint64_t fork_generation() const { return static_cast<uint64_t>(this_process()); }
+};
+
 // A mutex that a child of a fork does not take: a thread of the parent may have it for ever.
 class OwnMutex {
  public:

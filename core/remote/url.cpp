@@ -118,8 +118,8 @@ Result<Url> parse_store_url(Url out, std::string_view text) {
                 " has a user's name in it; libst sends none to a store, give the URL without it");
   out.host = std::string(rest.substr(0, slash));
   out.path = std::string(rest.substr(std::min(slash + 1, rest.size())));
+  const std::string_view place = out.scheme == "az" ? "container" : "bucket";
   if (out.host.empty() || out.path.empty()) {
-    const std::string_view place = out.scheme == "az" ? "container" : "bucket";
     const std::string_view lacks = out.scheme == "hf" ? "file" : out.host.empty() ? place : "object";
     return fail(Status::invalid_argument, in_quotes(out.shown), " names no ", lacks, "; a URL is ", form);
   }
@@ -127,7 +127,8 @@ Result<Url> parse_store_url(Url out, std::string_view text) {
   std::string_view bucket = out.host;
   if (out.scheme == "az") bucket = bucket.substr(0, bucket.find('@'));
   if (out.scheme != "hf" && arn == 0 && bucket.find_first_not_of(letters_of_a_bucket) != bucket.npos)
-    return fail(Status::invalid_argument, in_quotes(out.host), " is no name of a bucket");
+    return fail(Status::invalid_argument, in_quotes(out.shown), " has what is no name of a ", place, "; a URL is ",
+                form);
   return out;
 }
 

@@ -120,9 +120,14 @@ class FaultServer:
         if fault == "wrong range":
             first, last = first + 1, last - 1
         body = whole[first : last + 1]
+        if fault == "leftovers":  # of an older answer, as a body behind the head alone
+            to.wfile.write(b"left over")
         to.send_response(206)
         to.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
-        to.send_header("Content-Length", str(len(body)))
+        if fault == "trailer":
+            to.send_header("Transfer-Encoding", "chunked")
+        else:
+            to.send_header("Content-Length", str(len(body)))
         to.send_header("ETag", '"wrong"' if fault == "wrong etag" else etag)
         if self._checksum:
             to.send_header("x-goog-hash", self._checksum)
@@ -137,6 +142,8 @@ class FaultServer:
             return self._drip(to, body)
         if fault in ("short", "cut", "stall"):
             body = body[: len(body) // 2]
+        elif fault == "trailer":  # of the answer, and not of the object
+            body = b"%x\r\n%s\r\n0\r\nx-goog-hash: crc32c=AAAAAA==\r\n\r\n" % (len(body), body)
         try:
             to.wfile.write(body)
             to.wfile.flush()

@@ -31,9 +31,9 @@ STALLS = {"silent", "stalled"}
 NAMES = ("first", "rows", "last")
 
 # What each fault that is wrong for good may be called; and whether all may be well in spite of it: a version that
-# nothing else was compared with, an index that came whole.
+# nothing else was compared with, an index that came whole, an older answer's rest on a connection.
 STATUSES = {
-    "no answer of HTTP": ({Status.IO}, False),
+    "no answer of HTTP": ({Status.IO}, True),
     "other range": ({Status.IO}, False),
     "said range": ({Status.IO}, False),
     "other size": ({Status.IO, Status.TRAILING_DATA}, False),

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import pickle
 
 import libst
@@ -99,6 +100,12 @@ def test_no_command_changes_what_a_url_names(model, tmp_path, what):
     assert "\n" not in error["message"]
 
 
+def test_a_url_has_no_journals(nginx):
+    told = stctl("journal", f"{nginx.http}/model.safetensors?sig=hidden")
+    assert told.returncode == 1 and not told.stdout
+    assert f"'{nginx.http}/model.safetensors' is a URL, and journals lie beside files" in told.stderr
+
+
 def test_no_call_changes_what_a_url_names(model, arrays, tmp_path):
     with libst.open(model) as f, fails(Status.UNSUPPORTED, Status.READ_ONLY), f.transaction() as changes:
         changes.delete("small")
@@ -111,6 +118,15 @@ def test_no_call_changes_what_a_url_names(model, arrays, tmp_path):
     ):
         with fails(Status.UNSUPPORTED, match=r"is a URL, .*; (give the path of|save a copy)"):
             change()
+
+
+def test_a_url_that_names_no_bucket_is_no_folder_for_shards(folder, tmp_path, monkeypatch):
+    """As "s3://$BUCKET" is, where nobody set the variable."""
+    monkeypatch.chdir(tmp_path)
+    for url in ("s3://", "https:///"):
+        with fails(Status.UNSUPPORTED, match=f"'{url}' is a URL, .*; give the path of a folder"):
+            libst.reshard(folder / "model.safetensors", url, 1 << 20)
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_drop_in_reads_and_refuses(nginx, model, arrays, changed, monkeypatch):

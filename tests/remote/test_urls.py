@@ -688,6 +688,22 @@ def test_what_passes_is_not_noticed(faults, arrays, fault, at):
     check(libst.load(faults.url), arrays)
 
 
+def test_what_an_older_answer_left_on_its_connection_is_not_noticed(faults, arrays):
+    """A store may answer HEAD with a body."""
+    with libst.open(faults.url) as f:
+        faults.begin_anew(["leftovers"])
+        assert f.slice("long")[15_000_000] == arrays["long"][15_000_000]
+        assert len(faults.requests) == 2
+    faults.begin_anew(["leftovers"])
+    with fails(Status.IO, match="HTTP/0.9"):
+        libst.open(faults.url)
+
+
+def test_what_follows_a_body_is_no_part_of_its_head(faults, arrays):
+    faults.script = ["trailer"] * 2
+    check(libst.load(faults.url), arrays)
+
+
 def test_a_stall_ends(faults, arrays, monkeypatch):
     monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")
     faults.script = [None, "stall"]
@@ -1299,6 +1315,19 @@ def test_a_process_with_too_many_open_files_is_told(nginx):
         for fd in taken:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_many_handles_take_few_descriptors(nginx, arrays):
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+
+    url, before = f"{nginx.http}/model.safetensors", descriptors()
+    with contextlib.ExitStack() as opened:
+        files = [opened.enter_context(libst.open(url)) for _ in range(200)]
+        assert descriptors() - before < 150
+        for f in files[::50]:
+            np.testing.assert_array_equal(f.read("rows"), arrays["rows"])
+    assert descriptors() == before
 
 
 @pytest.fixture(params=["signal", "interrupt"])

@@ -284,6 +284,11 @@ std::vector<std::string> journals_of(const std::string &path) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path file = fs::canonical(path, error);
+  if (error.value() == ENOENT && !scheme_of(path).empty())
+    throw Failure(
+        exit_failed,
+        fmt::format("'{}' is a URL, and journals lie beside files; give the path of a file", escape(shown(path))),
+        ST_E_UNSUPPORTED);
   if (error)
     throw Failure::of_errno(error.value(), "open", shown(path), error.value() == ENOENT ? ST_E_NO_FILE : ST_E_IO);
   if (file.parent_path().string().ends_with(st::write::folder_suffix)) return {file.string()};

@@ -42,7 +42,8 @@ def open_source(
             `read(offset, buffer)` that fills the whole buffer, a memoryview. If it returns another whole number than
             `len(buffer)`, as `os.preadv` may, OSError is raised; True and False are no numbers. It is kept while the
             file or a view of it lives: an object that has the file and whose method this is must close the file, as
-            the cycle collector frees neither. A file object is not closed, and nobody else may seek in it meanwhile.
+            the cycle collector frees neither. The function must not read the file, which may wait for this call. A
+            file object is not closed, and nobody else may seek in it meanwhile.
         size: bytes; None: a file object is asked.
         name: a str or a path, for messages; None: the file object's own.
         identity: the version of the bytes, as an ETag, for messages.

@@ -43,7 +43,7 @@ Ask asks_by(NewTransport new_transport) {
                                    : answer->cut != Cut::hopeless && answer->cut != Cut::refused;
       const uint32_t most = std::min(is_there ? std::max(question.tries, 3u) : question.tries, MostTries::now());
       if (!passes || tries >= most || Stopping::is_wanted()) return std::move(*answer);
-      next_unless_stopped(*transport, 100u << tries);  // nothing was sent: this waits
+      next_unless_stopped(*transport, 100u << std::min(tries, 4u));  // nothing was sent: this waits
     }
   };
 }

@@ -44,7 +44,7 @@ Result<Secret> renew_login(const AwsLogin &login, const Surroundings &from, cons
   const auto json = json_of(answer);
   Secret token = json ? json->text("/accessToken") : "";
   if (token.empty()) return refused_by("AWS's Identity Center, asked to renew the login,", answer);
-  keep(login, from, old, *json, now + json->number("/expiresIn").value_or(3600));
+  keep(login, from, old, *json, end_after(json->number("/expiresIn"), now));
   return token;
 }
 

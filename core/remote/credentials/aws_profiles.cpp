@@ -21,7 +21,8 @@ Sections sections_of(const std::string &text) {
   Sections::mapped_type *now = nullptr;
   size_t indent_of_key = text.npos;  // npos: none stands in the section so far
   std::string key;
-  for (size_t from = 0; from < text.size();) {
+  constexpr std::string_view utf_8 = "\xef\xbb\xbf";  // an editor may have marked the file so
+  for (size_t from = text.starts_with(utf_8) ? utf_8.size() : 0; from < text.size();) {
     const size_t end = std::min(text.find('\n', from), text.size());
     const std::string_view line(text.data() + from, end - from);
     from = end + 1;
@@ -34,7 +35,7 @@ Sections sections_of(const std::string &text) {
     }
     const size_t indent = line.find_first_not_of(" \t");
     const bool is_below = indent_of_key != text.npos && indent > indent_of_key;
-    const size_t equals = plain.find('=');
+    const size_t equals = plain.find_first_of("=:");
     std::string name = lower(trimmed(plain.substr(0, equals)));
     if (is_below) {
       name.insert(0, key + '.');

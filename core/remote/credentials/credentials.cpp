@@ -18,10 +18,12 @@ namespace {
 constexpr int64_t before_their_end = 300, until_the_next_try = 30;
 constexpr uint32_t one_try = 1, as_it_says = UINT32_MAX;
 
-// Keys of an hour are renewed five minutes before their end; those of a minute fifteen seconds before.
+// Keys of an hour are renewed five minutes before their end; those of a minute fifteen seconds before. A service that
+// has no new ones for now may give keys that have ended.
 int64_t renewal_of(const Granted &granted, int64_t now) {
   if (!granted.ends) return INT64_MAX;
-  return *granted.ends - std::min(before_their_end, std::max<int64_t>(*granted.ends - now, 0) / 4);
+  if (*granted.ends <= now) return now + until_the_next_try;
+  return *granted.ends - std::min(before_their_end, (*granted.ends - now) / 4);
 }
 
 Failure stopped() {
@@ -152,10 +154,6 @@ std::shared_ptr<Credentials> KeptCredentials::of(Origin origin) {
   if (own.kept.size() >= most) own.kept.clear();
   const std::string name = origin.name;
   return own.kept[name] = std::make_shared<Credentials>(std::move(origin));
-}
-
-uint64_t KeptCredentials::Process::fork_generation() const {
-  return static_cast<uint64_t>(this_process());
 }
 
 bool refuses_the_anonymous(const Answer &answer) {

@@ -105,15 +105,12 @@ class KeptCredentials {
   std::shared_ptr<Credentials> of(Origin origin);
 
  private:
-  struct Process {
-    uint64_t fork_generation() const;
-  };
   struct State {
     std::mutex mutex;
     std::map<std::string, std::shared_ptr<Credentials>> kept;
   };
-  Process process_;
-  os::PerProcess<State, Process> own_{process_};
+  ThisProcess process_;
+  os::PerProcess<State, ThisProcess> own_{process_};
 };
 
 // Is a request without keys refused? Azure says 409 where a container is not for everybody.

@@ -1,5 +1,7 @@
 #include "remote/credentials/oauth.h"
 
+#include "remote/credentials/times.h"
+
 namespace st::remote {
 
 Result<Granted> token_in(Answer answer, int64_t now, std::string_view service, const std::string &found_in) {
@@ -7,7 +9,7 @@ Result<Granted> token_in(Answer answer, int64_t now, std::string_view service, c
   Secret token = json ? json->text("/access_token") : "";
   if (token.empty()) return refused_by(service, answer);
   const auto ends = json->number("/expires_on"), lasts = json->number("/expires_in");
-  return Granted{Keys{{}, {}, std::move(token)}, found_in, ends ? *ends : now + lasts.value_or(3600)};
+  return Granted{Keys{{}, {}, std::move(token)}, found_in, ends ? *ends : end_after(lasts, now)};
 }
 
 }  // namespace st::remote

@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,6 +28,11 @@ std::string iso_time(int64_t unix_time) {
   struct tm t = {};
   char out[32];
   return {out, std::strftime(out, sizeof out, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&moment, &t))};
+}
+
+int64_t end_after(std::optional<int64_t> seconds, int64_t now) {
+  constexpr int64_t century = int64_t{100} * 365 * 86400;
+  return now + std::clamp<int64_t>(seconds.value_or(3600), 0, century);
 }
 
 std::optional<int64_t> parse_http_time(const std::string &text) {

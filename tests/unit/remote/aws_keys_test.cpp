@@ -77,6 +77,15 @@ TEST(AwsKeysTest, FilesOfProfilesMayBeIndented) {
             "http://localhost:1/b/a");
 }
 
+TEST(AwsKeysTest, AFileMayHaveColonsAndAMarkOfItsEncoding) {
+  const auto of = [](const std::string &credentials) {
+    return asked_by(with({{"AWS_SHARED_CREDENTIALS_FILE", "/c"}}, {{"/c", credentials}}));
+  };
+  EXPECT_EQ(of("[default]\naws_access_key_id: A\naws_secret_access_key :s=\n"), "A");
+  EXPECT_EQ(of("[default]\naws_access_key_id = A:B\naws_secret_access_key = s\n"), "A:B");
+  EXPECT_EQ(of("\xef\xbb\xbf[default]\naws_access_key_id=A\naws_secret_access_key=s\n"), "A");
+}
+
 TEST(AwsKeysTest, WhatCannotBeRightIsSaid) {
   const auto of = [](const char *config) {
     return asked_by(with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}}, {{"/c", config}}));

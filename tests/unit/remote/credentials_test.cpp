@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 
+#include "remote/credentials/oauth.h"
 #include "remote/credentials/times.h"
 #include "remote/object.h"
 #include "remote/simulated_store.h"
@@ -47,6 +48,20 @@ TEST_F(RenewalTest, KeysAreRenewedShortlyBeforeTheirEnd) {
   there = true;
   EXPECT_EQ(id_at(now + 9001), "K2") << "a service that is away is not asked all the time";
   EXPECT_EQ(id_at(now + 9030), "K3");
+}
+
+// As a metadata service may give them while it cannot renew them.
+TEST(RenewalOfEndedKeysTest, AServiceIsNotAskedForThemAtEachRequest) {
+  int asked = 0;
+  Credentials ended({"name", [&](int64_t) {
+                       ++asked;
+                       return Granted{Keys{"K", "canary", ""}, "a test", now - 1};
+                     }});
+  ASSERT_TRUE(ended.have(now));
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(ended.now(now + i).granted->keys->id, "K");
+  EXPECT_EQ(asked, 1);
+  ended.now(now + 30);
+  EXPECT_EQ(asked, 2);
 }
 
 TEST_F(RenewalTest, ARefusalRenewsOnceForAllWhoWereRefused) {
@@ -218,6 +233,32 @@ TEST(AskTest, AServiceThatCannotAnswerNowIsAskedAgain) {
   EXPECT_EQ(asked, 1);
 }
 
+TEST(AskTest, WhoWantsManyTriesWaitsNoLongerBetweenThem) {
+  struct Nobody final : Transport {
+    explicit Nobody(uint64_t *t) : time(t) {}
+    void get(uint64_t, Request) override { said = Answer{.cut = Cut::unreachable}; }
+    uint64_t received(uint64_t) const override { return 0; }
+    void drop(uint64_t) override {}
+    void drop_all() override {}
+    std::optional<Answer> next(uint64_t wait_ms) override {
+      if (!said) *time += wait_ms;
+      return std::exchange(said, std::nullopt);
+    }
+    uint64_t came() const override { return 0; }
+    uint64_t now_ms() override { return *time; }
+    int64_t unix_time() override { return 0; }
+    uint32_t random() override { return 0; }
+    uint64_t *const time;
+    std::optional<Answer> said;
+  };
+  uint64_t time = 0;
+  const Ask ask = asks_by([&] { return std::make_unique<Nobody>(&time); });
+  Question question = get("https://service", {});
+  question.tries = 40;
+  EXPECT_EQ(ask(question).cut, Cut::unreachable);
+  EXPECT_LT(time, 40u * 2000);
+}
+
 // A callback may open another URL, for which the same keys are wanted.
 TEST_F(RenewalTest, WhatIsDoneWhileAServiceIsAskedMayAskForKeysToo) {
   int asked = 0;
@@ -377,6 +418,17 @@ TEST(TimesTest, AreReadAsServicesWriteThem) {
   EXPECT_EQ(parse_iso_time("2013-05-23T19:30:00-04:30"), now);
   for (const char *wrong : {"", "2013-05-24", "2013-05-24T00:00:00", "2013-05-24T00:00:00 or so"})
     EXPECT_FALSE(parse_iso_time(wrong)) << wrong;
+}
+
+TEST(TimesTest, WhatLastsForEverEndsLater) {
+  const auto ends = [](const char *lasts) {
+    const std::string said = text(R"({"access_token":"canary","expires_in":)", lasts, "}");
+    return token_in(says(200, said), now, "it", "a test").value().ends.value();
+  };
+  EXPECT_EQ(ends("60"), now + 60);
+  EXPECT_EQ(ends("null"), now + 3600);
+  EXPECT_GT(ends("9223372036854775807"), now);
+  EXPECT_EQ(ends("-9223372036854775808"), now);
 }
 
 TEST(SecretTest, IsWipedWhereverItLay) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <numeric>
 
 #include "bound.h"
 #include "remote/simulated_store.h"
@@ -700,6 +701,29 @@ TEST_F(PullTest, AStoreKeepsFewConnectionsBetweenCalls) {
   EXPECT_EQ(alive, 8);
   const Store::Lent again(store, Stops());
   EXPECT_EQ(alive, 8);
+}
+
+TEST_F(PullTest, AProcessKeepsThoseThatWereUsedLast) {
+  SimulatedStore simulated(size);
+  struct Counted final : SimulatedTransport {
+    Counted(SimulatedStore &of, int &n) : SimulatedTransport(of), count(n) { ++count; }
+    ~Counted() override { --count; }
+    int &count;
+  };
+  std::vector<int> alive(100);
+  std::vector<std::unique_ptr<Store>> stores;
+  const auto use = [](Store &store) { const Store::Lent used(store, Stops()); };
+  for (int &n : alive) {
+    stores.push_back(std::make_unique<Store>([&] { return std::make_unique<Counted>(simulated, n); }, Limits()));
+    use(*stores.back());
+    use(*stores[0]);
+  }
+  EXPECT_EQ(std::accumulate(alive.begin(), alive.end(), 0), 32);
+  EXPECT_EQ(alive[0], 1);
+  EXPECT_EQ(alive[1], 0);
+  EXPECT_EQ(alive[99], 1);
+  stores.clear();
+  EXPECT_EQ(std::accumulate(alive.begin(), alive.end(), 0), 0);
 }
 
 TEST_F(PullTest, WaitsAtLeastAsTheServerSaysAndAtMostDoubleEachTime) {

@@ -334,6 +334,7 @@ TEST(SiteTest, WrongUrlsAreRefusedByName) {
       {"s3://bucket", Status::invalid_argument},
       {"s3://bucket/", Status::invalid_argument},
       {"s3://bu:cket@evil/a", Status::invalid_argument},
+      {"s3://bucket?X-Amz-Signature=word/a", Status::invalid_argument},
       {"https://", Status::invalid_argument},
       {"http://example.com/a", Status::unsupported},
       {"hf://owner/model", Status::invalid_argument},
@@ -735,12 +736,34 @@ TEST(SiteTest, ALinkIsAskedForLaterWhereItsServerCannotAnswer) {
   const auto there = *(*site_of("hf://owner/model/a", from))->after(redirect(302, "https://cdn.example.com/b"));
   const auto renewed = [&](Answer said) {
     answer = std::move(said);
-    return there->renew(0, redirect(403, ""), 0);
+    return there->renew(there->keys(), redirect(403, ""), 0);
   };
   for (const int code : {408, 429, 500, 503}) EXPECT_EQ(renewed(says(code, "")), Renewal::later) << code;
   for (const int code : {401, 403, 404}) EXPECT_EQ(renewed(says(code, "")), Renewal::none) << code;
   EXPECT_EQ(renewed({.cut = Cut::stalled}), Renewal::later);
   EXPECT_EQ(renewed({.cut = Cut::hopeless}), Renewal::none);
+}
+
+// A server that says nothing is waited for by one request, and not by each after the other.
+TEST(SiteTest, WhatWasRefusedBeforeSharesTheAnswerOfAServerThatIsAway) {
+  auto from = with({});
+  int asked = 0;
+  Answer answer{.cut = Cut::stalled};
+  uint32_t tries = 0;
+  from.ask = [&](const Question &question) {
+    ++asked;
+    tries = question.tries;
+    return answer;
+  };
+  const auto there = *(*site_of("hf://owner/model/a", from))->after(redirect(302, "https://cdn.example.com/b"));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(there->renew(0, redirect(403, ""), 0), Renewal::later);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(tries, 1u) << "the store is asked again, and so is this";
+  EXPECT_EQ(there->request(0, 1, {}, 0).url, "https://cdn.example.com/b");
+  answer = says(206, "");
+  EXPECT_EQ(there->renew(there->keys(), redirect(403, ""), 0), Renewal::done);
+  EXPECT_EQ(there->renew(0, redirect(403, ""), 0), Renewal::done);
+  EXPECT_EQ(asked, 2);
 }
 
 TEST(SiteTest, OthersReadOnWhileALinkIsAskedFor) {
