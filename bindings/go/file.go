@@ -157,7 +157,7 @@ func OpenBytes(data []byte) (*File, error) {
 		pin.Pin(unsafe.SliceData(data))
 	}
 	if err := run(context.Background(), "open", &hooks{}, func() C.st_status {
-		return C.st_open_memory(first(data), C.size_t(len(data)), &h.c)
+		return C.stgo_open_bytes(first(data), C.size_t(len(data)), &h.c)
 	}); err != nil {
 		h.held.drop()
 		return nil, err

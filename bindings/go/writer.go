@@ -76,7 +76,7 @@ func (w *Writer) Put(tensor Tensor) error {
 func (w *Writer) Write(name string, data []byte) error {
 	p, n := chars(name)
 	return w.call("write", func() C.st_status {
-		return C.st_writer_write(w.c, p, n, first(data), C.uint64_t(len(data)))
+		return C.stgo_write_bytes(w.c, p, n, first(data), C.uint64_t(len(data)))
 	})
 }
 
