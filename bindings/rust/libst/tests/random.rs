@@ -113,6 +113,11 @@ struct Machine {
     reads: State, // what the reader shows
     before: Vec<(Snapshot, State)>,
     owned: Vec<(OwnedView, Vec<u8>)>,
+    elsewhere: Vec<(OwnedView, Vec<u8>)>, // of readers that are closed
+    olds: Vec<Snapshot>,                  // of the reader
+    kept: Vec<(KeptView, String, usize)>, // of the reader, and the number of its file
+    copies: Option<(File, Tensors)>,      // copy on write: as it was opened, and written here
+    latest: BTreeMap<usize, State>,
     log: Vec<String>,
 }
 
@@ -141,8 +146,25 @@ impl Machine {
             // reshard adds the totals
             state.metadata = file.metadata().into_iter().collect();
         }
-        let reads = state.clone();
-        Machine { random, _folder: folder, path, sharded, file, reader, state, reads, before: vec![], owned: vec![], log: vec![] }
+        let (reads, first) = (state.clone(), state.clone());
+        Machine {
+            random,
+            _folder: folder,
+            path,
+            sharded,
+            file,
+            reader,
+            state,
+            reads,
+            before: vec![],
+            owned: vec![],
+            olds: vec![],
+            elsewhere: vec![],
+            kept: vec![],
+            copies: None,
+            latest: BTreeMap::from([(0, first)]),
+            log: vec![],
+        }
     }
 
     fn some_name(&mut self, state: &State) -> Option<String> {
@@ -248,7 +270,9 @@ impl Machine {
                 let got = change.rename(&name, &to);
                 match (staged.tensors.contains_key(&name), staged.tensors.contains_key(&to)) {
                     (false, _) => assert_eq!(got.unwrap_err().status(), Status::NotFound),
-                    (true, true) if name != to => assert_eq!(got.unwrap_err().status(), Status::DuplicateName),
+                    (true, true) if name != to => {
+                        assert_eq!(got.unwrap_err().status(), Status::DuplicateName)
+                    }
                     (true, _) => {
                         if name == to {
                             if let Err(error) = got {
@@ -283,7 +307,11 @@ impl Machine {
             0 => options = options.publish(true),
             1 => options = options.journal_only(true),
             2 => options = options.layout(Layout::Canonical),
-            3 => options = options.alignment(8 << self.random.below(9)).header_reserve(self.random.below(5000) as u64),
+            3 => {
+                options = options
+                    .alignment(8 << self.random.below(9))
+                    .header_reserve(self.random.below(5000) as u64)
+            }
             4 if self.sharded => options = options.new_names(Duration::ZERO),
             _ => (),
         }
@@ -332,6 +360,7 @@ impl Machine {
                 }
             }
         }
+        self.latest.insert(staged.file, staged.clone());
         self.state = staged;
     }
 
@@ -345,7 +374,8 @@ impl Machine {
             return;
         }
         let width = sample.dtype.bitsize() / 8;
-        let expected: Vec<u8> = at.iter().flat_map(|at| sample.data[at * width..][..width].to_vec()).collect();
+        let expected: Vec<u8> =
+            at.iter().flat_map(|at| sample.data[at * width..][..width].to_vec()).collect();
         let slice = file.slice(&name, &ranges).unwrap();
         assert_eq!(slice.read().unwrap(), expected, "{name:?} {ranges:?}");
         let tensors = file.tensors().unwrap();
@@ -360,7 +390,71 @@ impl Machine {
     }
 
     fn step(&mut self) {
-        match self.random.below(20) {
+        match self.random.below(26) {
+            20 => {
+                self.log.push("release".to_owned());
+                self.reader.release();
+                self.file.release();
+            }
+            21 => {
+                self.log.push("old".to_owned());
+                if self.olds.len() > 3 {
+                    self.olds.remove(0);
+                }
+                self.olds.push(self.reader.snapshot().unwrap());
+            }
+            22 => {
+                for old in &self.olds {
+                    let names = old.names();
+                    assert!(self.sharded || names.is_ok());
+                    for name in names.unwrap_or_default() {
+                        match old.view_owned(name) {
+                            Ok(view) => {
+                                let now = view.data().to_vec();
+                                self.owned.push((view, now));
+                            }
+                            Err(error) => {
+                                assert!(self.sharded && error.status() == Status::FileChanged, "{error}")
+                            }
+                        }
+                    }
+                }
+                self.log.push("own olds".to_owned());
+            }
+            23 if !self.sharded => {
+                self.log.push("keep".to_owned());
+                self.kept.truncate(20);
+                for name in self.reads.tensors.keys() {
+                    // SAFETY: one thread, which looks at it when nothing changes.
+                    match unsafe { self.reader.view_kept(name) } {
+                        Ok(view) => self.kept.push((view, name.clone(), self.reads.file)),
+                        Err(error) => assert_eq!(error.status(), Status::Unsupported),
+                    }
+                }
+            }
+            24 => {
+                self.log.push("load".to_owned());
+                match self.reader.load(None) {
+                    Ok(()) => (),
+                    Err(error) => assert!(self.sharded && error.status() == Status::FileChanged, "{error}"),
+                }
+            }
+            25 if !self.sharded => {
+                if self.copies.is_none() || self.random.below(5) == 0 {
+                    let file = OpenOptions::new().map(Map::CopyOnWrite).open(&self.path).unwrap();
+                    self.copies = Some((file, self.state.tensors.clone()));
+                    self.log.push("copies".to_owned());
+                }
+                let (file, tensors) = self.copies.as_mut().unwrap();
+                for (name, sample) in tensors {
+                    if self.random.below(2) == 0 && !sample.data.is_empty() {
+                        let i = self.random.below(sample.data.len());
+                        // SAFETY: one thread, which changes nothing meanwhile.
+                        unsafe { (*file.view_raw(name).unwrap())[i] = 77 };
+                        sample.data[i] = 77;
+                    }
+                }
+            }
             0..=7 => self.transaction(),
             8 => {
                 let map = [Map::Auto, Map::Private, Map::None, Map::CopyOnWrite][self.random.below(4)];
@@ -370,12 +464,18 @@ impl Machine {
             9 => {
                 let map = [Map::Auto, Map::Private, Map::None][self.random.below(3)];
                 self.log.push(format!("new reader {map:?}"));
-                self.owned.clear();
+                self.elsewhere.append(&mut self.owned);
+                self.elsewhere.truncate(40);
+                self.olds.clear();
                 self.reader = OpenOptions::new().map(map).open(&self.path).unwrap();
                 self.reads = self.state.clone();
             }
             10..=11 => {
                 self.log.push("refresh".to_owned());
+                if !self.owned.is_empty() {
+                    assert_eq!(self.reader.refresh().unwrap_err().status(), Status::Unsupported);
+                    self.check();
+                }
                 self.owned.clear();
                 self.reader.refresh().unwrap();
                 self.reads = self.state.clone();
@@ -396,7 +496,9 @@ impl Machine {
                             let now = view.data().to_vec();
                             self.owned.push((view, now));
                         }
-                        Err(error) => assert!(self.sharded && error.status() == Status::FileChanged, "{error}"),
+                        Err(error) => {
+                            assert!(self.sharded && error.status() == Status::FileChanged, "{error}")
+                        }
                     }
                 }
             }
@@ -404,6 +506,7 @@ impl Machine {
                 self.log.push("compact".to_owned());
                 compact(&self.path).unwrap();
                 self.state.file += 1;
+                self.latest.insert(self.state.file, self.state.clone());
                 self.file.refresh().unwrap();
             }
             15 => self.delta(),
@@ -421,7 +524,7 @@ impl Machine {
             }
             17 => {
                 let joined = self._folder.path().join("joined.safetensors");
-                join(&self.path, &joined, ).unwrap();
+                join(&self.path, &joined).unwrap();
                 let (theirs, _) = read_by_them(&joined);
                 assert_eq!(theirs.into_iter().collect::<Tensors>(), self.state.tensors);
             }
@@ -492,8 +595,22 @@ impl Machine {
                 check_snapshot(snapshot, state, false, &format!("snapshot {i}"));
             }
         }
-        for (view, was) in &self.owned {
+        for (view, was) in self.owned.iter().chain(&self.elsewhere) {
             assert_eq!(view.data(), was, "an owned view");
+        }
+        for (view, name, file) in &self.kept {
+            assert_eq!(
+                view.as_view().data(),
+                self.latest[file].tensors[name].data,
+                "a kept view of {name:?}"
+            );
+        }
+        if let Some((file, tensors)) = &self.copies {
+            for (name, sample) in tensors {
+                // SAFETY: as above.
+                let view = unsafe { file.view(name).unwrap() };
+                assert_eq!(view.data(), sample.data, "a copy of {name:?}");
+            }
         }
         if !self.sharded {
             let (tensors, metadata) = read_by_them(&self.path);
