@@ -28,7 +28,8 @@ func (h held) clone() held {
 	return held{maps.Clone(h.tensors), maps.Clone(h.metadata), h.file}
 }
 
-// An oracle makes changes of a file at random, and the same changes in memory.
+// An oracle makes changes of a file at random, and the same changes in memory. After each step all is as it should be: for
+// the file that made it, for a reader, and for what was taken from them before.
 type oracle struct {
 	*testing.T
 	random  *rand.Rand
@@ -89,7 +90,7 @@ func (o *oracle) value(name string) st.Tensor {
 	return st.Tensor{Name: name, DType: dtype, Shape: shape, Data: o.bytes(n * dtype.Bits() / 8)}
 }
 
-// a is the file in one of its guises: as it is, under a context, or with a progress.
+// a is the file as it is, or under a context.
 func (o *oracle) a(f *st.File) *st.File {
 	if o.random.IntN(3) == 0 {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -99,7 +100,8 @@ func (o *oracle) a(f *st.File) *st.File {
 	return f
 }
 
-func picked(r st.Range, n int64) (all []int64) {
+// indices are those of a range in a dimension.
+func indices(r st.Range, n int64) (all []int64) {
 	low, high := int64(0), n
 	if r.Step < 0 {
 		low, high = -1, n-1
@@ -124,6 +126,7 @@ func picked(r st.Range, n int64) (all []int64) {
 	return all
 }
 
+// elements are told, by their number in C order, those that parts of the leading dimensions have.
 func elements(shape []uint64, parts [][]int64, base int64, each func(int64)) {
 	if len(shape) == 0 {
 		each(base)
@@ -152,7 +155,7 @@ func (o *oracle) ranges(shape []uint64) (ranges []st.Range, parts [][]int64) {
 			return o.random.Int64N(4*int64(n)+1) - 2*int64(n)
 		}
 		r := st.Range{Start: end(), Stop: end(), Step: []int64{1, 1, 2, -1, -3, math.MaxInt64, math.MinInt64}[o.random.IntN(7)]}
-		ranges, parts = append(ranges, r), append(parts, picked(r, int64(n)))
+		ranges, parts = append(ranges, r), append(parts, indices(r, int64(n)))
 	}
 	return ranges, parts
 }
@@ -173,8 +176,8 @@ func sizeOf(dtype st.DType, shape []uint64) int {
 	return n / 8
 }
 
-// put writes a part of a tensor in memory.
-func part(of st.Tensor, parts [][]int64, value st.Tensor) st.Tensor {
+// withPart is a tensor with other values in a part.
+func withPart(of st.Tensor, parts [][]int64, value st.Tensor) st.Tensor {
 	of.Data = slices.Clone(of.Data)
 	width, at := int64(of.DType.Bits()/8), int64(0)
 	elements(of.Shape, parts, 0, func(i int64) {
@@ -206,7 +209,7 @@ func (o *oracle) change(tx *st.Tx, staged *held) {
 		value := st.Tensor{DType: old.DType, Shape: shapeOfPart(old.Shape, parts)}
 		value.Data = o.bytes(sizeOf(value.DType, value.Shape))
 		must(o, tx.UpdateSlice(name, value, ranges...))
-		staged.tensors[name] = part(old, parts, value)
+		staged.tensors[name] = withPart(old, parts, value)
 		o.note("slice %q %v", name, ranges)
 	case 4:
 		if !there || old.DType.Bits() < 8 || len(old.Shape) == 0 || old.Shape[0] == 0 {
@@ -214,16 +217,16 @@ func (o *oracle) change(tx *st.Tx, staged *held) {
 		}
 		n := int64(old.Shape[0])
 		ranges, parts := o.ranges(old.Shape[1:])
-		rows, real := make([]int64, o.random.IntN(4)), []int64{}
+		rows, places := make([]int64, o.random.IntN(4)), []int64{}
 		for i := range rows {
 			rows[i] = o.random.Int64N(2*n) - n
-			real = append(real, (rows[i]+n)%n)
+			places = append(places, (rows[i]+n)%n)
 		}
-		parts = append([][]int64{real}, parts...)
+		parts = append([][]int64{places}, parts...)
 		value := st.Tensor{DType: old.DType, Shape: shapeOfPart(old.Shape, parts)}
 		value.Data = o.bytes(sizeOf(value.DType, value.Shape))
 		must(o, tx.UpdateRows(name, value, rows, ranges...))
-		staged.tensors[name] = part(old, parts, value)
+		staged.tensors[name] = withPart(old, parts, value)
 		o.note("rows %q %v %v", name, rows, ranges)
 	case 5:
 		value := o.value(name)
@@ -256,7 +259,7 @@ func (o *oracle) change(tx *st.Tx, staged *held) {
 			o.note("rename %q %q", name, to)
 		}
 	case 8:
-		value := string(o.bytes(0)) + strconv.FormatUint(o.random.Uint64(), 16)
+		value := strconv.FormatUint(o.random.Uint64(), 16) + "\x00"
 		must(o, tx.SetMetadata(name, value))
 		staged.metadata[name] = value
 		o.note("set %q", name)
@@ -510,23 +513,17 @@ func (o *oracle) check() {
 	}
 }
 
+// LIBST_TEST_SEED and LIBST_TEST_STEPS choose other runs.
 func TestRandomChangesAreThoseInMemory(t *testing.T) {
-	seed, steps := rand.Uint64(), 150
-	if text := os.Getenv("ORACLE_SEED"); text != "" {
-		seed, _ = strconv.ParseUint(text, 10, 64)
+	chosen := func(name string, otherwise uint64) uint64 {
+		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
+			return n
+		}
+		return otherwise
 	}
-	if text := os.Getenv("ORACLE_STEPS"); text != "" {
-		steps, _ = strconv.Atoi(text)
-	}
-	folder := os.Getenv("ORACLE_TMP")
-	if folder == "" {
-		folder = t.TempDir()
-	} else {
-		folder, _ = os.MkdirTemp(folder, "")
-		defer os.RemoveAll(folder)
-	}
+	seed, steps := chosen("LIBST_TEST_SEED", rand.Uint64()), chosen("LIBST_TEST_STEPS", 150)
 	t.Logf("seed %d", seed)
-	o := &oracle{T: t, random: rand.New(rand.NewPCG(seed, 0)), path: filepath.Join(folder, "model.safetensors"),
+	o := &oracle{T: t, random: rand.New(rand.NewPCG(seed, 0)), path: filepath.Join(t.TempDir(), "model.safetensors"),
 		now: held{map[string]st.Tensor{}, map[string]string{"format": "pt"}, 0}, latest: map[int]held{}}
 	defer func() {
 		if t.Failed() {
