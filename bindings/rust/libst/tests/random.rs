@@ -584,11 +584,7 @@ impl Machine {
             assert_eq!(view.data(), was, "an owned view");
         }
         for (view, name, file) in &self.kept {
-            assert_eq!(
-                view.as_view().data(),
-                self.latest[file].tensors[name].data,
-                "a kept view of {name:?}"
-            );
+            assert_eq!(view.data(), self.latest[file].tensors[name].data, "a kept view of {name:?}");
         }
         if let Some((file, tensors)) = &self.copies {
             for (name, sample) in tensors {

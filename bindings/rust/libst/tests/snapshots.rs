@@ -66,8 +66,7 @@ fn kept_views_outlive_their_file() {
     let copy = view.clone();
     drop((file, view));
     std::fs::remove_file(&model.path).unwrap();
-    let thread =
-        std::thread::spawn(move || (copy.as_view().data().to_vec(), copy.as_view().shape().to_vec()));
+    let thread = std::thread::spawn(move || (copy.data().to_vec(), copy.as_view().shape().to_vec()));
     assert_eq!(thread.join().unwrap(), (model.data("w").to_vec(), vec![64, 96]));
     save(&model.path, [("b", &of_snapshot.as_view())]).unwrap();
     save(&model.path, [("b", of_snapshot)]).unwrap();
