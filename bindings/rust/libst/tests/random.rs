@@ -35,7 +35,7 @@ const DTYPES: &[TheirDtype] = &[
 ];
 
 fn ours(dtype: TheirDtype) -> Dtype {
-    dtype.try_into().unwrap()
+    dtype.to_string().parse().unwrap()
 }
 
 fn sample(random: &mut Random) -> Sample {
