@@ -154,7 +154,8 @@ func (o *oracle) ranges(shape []uint64) (ranges []st.Range, parts [][]int64) {
 			}
 			return o.random.Int64N(4*int64(n)+1) - 2*int64(n)
 		}
-		r := st.Range{Start: end(), Stop: end(), Step: []int64{1, 1, 2, -1, -3, math.MaxInt64, math.MinInt64}[o.random.IntN(7)]}
+		steps := []int64{1, 1, 2, -1, -3, math.MaxInt64, math.MinInt64}
+		r := st.Range{Start: end(), Stop: end(), Step: steps[o.random.IntN(len(steps))]}
 		ranges, parts = append(ranges, r), append(parts, indices(r, int64(n)))
 	}
 	return ranges, parts
@@ -443,7 +444,8 @@ func (o *oracle) reading(who string, f *st.File, want held) {
 		same(o, who, got, want)
 		info, err := o.a(f).Info(name)
 		must(o, err)
-		if info.DType != want.DType || !slices.Equal(info.Shape, want.Shape) || info.Size != uint64(len(want.Data)) || info.Name != name {
+		if info.Name != name || info.DType != want.DType || !slices.Equal(info.Shape, want.Shape) ||
+			info.Size != uint64(len(want.Data)) {
 			o.Fatalf("%s: %+v is not of %v", who, info, want)
 		}
 		for range o.random.IntN(3) {

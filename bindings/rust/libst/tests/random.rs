@@ -1,5 +1,5 @@
-//! Random changes of one file, and of shards, against the same changes in memory. After each step all is as it should be:
-//! for the file that made it, for a reader, for what was taken from them before, and for the `safetensors` crate.
+//! Random changes of one file, and of shards, against the same changes in memory. After each step all is as it should
+//! be: for the file that made it, for a reader, for what was taken from them before, and for the `safetensors` crate.
 //! LIBST_TEST_SEED and LIBST_TEST_STEPS choose other runs.
 
 mod support;
