@@ -28,8 +28,8 @@ func (h held) clone() held {
 	return held{maps.Clone(h.tensors), maps.Clone(h.metadata), h.file}
 }
 
-// An oracle makes changes of a file at random, and the same changes in memory. After each step all is as it should be: for
-// the file that made it, for a reader, and for what was taken from them before.
+// An oracle makes changes of a file at random, and the same changes in memory. After each step all is as it should be:
+// for the file that made it, for a reader, and for what was taken from them before.
 type oracle struct {
 	*testing.T
 	random  *rand.Rand
