@@ -145,7 +145,9 @@ st_status st_writer_finish(st_writer *writer) {
     ST_TRY(auto going, going_on("st_writer_finish", writer));
     return going->finish();
   });
-  if (writer && status != ST_E_BUSY && status != ST_E_INCOMPLETE) writer->writer.reset();
+  const bool goes_on = status == ST_E_BUSY || status == ST_E_INCOMPLETE ||
+                       (status == ST_E_IO && writer->writer && !writer->writer->has_ended());
+  if (writer && !goes_on) writer->writer.reset();
   return status;
 }
 

@@ -67,6 +67,22 @@ st_status stgo_open_source(const st_source *source, uintptr_t reader, const st_o
   return st_open_source(&given, opts, out);
 }
 
+st_status stgo_open_bytes(const uint8_t *bytes, size_t size, st_file **out) { return st_open_memory(bytes, size, out); }
+
+st_status stgo_read_bytes(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size,
+                          st_tensor *read) {
+  return st_read(file, name, name_len, dst, dst_size, read);
+}
+
+st_status stgo_read_slice_bytes(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n,
+                                uint8_t *dst, size_t dst_size) {
+  return st_read_slice(file, name, name_len, ranges, n, dst, dst_size, NULL);
+}
+
+st_status stgo_write_bytes(st_writer *writer, const char *name, size_t name_len, const uint8_t *data, uint64_t nbytes) {
+  return st_writer_write(writer, name, name_len, data, nbytes);
+}
+
 void stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out) {
   (void)st_get(file, name, name_len, (st_tensor *)out);
 }

@@ -30,6 +30,14 @@ int stgo_on_report(void *user, const st_report *report);
 /* As st_open_source; `reader` is a cgo.Handle. */
 st_status stgo_open_source(const st_source *source, uintptr_t reader, const st_open_options *opts, st_file **out);
 
+/* As st_open_memory, st_read, st_read_slice and st_writer_write, of bytes whose pointer cgo need not look behind. */
+st_status stgo_open_bytes(const uint8_t *bytes, size_t size, st_file **out);
+st_status stgo_read_bytes(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size,
+                          st_tensor *read);
+st_status stgo_read_slice_bytes(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n,
+                                uint8_t *dst, size_t dst_size);
+st_status stgo_write_bytes(st_writer *writer, const char *name, size_t name_len, const uint8_t *data, uint64_t nbytes);
+
 /* An st_tensor *, of a type whose pointer cgo need not look behind for pointers. */
 typedef uint64_t *stgo_tensor;
 

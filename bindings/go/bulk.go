@@ -30,7 +30,7 @@ func (f *File) ReadMany(requests []ReadRequest, opts *BulkOptions) error {
 	for i := range requests {
 		r, c := &requests[i], &all[i]
 		c.name, c.name_len = chars(r.Name)
-		c.dst, c.dst_size = first(r.Dst), C.size_t(len(r.Dst))
+		c.dst, c.dst_size = unsafe.Pointer(first(r.Dst)), C.size_t(len(r.Dst))
 		pin.Pin(c.name)
 		pin.Pin(c.dst)
 		if len(r.Ranges) > 0 {
@@ -41,7 +41,8 @@ func (f *File) ReadMany(requests []ReadRequest, opts *BulkOptions) error {
 	o := given(opts)
 	options := o.c()
 	return f.watchedBy(o.Progress).call("read many", func() C.st_status {
-		return C.st_read_many(f.h.c, &all[0], C.size_t(len(all)), &options)
+		// Of &all[0] cgo would look behind what the requests point to, too.
+		return C.st_read_many(f.h.c, unsafe.SliceData(all), C.size_t(len(all)), &options)
 	})
 }
 
@@ -105,7 +106,7 @@ func openFilesOf(pin *C.st_file, names []string) C.st_status {
 		requests[i].name, requests[i].name_len = chars(name)
 		held.Pin(requests[i].name)
 	}
-	status := C.st_read_many(pin, &requests[0], C.size_t(len(requests)), nil)
+	status := C.st_read_many(pin, unsafe.SliceData(requests), C.size_t(len(requests)), nil)
 	if status == C.ST_E_BUFFER_SIZE { // which is told after the opens
 		return C.ST_OK
 	}

@@ -122,10 +122,11 @@ func chars(s string) (*C.char, C.size_t) {
 	return (*C.char)(unsafe.Pointer(unsafe.StringData(s))), C.size_t(len(s))
 }
 
-// first is where a slice begins; never NULL, so that "no bytes" is not "no buffer".
-func first(b []byte) unsafe.Pointer {
+// first is where a slice begins; never NULL, so that "no bytes" is not "no buffer". It is no void *: behind one cgo looks
+// at all that was allocated with the bytes, and panics where that holds a pointer.
+func first(b []byte) *C.uint8_t {
 	if len(b) == 0 {
-		return unsafe.Pointer(&empty[0])
+		return (*C.uint8_t)(&empty[0])
 	}
-	return unsafe.Pointer(unsafe.SliceData(b))
+	return (*C.uint8_t)(unsafe.SliceData(b))
 }

@@ -9,7 +9,7 @@ import "runtime/cgo"
 
 // Progress is told now and then how many bytes of a long call are done, of how many; total is 0 if that is not known.
 // An error cancels the call, which then answers it, wrapped, and has changed nothing. It must not use the file, but for
-// Close and Interrupt: a change would wait for the one that calls it.
+// Close and Interrupt: a change would wait for the one that calls it. Nor may it call runtime.Goexit, as t.FailNow does.
 type Progress func(done, total uint64) error
 
 // LogLevel says how much a message matters.

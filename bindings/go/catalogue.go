@@ -151,7 +151,7 @@ func namesOf(pin *C.st_file) (*string, C.st_status) {
 		return new(string), status
 	}
 	all := uncleared(int(size))
-	status := C.st_names(pin, (*C.char)(first(all)), &size)
+	status := C.st_names(pin, (*C.char)(unsafe.Pointer(first(all))), &size)
 	text := unsafe.String(unsafe.SliceData(all), len(all))
 	return &text, status
 }

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 )
 
@@ -25,6 +26,23 @@ func ParseDType(name string) (DType, error) {
 	var d C.st_dtype
 	err := run(context.Background(), "parse dtype", &hooks{}, func() C.st_status { return C.st_dtype_parse(p, n, &d) })
 	return DType(d), err
+}
+
+// MarshalText gives the name, as JSON has it: "BF16".
+func (d DType) MarshalText() ([]byte, error) {
+	if name := d.String(); name != "" {
+		return []byte(name), nil
+	}
+	return nil, &Error{Op: "marshal dtype", Status: ErrDType, Message: fmt.Sprintf("%d is no dtype", uint32(d)), Offset: -1}
+}
+
+// UnmarshalText is ParseDType.
+func (d *DType) UnmarshalText(name []byte) error {
+	parsed, err := ParseDType(string(name))
+	if err == nil {
+		*d = parsed
+	}
+	return err
 }
 
 // Version of the library that runs, such as "2.0.0".

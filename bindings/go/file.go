@@ -8,6 +8,7 @@ import "C"
 import (
 	"context"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,7 +158,7 @@ func OpenBytes(data []byte) (*File, error) {
 		pin.Pin(unsafe.SliceData(data))
 	}
 	if err := run(context.Background(), "open", &hooks{}, func() C.st_status {
-		return C.st_open_memory(first(data), C.size_t(len(data)), &h.c)
+		return C.stgo_open_bytes(first(data), C.size_t(len(data)), &h.c)
 	}); err != nil {
 		h.held.drop()
 		return nil, err
@@ -244,6 +245,14 @@ func (f *File) Close() error {
 // Path is what the file was opened by, with all that a URL has, which may be secrets; "" if it lies in memory or is a
 // Source.
 func (f *File) Path() string { return f.path }
+
+// String is for messages: the path, or of a URL the scheme alone.
+func (f *File) String() string {
+	if scheme, _, isURL := strings.Cut(f.path, "://"); isURL {
+		return scheme + "://..."
+	}
+	return f.path
+}
 
 // Interrupt makes the calls that now run on this file, in any goroutine, give up waiting for locks and stop long reads:
 // they answer ErrInterrupted.

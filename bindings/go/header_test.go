@@ -1,6 +1,8 @@
 package st_test
 
 import (
+	"encoding/json"
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -167,6 +169,22 @@ func TestNamesOfStatusesAndDTypesAreTheLibrarys(t *testing.T) {
 		d := st.DType(value)
 		if parsed, err := st.ParseDType(name); err != nil || parsed != d || d.String() != name {
 			t.Errorf("dtype %s parses to %v (%v)", name, parsed, err)
+		}
+		var back st.DType
+		if text, err := json.Marshal(d); string(text) != `"`+name+`"` || err != nil {
+			t.Errorf("dtype %s is %s as JSON (%v)", name, text, err)
+		} else if err := json.Unmarshal(text, &back); err != nil || back != d {
+			t.Errorf("dtype %s comes back as %v (%v)", name, back, err)
+		}
+	}
+	var d st.DType
+	refused(t, json.Unmarshal([]byte(`"f32"`), &d), st.ErrDType)
+	if _, err := json.Marshal(st.DType(99)); !errors.Is(err, st.ErrDType) {
+		t.Errorf("no dtype is %v as JSON", err)
+	}
+	for name, value := range defined("ST_ACTION_") {
+		if got := st.Action(value).String(); got != strings.ToLower(name) {
+			t.Errorf("action %s is called %s", name, got)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package st_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"reflect"
@@ -65,10 +66,10 @@ func TestNothingWorksAfterClose(t *testing.T) {
 		}
 	}
 	// These answer no error, and the last three are of these tests.
-	silent := []string{"Interrupt", "Len", "Path", "Release", "WithContext", "Freed", "Hold", "SeemClosed"}
+	silent := []string{"Interrupt", "Len", "Path", "Release", "String", "WithContext", "Freed", "Hold", "SeemClosed"}
 	f.Interrupt()
 	f.Release()
-	if f.Len() != 0 || f.Path() != path {
+	if f.Len() != 0 || f.Path() != path || fmt.Sprint(f) != path {
 		t.Error("a closed file has content, or no path")
 	}
 	for method := range reflect.TypeFor[*st.File]().NumMethod() {

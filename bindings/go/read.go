@@ -110,7 +110,7 @@ func (f *File) Get(name string) (got Tensor, err error) {
 		}
 		p, n := chars(name)
 		if err := f.run("get", func() C.st_status {
-			return C.st_read(pin, p, n, first(data), C.size_t(len(data)), nil)
+			return C.stgo_read_bytes(pin, p, n, first(data), C.size_t(len(data)), nil)
 		}); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (f *File) ReadInto(name string, dst []byte) (size int, err error) {
 // readPlain reads from an acquired handle: what it shows now, or, of a pin, what it shows for ever.
 func (f *File) readPlain(op string, from *handle, name string, dst []byte) (size int, err error) {
 	p, n := chars(name)
-	to := (*C.uint8_t)(first(dst)) // cgo looks behind a void *
+	to := first(dst)
 	var read C.uint64_t
 	var status C.st_status
 	runtime.LockOSThread() // as run does
@@ -182,7 +182,7 @@ func (f *File) readHooked(name string, dst []byte) (size int, err error) {
 	err = f.pinned("read", func(pin *C.st_file) error {
 		var read C.st_tensor
 		err := f.run("read", func() C.st_status {
-			return C.st_read(pin, p, n, first(dst), C.size_t(len(dst)), &read)
+			return C.stgo_read_bytes(pin, p, n, first(dst), C.size_t(len(dst)), &read)
 		})
 		size = sizeHere(uint64(read.nbytes)) // 0 on other errors than ErrBufferSize
 		return err
@@ -259,7 +259,7 @@ func (f *File) sliceDescribed(state *handle, name string, ranges []Range, part *
 	p, n := chars(name)
 	r, count := rangesOf(ranges)
 	runtime.LockOSThread() // as run does
-	status := C.stgo_read_slice(state.c, p, n, r, count, (*C.uint8_t)(first(data)), C.size_t(len(data)))
+	status := C.stgo_read_slice(state.c, p, n, r, count, first(data), C.size_t(len(data)))
 	if status != C.ST_OK {
 		err = failure("slice", status)
 	}
@@ -306,7 +306,7 @@ func (f *File) readSlice(of *C.st_file, name string, dst []byte, ranges []Range)
 	p, n := chars(name)
 	r, count := rangesOf(ranges)
 	return f.run("slice", func() C.st_status {
-		return C.st_read_slice(of, p, n, r, count, first(dst), C.size_t(len(dst)), nil)
+		return C.stgo_read_slice_bytes(of, p, n, r, count, first(dst), C.size_t(len(dst)))
 	})
 }
 

@@ -38,7 +38,7 @@ func Save(path string, tensors []Tensor, opts *SaveOptions) error {
 // fill fills a C struct with a tensor, under a name, which both are pinned for the call.
 func fill(c *C.st_tensor, pin *runtime.Pinner, name string, t *Tensor) {
 	describe(c, pin, name, t.DType, t.Shape)
-	c.data, c.nbytes = first(t.Data), C.uint64_t(len(t.Data))
+	c.data, c.nbytes = unsafe.Pointer(first(t.Data)), C.uint64_t(len(t.Data))
 	pin.Pin(c.data)
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 
 	"libst/st"
@@ -178,6 +179,33 @@ func TestAWriterThatIsNotFinishedLeavesTheOldFile(t *testing.T) {
 	}()
 	_ = panicking.Abort()
 	holds(t, path, smallTensors(), nil)
+	alone(t, path)
+}
+
+// withoutDescriptors runs what cannot open a file.
+func withoutDescriptors(t *testing.T, run func() error) error {
+	t.Helper()
+	var limit syscall.Rlimit
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 1, Max: limit.Max}))
+	err := run()
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	return err
+}
+
+func TestAWriterGoesOnWhereTooManyFilesWereOpen(t *testing.T) {
+	_, path := small(t)
+	tensor := st.TensorOf([]uint8{1, 2, 3})
+	tensor.Name = "w"
+	w, err := st.NewWriter(path, nil, nil)
+	must(t, err)
+	must(t, w.Put(tensor))
+	err = withoutDescriptors(t, w.Finish)
+	if refused(t, err, st.ErrIO); !errors.Is(err, syscall.EMFILE) {
+		t.Fatal(err)
+	}
+	must(t, w.Finish())
+	holds(t, path, map[string]st.Tensor{"w": tensor}, nil)
 	alone(t, path)
 }
 

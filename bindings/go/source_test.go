@@ -319,7 +319,7 @@ func (v vast) ReadAt(p []byte, at int64) (int, error) {
 
 func TestATensorThatIsLargerThanMemoryIsAnError(t *testing.T) {
 	const size = 1 << 60
-	header := fmt.Sprintf(`{"t":{"dtype":"U8","shape":[%d],"data_offsets":[0,%[1]d]}}`, size)
+	header := fmt.Sprintf(`{"t":{"dtype":"U8","shape":[%d],"data_offsets":[0,%[1]d]}}`, uint64(size))
 	head := vast(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + vast(header)
 	f, err := st.OpenSource(st.Source{Reader: head, Size: int64(len(head)) + size}, nil)
 	if err != nil {

@@ -35,6 +35,10 @@ const (
 	ActionReport Action = 7 // a bug in libst; please report it
 )
 
+func (a Action) String() string {
+	return nameOf(a, "none", "fix", "retry", "reopen", "space", "move", "end", "report")
+}
+
 // Action tells it also of statuses that are newer than this package, but known to the library.
 func (s Status) Action() Action { return Action(C.st_status_action(C.st_status(s))) }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -58,7 +59,10 @@ func TestAModelThatAURLNames(t *testing.T) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	}))
 	defer server.Close()
-	f := openURL(t, server.URL+"/model.safetensors")
+	f := openURL(t, server.URL+"/model.safetensors?token=secret")
+	if text := fmt.Sprint(f); text != "http://..." {
+		t.Errorf("it prints as %s", text)
+	}
 	for name, tensor := range want {
 		for what, get := range map[string]func(string) (st.Tensor, error){"Get": f.Get, "View": f.View} {
 			got, err := get(name)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"syscall"
 	"unsafe"
 )
 
@@ -76,25 +77,26 @@ func (w *Writer) Put(tensor Tensor) error {
 func (w *Writer) Write(name string, data []byte) error {
 	p, n := chars(name)
 	return w.call("write", func() C.st_status {
-		return C.st_writer_write(w.c, p, n, first(data), C.uint64_t(len(data)))
+		return C.stgo_write_bytes(w.c, p, n, first(data), C.uint64_t(len(data)))
 	})
 }
 
-// Finish makes the file durable, gives it its name, and ends the writer. Only after ErrBusy and ErrIncomplete (bytes of a
-// declared tensor are missing) does it live on, to be gone on with or aborted.
+// Finish makes the file durable, gives it its name, and ends the writer. Only after ErrBusy, ErrIncomplete (bytes of a
+// declared tensor are missing), and ErrIO where too many files were open (syscall.EMFILE, syscall.ENFILE), does it live on,
+// to be gone on with or aborted.
 func (w *Writer) Finish() error {
 	return w.alone("finish", func() error {
-		ran := false
-		err := run(w.ctx, "finish", &w.hooks, func() C.st_status {
-			ran = true
-			status := C.st_writer_finish(w.c)
-			if status != C.ST_E_BUSY && status != C.ST_E_INCOMPLETE {
+		livesOn := false
+		defer func() {
+			if !livesOn { // also if a callback panicked
 				w.free()
 			}
-			return status
-		})
-		if !ran { // the context had ended
-			w.free()
+		}()
+		err := run(w.ctx, "finish", &w.hooks, func() C.st_status { return C.st_writer_finish(w.c) })
+		var e *Error
+		if errors.As(err, &e) {
+			tooMany := e.Errno == syscall.EMFILE || e.Errno == syscall.ENFILE
+			livesOn = e.Status == ErrBusy || e.Status == ErrIncomplete || e.Status == ErrIO && tooMany
 		}
 		return err
 	})

@@ -89,6 +89,7 @@ class Writer {
   // Status incomplete if bytes of a tensor are missing. That, busy, and too few descriptors leave
   // the writer as it was. After anything else it is over.
   Result<void> finish();
+  bool has_ended() const { return failed_; }
 
  private:
   struct Slot {

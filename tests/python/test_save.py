@@ -1,7 +1,9 @@
 """libst.save and libst.writer: stock reads what they write, and would have written layout="stock" byte for byte."""
 
 import ctypes
+import errno
 import os
+import resource
 import subprocess
 import sys
 import tracemalloc
@@ -203,6 +205,22 @@ def test_what_nobody_could_read_is_refused(tmp_path):
         w.add("a", np.ones(1))
         with pytest.raises(libst.FormatError):
             w.add("a", np.ones(1))
+    assert os.listdir(tmp_path) == ["m"]
+
+
+def test_a_writer_is_finished_when_files_can_be_opened_again(tmp_path):
+    w = libst.writer(tmp_path / "m")
+    w.add("a", np.ones(3))
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, most))
+    try:
+        with pytest.raises(libst.StorageError) as refused:
+            w.finish()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+    assert refused.value.errno == errno.EMFILE
+    w.finish()
+    same(tmp_path / "m", {"a": np.ones(3)})
     assert os.listdir(tmp_path) == ["m"]
 
 

@@ -1,6 +1,7 @@
 """Write a file: `libst.save` at once, `libst.writer` tensor by tensor."""
 
 import ctypes
+import errno
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -217,12 +218,17 @@ class Writer(EndsWithBlock):
         del kept  # until here
 
     def finish(self) -> None:
-        """Make the file durable and give it its name. After BusyError it may be called again."""
+        """Make the file durable and give it its name. It may be called again after BusyError, and after StorageError
+        where too many files were open (`errno.EMFILE`, `errno.ENFILE`)."""
         status = self._callbacks.call(_abi.st_writer_finish, self._live())
+        goes_on = status in _GOES_ON
         try:
             check(status)
+        except StorageError as error:
+            goes_on = goes_on or error.os_errno in (errno.EMFILE, errno.ENFILE)
+            raise
         finally:
-            if status not in _GOES_ON:
+            if not goes_on:
                 self.abort()
 
     def abort(self) -> None:

@@ -1,5 +1,7 @@
 // What frees: st_txn_free, st_writer_free and st_close, and nothing else. Run under AddressSanitizer too: there a
 // leak or a stale pointer is a failure.
+#include <sys/resource.h>
+
 #include "lock_of_file.h"
 #include "scene.h"
 
@@ -250,6 +252,24 @@ TEST_F(CapiOwnership, ABusyWriterMayFinishLater) {
   expect_ended(writer);
   st_writer_free(writer);
   st_writer_free(dropped);
+  EXPECT_TRUE(bytes_of(path).ends_with(new_a));
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"model.safetensors"});
+}
+
+TEST_F(CapiOwnership, AWriterMayFinishWhenFilesCanBeOpenedAgain) {
+  st_writer *writer = writer_of(path);
+  ASSERT_ST(ST_OK, st_writer_put(writer, &x));
+  rlimit limit;
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {1, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_ST(ST_E_IO, st_writer_finish(writer));
+  EXPECT_ST(ST_E_IO, st_writer_finish(writer));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  EXPECT_ST(ST_OK, st_writer_finish(writer));
+  expect_ended(writer);
+  st_writer_free(writer);
   EXPECT_TRUE(bytes_of(path).ends_with(new_a));
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"model.safetensors"});
 }

@@ -8,7 +8,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("read MODEL.safetensors NAME FIRST LAST".into());
     };
     let file = File::open(path)?;
-    let rows = file.slice(name, &s![first.parse()?..=last.parse()?])?;
+    let (first, last): (i64, i64) = (first.parse()?, last.parse()?);
+    let rows = file.slice(name, &s![first..=last])?;
     println!("{} {:?}", rows.dtype(), rows.shape());
     match rows.dtype() {
         Dtype::F32 => rows.read_as::<f32>()?.iter().for_each(|x| println!("{x}")),

@@ -150,6 +150,24 @@ impl std::error::Error for Error {
     }
 }
 
+/// For programs whose functions answer errors of the system: of its kind, or of what comes nearest to the status. The
+/// error itself is in it.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match (error.os_errno(), error.status()) {
+            (Some(errno), _) => io::Error::from_raw_os_error(errno).kind(),
+            (_, Status::NoFile) => io::ErrorKind::NotFound,
+            (_, Status::Permission) => io::ErrorKind::PermissionDenied,
+            (_, Status::NoMemory) => io::ErrorKind::OutOfMemory,
+            (_, Status::InvalidArgument) => io::ErrorKind::InvalidInput,
+            (_, Status::Unsupported | Status::LockUnsupported) => io::ErrorKind::Unsupported,
+            (_, status) if (40..=63).contains(&status.code()) => io::ErrorKind::InvalidData, // of the format
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
 /// What a call answered, which must have been made by this thread just now.
 #[inline]
 pub(crate) fn check(status: sys::st_status) -> Result<()> {

@@ -352,7 +352,7 @@ impl File {
     /// // SAFETY: nobody writes to this file.
     /// let w = unsafe { file.view_kept("w")? };
     /// drop(file);
-    /// assert_eq!(w.as_view().data().len(), 24);
+    /// assert_eq!(w.data().len(), 24);
     /// # Ok::<(), libst::Error>(())
     /// ```
     pub unsafe fn view_kept(&self, name: &str) -> Result<KeptView> {

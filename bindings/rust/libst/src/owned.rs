@@ -115,35 +115,55 @@ impl KeptView {
         Ok(KeptView { view: view.with_own_shape(data), _mapping: Arc::new(mapping) })
     }
 
-    /// The same, borrowed: with dtype, shape and data.
+    /// The type of its elements.
+    pub fn dtype(&self) -> Dtype {
+        self.view.dtype()
+    }
+
+    /// Its shape, slowest dimension first; empty for a scalar.
+    pub fn shape(&self) -> &[usize] {
+        self.view.shape()
+    }
+
+    /// Little-endian elements in C order. May be unaligned for their type.
+    pub fn data(&self) -> &[u8] {
+        self.view.data()
+    }
+
+    /// The length of the data in bytes.
+    pub fn data_len(&self) -> usize {
+        self.view.data_len()
+    }
+
+    /// The same, borrowed.
     pub fn as_view(&self) -> TensorView<'_> {
-        TensorView::of_parts(self.view.dtype(), self.view.shape(), self.view.data())
+        TensorView::of_parts(self.dtype(), self.shape(), self.data())
     }
 }
 
 impl View for KeptView {
     fn dtype(&self) -> Dtype {
-        self.view.dtype()
+        self.dtype()
     }
 
     fn shape(&self) -> &[usize] {
-        self.view.shape()
+        self.shape()
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        self.view.data().into()
+        self.data().into()
     }
 
     fn data_len(&self) -> usize {
-        self.view.data_len()
+        self.data_len()
     }
 }
 
 impl fmt::Debug for KeptView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeptView")
-            .field("dtype", &self.view.dtype())
-            .field("shape", &self.view.shape())
+            .field("dtype", &self.dtype())
+            .field("shape", &self.shape())
             .finish_non_exhaustive()
     }
 }

@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::ptr::null_mut;
 
 use crate::bulk::uninit;
 use crate::handle::filled;
 use crate::{sys, Dtype, ReadRequest, Result, Tensor};
 
-/// One dimension's part of a slice: Rust's ranges of `i64`, where a negative end counts from the back, with a step.
+/// One dimension's part of a slice: Rust's ranges of `i64`, `i32` and `usize`, where a negative end counts from the back,
+/// with a step.
 /// Both ends are clipped to the dimension. An inclusive range (`a..=b`) holds its last element whichever way the step goes.
 /// [`s!`](crate::s) writes several.
 ///
@@ -65,28 +66,42 @@ impl Default for Range {
     }
 }
 
+impl Range {
+    fn of<T: Copy + TryInto<i64>>(range: impl RangeBounds<T>) -> Range {
+        let place = |end: &T| (*end).try_into().unwrap_or(i64::MAX); // no dimension reaches so far
+        let start = match range.start_bound() {
+            Bound::Included(start) => Some(place(start)),
+            _ => None,
+        };
+        let (stop, inclusive) = match range.end_bound() {
+            Bound::Excluded(stop) => (Some(place(stop)), false),
+            Bound::Included(last) => (Some(place(last)), true),
+            Bound::Unbounded => (None, false),
+        };
+        Range { inclusive, ..Range::new(start, stop, 1) }
+    }
+}
+
 macro_rules! from_std {
-    ($($std:ty),*) => {
-        $(impl From<$std> for Range {
-            fn from(range: $std) -> Range {
-                use std::ops::RangeBounds;
-                let start = match RangeBounds::<i64>::start_bound(&range) {
-                    Bound::Included(&start) => Some(start),
-                    _ => None,
-                };
-                let (stop, inclusive) = match RangeBounds::<i64>::end_bound(&range) {
-                    Bound::Excluded(&stop) => (Some(stop), false),
-                    Bound::Included(&last) => (Some(last), true),
-                    Bound::Unbounded => (None, false),
-                };
-                Range { inclusive, ..Range::new(start, stop, 1) }
+    ($($number:ty: $($std:ident)*;)*) => {
+        $($(impl From<std::ops::$std<$number>> for Range {
+            fn from(range: std::ops::$std<$number>) -> Range {
+                Range::of::<$number>(range)
             }
-        })*
+        })*)*
     };
 }
+// A number without a type is an i32 to the compiler, where there are several.
 from_std! {
-    std::ops::Range<i64>, std::ops::RangeInclusive<i64>, std::ops::RangeFrom<i64>, std::ops::RangeTo<i64>,
-    std::ops::RangeToInclusive<i64>, std::ops::RangeFull
+    i64: Range RangeInclusive RangeFrom RangeTo RangeToInclusive;
+    i32: Range RangeInclusive RangeFrom RangeTo RangeToInclusive;
+    usize: Range RangeInclusive RangeFrom RangeTo RangeToInclusive;
+}
+
+impl From<std::ops::RangeFull> for Range {
+    fn from(range: std::ops::RangeFull) -> Range {
+        Range::of::<i64>(range)
+    }
 }
 
 /// The ranges of a slice, each with a step if one stands after a semicolon: `s![1..3, ..;2, -1..]` is Python's
@@ -261,6 +276,12 @@ mod tests {
             ]
         );
         assert_eq!(s![1..3, ..], [Range::new(Some(1), Some(3), 1), Range::default()]);
+        let (rows, back) = (3_usize, -2_i64);
+        assert_eq!(s![1..rows, back.., ..=rows], s![1..3, -2.., ..=3]);
+        assert_eq!(
+            s![rows..usize::MAX, ..=usize::MAX].map(parts),
+            [(Some(3), Some(i64::MAX), 1), (None, None, 1)]
+        );
         let none: [Range; 0] = s![];
         assert!(none.is_empty());
     }

@@ -18,7 +18,7 @@ use crate::{sys, Error, File, OpenOptions, Result, Status};
 /// is read. They and their size must not change while the file is open; a source that cannot promise this checks it, and
 /// answers the error of `ESTALE` ([`io::Error::from_raw_os_error`]), which becomes [`Status::FileChanged`].
 ///
-/// A `Mutex` of anything that reads and seeks is a source.
+/// A `Mutex` of anything that reads and seeks is a source, and so is a `Box` or an `Arc` of one.
 ///
 /// ```
 /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
@@ -60,6 +60,33 @@ pub trait Source: Send + Sync {
         None
     }
 }
+
+macro_rules! pointers_to_sources {
+    ($($pointer:ident)*) => {
+        $(impl<S: Source + ?Sized> Source for $pointer<S> {
+            fn size(&self) -> io::Result<u64> {
+                (**self).size()
+            }
+
+            fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+                (**self).read_at(buffer, offset)
+            }
+
+            fn most_reads(&self) -> u32 {
+                (**self).most_reads()
+            }
+
+            fn name(&self) -> String {
+                (**self).name()
+            }
+
+            fn identity(&self) -> Option<String> {
+                (**self).identity()
+            }
+        })*
+    };
+}
+pointers_to_sources! { Box Arc }
 
 impl<R: Read + Seek + Send> Source for Mutex<R> {
     fn size(&self) -> io::Result<u64> {

@@ -124,21 +124,22 @@ impl View for TensorView<'_> {
     }
 }
 
-impl View for &TensorView<'_> {
+/// So that what holds a tensor need not be given away.
+impl<V: View + ?Sized> View for &V {
     fn dtype(&self) -> Dtype {
-        self.dtype
+        (**self).dtype()
     }
 
     fn shape(&self) -> &[usize] {
-        &self.shape
+        (**self).shape()
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        self.data.into()
+        (**self).data()
     }
 
     fn data_len(&self) -> usize {
-        self.data.len()
+        (**self).data_len()
     }
 }
 

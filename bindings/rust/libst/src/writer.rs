@@ -112,8 +112,9 @@ impl<'a> Writer<'a> {
     /// ended, and everything answers [`Status::TransactionFailed`].
     ///
     /// # Errors
-    /// [`Status::Busy`] (another worker holds a lock), [`Status::Incomplete`] (bytes of a declared tensor are missing): it
-    /// may be called again. Else as [`save`](crate::save()).
+    /// [`Status::Busy`] (another worker holds a lock), [`Status::Incomplete`] (bytes of a declared tensor are missing),
+    /// [`Status::Io`] where too many files were open (`EMFILE`, `ENFILE`): it may be called again. Else as
+    /// [`save`](crate::save()).
     ///
     /// ```
     /// # let (folder, _) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));

@@ -4,6 +4,7 @@ mod support;
 
 use std::cell::RefCell;
 use std::error::Error as _;
+use std::io;
 
 use support::*;
 
@@ -18,13 +19,30 @@ fn an_error_of_the_system_has_it_as_its_source() {
         OpenOptions::new().write(true).open(&missing).unwrap_err(),
     ] {
         assert_eq!((error.status(), error.os_errno()), (Status::NoFile, Some(libc::ENOENT)));
-        let source: &std::io::Error = error.source().unwrap().downcast_ref().unwrap();
-        assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+        let source: &io::Error = error.source().unwrap().downcast_ref().unwrap();
+        assert_eq!(source.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().contains("missing.safetensors"), "{error}");
         assert_eq!(error.message(), error.to_string());
         assert!(format!("{error:?}").contains("ST_E_NO_FILE"), "{error:?}");
     }
     assert_eq!(File::open(folder.path()).unwrap_err().status(), Status::NotRegular);
+}
+
+#[test]
+fn an_error_may_be_one_of_the_system() {
+    fn opened(path: &std::path::Path) -> io::Result<File> {
+        Ok(File::open(path)?)
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    assert_eq!(opened(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+    std::fs::write(&path, "no model").unwrap();
+    let error = opened(&path).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    let own: &libst::Error = error.get_ref().unwrap().downcast_ref().unwrap();
+    assert_eq!(own.to_string(), error.to_string());
+    let tensor = Model::plain().writable().read("none").unwrap_err();
+    assert_eq!(io::Error::from(tensor).kind(), io::ErrorKind::Other, "it is no file");
 }
 
 #[test]

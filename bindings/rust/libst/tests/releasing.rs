@@ -46,7 +46,7 @@ fn views_of_snapshots(file: &mut File) {
 fn views_that_are_kept(file: &mut File) {
     // SAFETY: nobody writes meanwhile.
     let view = unsafe { file.view_kept("w").unwrap() };
-    assert!(!view.clone().as_view().data().is_empty());
+    assert!(!view.clone().data().is_empty());
 }
 
 /// A part of the one test, as others would blur the counts.
@@ -59,7 +59,7 @@ fn kept_views_keep_a_mapping_and_no_descriptor() {
     let copy = view.clone();
     drop((file, view));
     assert_eq!((descriptors(), mappings_of(&model)), (before, 1));
-    assert_eq!(copy.as_view().data(), model.data("w"));
+    assert_eq!(copy.data(), model.data("w"));
     drop(copy);
     assert_eq!(mappings_of(&model), 0);
 }

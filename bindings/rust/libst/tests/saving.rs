@@ -193,6 +193,36 @@ fn a_writer_that_is_not_finished_leaves_the_old_file() {
     assert_eq!(place.names().len(), 1);
 }
 
+/// How many files a process may open.
+fn most_files(most: u64) -> u64 {
+    // SAFETY: zeros are limits, and a place to write to.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        let before = std::mem::replace(&mut limit.rlim_cur, most);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+        before
+    }
+}
+
+#[test]
+fn a_writer_finishes_when_files_can_be_opened_again() {
+    let place = Place::new();
+    let sample = Sample::new(TheirDtype::U8, &[4], &mut Random::new(1));
+    let child = Child::fork(|| {
+        let mut writer = Writer::create(place.path()).unwrap();
+        writer.put("w", &sample).unwrap();
+        let before = most_files(1);
+        let refused = writer.try_finish().unwrap_err();
+        most_files(before);
+        assert_eq!((refused.status(), refused.os_errno()), (Status::Io, Some(libc::EMFILE)));
+        writer.finish().unwrap();
+        0
+    });
+    assert_eq!(child.wait(), 0);
+    assert_eq!(File::open(place.path()).unwrap().read("w").unwrap(), sample.data);
+}
+
 #[test]
 fn a_writer_moves_to_another_thread() {
     let place = Place::new();

@@ -66,8 +66,7 @@ fn kept_views_outlive_their_file() {
     let copy = view.clone();
     drop((file, view));
     std::fs::remove_file(&model.path).unwrap();
-    let thread =
-        std::thread::spawn(move || (copy.as_view().data().to_vec(), copy.as_view().shape().to_vec()));
+    let thread = std::thread::spawn(move || (copy.data().to_vec(), copy.as_view().shape().to_vec()));
     assert_eq!(thread.join().unwrap(), (model.data("w").to_vec(), vec![64, 96]));
     save(&model.path, [("b", &of_snapshot.as_view())]).unwrap();
     save(&model.path, [("b", of_snapshot)]).unwrap();
@@ -105,7 +104,11 @@ fn owned_views_outlive_their_file() {
     let model = Model::plain();
     let view = File::open(&model.path).unwrap().view_owned("w").unwrap();
     assert_eq!((view.dtype(), view.shape(), view.data_len()), (Dtype::F32, &[64, 96][..], 64 * 96 * 4));
-    save(model.path.with_extension("copy"), [("w", &view.as_view())]).unwrap();
+    save(model.path.with_extension("copy"), [("w", &view)]).unwrap();
+    let other = File::open(&model.path).unwrap().view_owned("b").unwrap();
+    let chosen: [(&str, &dyn View); 2] = [("w", &view.as_view()), ("b", &other)];
+    save(model.path.with_extension("copy"), chosen).unwrap();
+    assert_eq!(File::open(model.path.with_extension("copy")).unwrap().read("b").unwrap(), model.data("b"));
     save(model.path.with_extension("copy"), [("w", view)]).unwrap();
     assert_eq!(File::open(model.path.with_extension("copy")).unwrap().read("w").unwrap(), model.data("w"));
     assert_eq!(

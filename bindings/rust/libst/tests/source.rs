@@ -95,6 +95,22 @@ fn what_reads_and_seeks_is_a_source() {
     assert_eq!(file.read("b").unwrap(), model.data("b"));
 }
 
+#[test]
+fn a_source_may_be_chosen_at_run_time_and_shared() {
+    let model = Model::plain();
+    let asked = Arc::new(Asked::default());
+    let source: Arc<dyn Source> =
+        Arc::new(Counting { bytes: model.bytes(), asked: Arc::clone(&asked), most_reads: 3 });
+    let boxed: Box<dyn Source> = Box::new(Arc::clone(&source));
+    assert_eq!((boxed.most_reads(), boxed.identity().as_deref()), (3, Some("v1")));
+    for source in [boxed, Box::new(source)] {
+        let file = File::open_source(source).unwrap();
+        assert_eq!(file.read("b").unwrap(), model.data("b"));
+        assert!(file.read("no").unwrap_err().message().contains("bucket/model"));
+    }
+    assert_eq!(asked.gone.load(Ordering::Relaxed), 1);
+}
+
 fn large() -> Model {
     let mut random = Random::new(3);
     let samples = [("x".to_owned(), Sample::new(safetensors::Dtype::U8, &[8 << 20], &mut random))];
