@@ -67,7 +67,9 @@ st_status stgo_open_source(const st_source *source, uintptr_t reader, const st_o
   return st_open_source(&given, opts, out);
 }
 
-st_status stgo_open_bytes(const uint8_t *bytes, size_t size, st_file **out) { return st_open_memory(bytes, size, out); }
+st_status stgo_open_bytes(const uint8_t *bytes, size_t size, st_file **out) {
+  return st_open_memory(bytes, size, out);
+}
 
 st_status stgo_read_bytes(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size,
                           st_tensor *read) {
