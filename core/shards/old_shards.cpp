@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "journal/journal_folder.h"
 #include "newfile/copy_attributes.h"
 #include "newfile/names.h"
 #include "newfile/temporary_file.h"
@@ -66,6 +67,12 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
     if (families.contains(write::with_generation(target, 0)) || target == old.list_at().name())
       old.temporary_.push_back(name);
     if (is_index_name(name) && name != index.name()) old.others_.push_back(name);
+    if (!name.ends_with(write::folder_suffix)) continue;
+    const std::string shard = name.substr(0, name.size() - write::folder_suffix.size());
+    struct stat s;
+    if (families.contains(write::with_generation(shard, 0)) &&
+        std::ranges::find(now.shards(), shard) == now.shards().end() && index.beside(shard).stat(&s) == -ENOENT)
+      old.without_file_.push_back(shard);
   }
   // One with a number that the index had not come to is of a writer that did not come to the index. Where no list lies,
   // no writer has given such a name.
@@ -248,6 +255,20 @@ Result<void> OldShards::remove(uint64_t now, const os::LockWait &wait, const wri
   return folder.sync();
 }
 
+void OldShards::drop_journals(const write::Findings &findings) const {
+  const auto tell_of = [&](LogLevel level, const std::string &message) { tell(findings, level, Status::ok, message); };
+  struct stat index;
+  if (index_.stat(&index) < 0) return;
+  for (const std::string &shard : without_file_) {
+    const os::Location at = index_.beside(shard);
+    const auto folder = write::Folder::open_trusted(at, index, false);
+    if (!folder || !*folder) continue;
+    while (write::drop_idle(**folder, index, tell_of) > 0) {
+    }
+    if (write::Folder::remove_if_empty(at)) tell_of(LogLevel::info, write::Folder::removed_empty);
+  }
+}
+
 Result<std::string> OldShards::spell(const std::vector<write::OldShard> &more) const {
   std::vector<write::OldShard> all;
   const auto is_in_more = [&](const write::OldShard &old) {
@@ -289,6 +310,7 @@ Result<void> remove_all_old(const os::Location &index, const os::LockWait &wait,
     return OldShards::look(index, read.index);
   };
   ST_TRY(auto seen, look());
+  seen.drop_journals(findings);
   if (seen.nothing()) return {};
   ST_TRY(auto exclusive, os::lock_whole_file(index, wait));
   ST_TRY(auto old, look());

@@ -721,6 +721,34 @@ TEST_F(NewNames, WhatADeadWriterLeftOfAShardThatIsNoLongerNamedGoesWithRecovery)
   for (const std::string &name : {alive, other}) fs::remove(ckpt + "/" + name);
 }
 
+// They stage while they show an older index, whose shard has gone. Nobody opens that one any more.
+TEST_F(NewNames, JournalsOfDeadWritersBesideAShardThatWentGoWithRecovery) {
+  const std::string folder = ckpt + "/m-1.safetensors.st-journal", fresh = pattern(4000, 9);
+  auto late = open();
+  EXPECT_TRUE(same_bytes(bytes(*late, "a"), pattern(4000, 1)));
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  ASSERT_TRUE(is_ok(recover(env)));
+  ASSERT_FALSE(fs::exists(ckpt + "/m-1.safetensors"));
+  auto staged = late->begin({});
+  ASSERT_TRUE(is_ok(staged));
+  ASSERT_TRUE(is_ok((*staged)->update("a", u8(fresh))));
+  const auto living = names_in(folder);
+  ASSERT_EQ(living.size(), 1u);
+  const std::string dead = "/0123456789abcdef", left = bytes_of(folder + "/" + living[0]);
+  put_bytes(folder + dead, left);
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_EQ(names_in(folder), living);
+  staged->reset();
+  late.reset();
+  EXPECT_FALSE(fs::exists(folder));
+
+  fs::create_directory(folder);
+  put_bytes(folder + dead, left);
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_THAT(names(), ElementsAre("m-1.g1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
+  EXPECT_THAT(told, HasSubstr("an empty journal folder was removed"));
+}
+
 // They could be taken for the new shard's.
 TEST_F(NewNames, ANameBesideWhichTheJournalsOfARemovedFileLieIsLeft) {
   fs::create_directory(ckpt + "/m-1.g1.safetensors.st-journal");
