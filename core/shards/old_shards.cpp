@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "journal/journal_folder.h"
 #include "newfile/copy_attributes.h"
@@ -66,7 +67,7 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
     const std::string_view target = write::target_of_temporary(name, write::temporary_infix);
     if (families.contains(write::with_generation(target, 0)) || target == old.list_at().name())
       old.temporary_.push_back(name);
-    if (is_index_name(name) && name != index.name()) old.others_.push_back(name);
+    if (old.is_other(name)) old.others_.push_back(name);
     if (!name.ends_with(write::folder_suffix)) continue;
     const std::string shard = name.substr(0, name.size() - write::folder_suffix.size());
     struct stat s;
@@ -180,11 +181,18 @@ Result<void> OldShards::take_in(std::vector<write::OldShard> list, const ShardIn
   return {};
 }
 
-// None: one of them cannot be read, so nobody knows.
+bool OldShards::is_other(const std::string &name) const {
+  return is_index_name(name) && name != index_.name();
+}
+
+// None: one of them cannot be read, so nobody knows. On btrfs a list may lack one while another file takes its name. So
+// there is a second list.
 std::optional<std::set<std::string>> OldShards::named_by_others(const os::LockWait &wait,
                                                                 const write::Findings &findings) const {
-  std::set<std::string> named;
-  for (const std::string &name : others_) {
+  std::set<std::string> others(others_.begin(), others_.end()), named;
+  if (const auto again = index_.folder()->list())
+    std::ranges::copy_if(*again, std::inserter(others, others.end()), [&](const auto &name) { return is_other(name); });
+  for (const std::string &name : others) {
     auto at = os::Location::find_in(index_.folder(), name);
     auto read = at ? Shards::read_index(*at, wait) : Result<ReadIndex>(Failure(at.error()));
     if (!read) {

@@ -52,6 +52,7 @@ class OldShards {
   explicit OldShards(const os::Location &index) : index_(index) {}
   os::Location list_at() const;
   Result<void> read_list(const ShardIndex &now);
+  bool is_other(const std::string &name) const;
   bool is_temporary(const struct stat &file) const;
   void look_at(const struct stat &folder);
   bool may_name(const struct stat &file) const;

@@ -433,6 +433,29 @@ TEST_F(NewNames, WhatAnotherIndexNamesIsNoRubbish) {
   EXPECT_EQ(shards().size(), 2u);
 }
 
+// As on btrfs, while a commit replaces that index.
+TEST_F(NewNames, WhatAnotherIndexNamesStaysWhereAllListsButTheLastLackThatIndex) {
+  class LackingLists : public ClockEnv {
+   public:
+    int list(int folder, std::vector<std::string> *out) override {
+      const int r = ClockEnv::list(folder, out);
+      if (lists++ < lacking) std::erase(*out, "backup.safetensors.index.json");
+      return r;
+    }
+    size_t lists = 0, lacking = 0;
+  };
+  fs::copy_file(index, ckpt + "/backup.safetensors.index.json");
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  LackingLists whole;
+  ASSERT_TRUE(is_ok(recover(whole)));
+  for (size_t lacking = 0; lacking < whole.lists; ++lacking) {
+    LackingLists some;
+    some.lacking = lacking;
+    ASSERT_TRUE(is_ok(recover(some)));
+    ASSERT_TRUE(fs::exists(ckpt + "/m-1.safetensors")) << lacking << " of " << whole.lists;
+  }
+}
+
 TEST_F(NewNames, TheOldIndexMayBePutBack) {
   const std::string old = bytes_of(index);
   ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
