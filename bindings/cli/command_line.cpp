@@ -136,7 +136,7 @@ Option Option::required() const {
 }
 
 Option Option::repeated(int words) const {
-  option_->expected(words)->take_all();
+  option_->type_size(words)->expected(1)->take_all()->allow_extra_args(false);  // what is behind them is not of it
   return *this;
 }
 

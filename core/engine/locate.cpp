@@ -70,7 +70,7 @@ bool holds_tensors(os::Env &env, const std::string &file) {
 
 Result<Located> locate(os::Env &env, const std::string &given, bool maybe_folder) {
   const std::string path = os::plain_path(given);
-  constexpr const char *usual = "model.safetensors";
+  constexpr const char *usual = "model.safetensors", *usual_index = "model.safetensors.index.json";
   if (is_index_name(path)) return Located{path, true};
   if (!maybe_folder || type_of(env, path) != S_IFDIR) return Located{path};
   ST_TRY(auto dir, os::File::open(env, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, path));
@@ -80,6 +80,9 @@ Result<Located> locate(os::Env &env, const std::string &given, bool maybe_folder
   std::vector<std::string> indexes;
   std::copy_if(names.begin(), names.end(), std::back_inserter(indexes),
                [](const std::string &name) { return !name.starts_with('.') && is_index_name(name); });
+  // On btrfs a list may lack the name while another index takes it.
+  if (std::ranges::find(indexes, usual_index) == indexes.end() && type_of(env, inside + usual_index) == S_IFREG)
+    indexes.emplace_back(usual_index);
   if (type_of(env, inside + usual) == S_IFREG) {
     bool is_shard = false;
     for (const std::string &index : indexes) {

@@ -128,20 +128,21 @@ Result<ShardFolder> ShardFolder::make(os::Env &env, const std::string &path) {
   return folder;
 }
 
-Result<bool> ShardFolder::has_index() const {
-  ST_TRY(const auto names, inside_->list());
-  return std::ranges::any_of(names, is_index_name);
+// On btrfs a list may lack the name while another index takes it.
+bool ShardFolder::has_index(const std::vector<std::string> &names) const {
+  struct stat s;
+  return std::ranges::any_of(names, is_index_name) || index().stat(&s) == 0;
 }
 
 // False: an index lies there. Then nothing is left: all that it may name is a checkpoint's.
 Result<bool> ShardFolder::remove_left(const os::LockWait &wait) {
   for (;;) {
-    ST_TRY(const bool is_whole, has_index());
-    if (is_whole) return false;
+    ST_TRY(auto names, inside_->list());
+    if (has_index(names)) return false;
     if (!list_) {
       ST_TRY(list_, write::TemporaryFile::create(index(), 0666, write::undecided_infix));
     }
-    ST_TRY(auto names, inside_->list());
+    ST_TRY(names, inside_->list());
     bool is_alone = true;
     for (const std::string &name : names) {
       if (!is_list(name) || name == list_->temporary()) continue;
@@ -216,7 +217,7 @@ Result<bool> ShardFolder::remove_listed(const os::Location &list, const os::Lock
                 ", and without locks nobody can tell whether it still does; if not, remove ", in_quotes(list.path()));
   // Before it died, its writer may have come to name the index.
   ST_TRY(const auto names, inside_->list());
-  if (std::ranges::any_of(names, is_index_name)) return false;
+  if (has_index(names)) return false;
   const os::File &file = opened->locked->file;
   ST_TRY(auto s, file.stat());
   if (s.st_uid != list.env().geteuid()) return true;  // nobody else says what is removed for this user
@@ -249,6 +250,7 @@ Result<bool> ShardFolder::remove_listed(const os::Location &list, const os::Lock
 
 Result<void> ShardFolder::check_empty() const {
   ST_TRY(auto names, inside_->list());
+  if (has_index(names)) names.emplace_back(index_name);
   for (const std::string &name : names)
     if (name.ends_with(".safetensors") || is_index_name(name))
       return fail(Status::invalid_argument, "the folder ", in_quotes(path_), " holds ", in_quotes(name),

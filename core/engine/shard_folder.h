@@ -60,7 +60,7 @@ class ShardFolder {
  private:
   explicit ShardFolder(os::Env &env, write::KeptFindings *found = nullptr) : made_in_(env), found_(found) {}
   os::Location index() const { return {inside_, index_name}; }
-  Result<bool> has_index() const;
+  bool has_index(const std::vector<std::string> &names) const;
   Result<bool> remove_left(const os::LockWait &wait);
   Result<void> await_writer(const os::Location &list, const os::LockWait &wait);
   Result<bool> remove_listed(const os::Location &list, const os::LockWait &wait);

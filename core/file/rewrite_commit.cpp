@@ -47,9 +47,9 @@ Result<write::PublishPlan> plan_publish(const Staged &staged, uint64_t block, bo
       tensors.push_back({t.name, t.dtype, t.shape, t.nbytes, true, data_offset + t.begin});
   }
   const auto metadata = staged.draft->metadata();
-  return write::plan_publish(
-      data_offset, std::move(tensors), metadata,
-      {staged.options.layout, staged.options.alignment, staged.options.reserve, block, may_align(staged)});
+  const TransactionOptions &asked = staged.options;
+  return write::plan_publish(data_offset, std::move(tensors), metadata,
+                             {asked.layout, asked.alignment, asked.reserve, block, may_align(staged), asked.compact});
 }
 
 Result<Blueprint> draw(const Staged &staged, const os::File &old, uint64_t block, bool keeping_removed) {

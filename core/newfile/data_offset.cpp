@@ -45,7 +45,7 @@ uint64_t choose_data_offset(uint64_t least, uint64_t old, std::span<const Planne
                             const PlanOptions &options) {
   const bool may_stay = options.layout == Layout::keep && old >= least;  // and keeps what reserve it has
   const uint64_t alignment = options.alignment ? options.alignment : default_alignment;
-  if (options.block > 0 && alignment <= options.block) {
+  if (!options.compact && options.block > 0 && alignment <= options.block) {
     const Remainder best = best_remainder(segments, options.block, options.alignment ? alignment : 1);
     if (best.bytes >= options.block) {
       if (may_stay && old % options.block == best.rest) return old;

@@ -77,6 +77,7 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
     sum.cost += plan.cost;
   }
   ST_TRY(auto index, new_index());
+  if (parts_.empty() && !index) return nothing();
   ST_TRY(auto old, will_be_old());
   ST_TRY(auto list, old_->spell(old));
   const uint64_t block = write::room_of(beside).block;

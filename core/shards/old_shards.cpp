@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
+#include "journal/journal_folder.h"
 #include "newfile/copy_attributes.h"
 #include "newfile/names.h"
 #include "newfile/temporary_file.h"
@@ -65,7 +67,13 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
     const std::string_view target = write::target_of_temporary(name, write::temporary_infix);
     if (families.contains(write::with_generation(target, 0)) || target == old.list_at().name())
       old.temporary_.push_back(name);
-    if (is_index_name(name) && name != index.name()) old.others_.push_back(name);
+    if (old.is_other(name)) old.others_.push_back(name);
+    if (!name.ends_with(write::folder_suffix)) continue;
+    const std::string shard = name.substr(0, name.size() - write::folder_suffix.size());
+    struct stat s;
+    if (families.contains(write::with_generation(shard, 0)) &&
+        std::ranges::find(now.shards(), shard) == now.shards().end() && index.beside(shard).stat(&s) == -ENOENT)
+      old.without_file_.push_back(shard);
   }
   // One with a number that the index had not come to is of a writer that did not come to the index. Where no list lies,
   // no writer has given such a name.
@@ -173,11 +181,18 @@ Result<void> OldShards::take_in(std::vector<write::OldShard> list, const ShardIn
   return {};
 }
 
-// None: one of them cannot be read, so nobody knows.
+bool OldShards::is_other(const std::string &name) const {
+  return is_index_name(name) && name != index_.name();
+}
+
+// None: one of them cannot be read, so nobody knows. On btrfs a list may lack one while another file takes its name. So
+// there is a second list.
 std::optional<std::set<std::string>> OldShards::named_by_others(const os::LockWait &wait,
                                                                 const write::Findings &findings) const {
-  std::set<std::string> named;
-  for (const std::string &name : others_) {
+  std::set<std::string> others(others_.begin(), others_.end()), named;
+  if (const auto again = index_.folder()->list())
+    std::ranges::copy_if(*again, std::inserter(others, others.end()), [&](const auto &name) { return is_other(name); });
+  for (const std::string &name : others) {
     auto at = os::Location::find_in(index_.folder(), name);
     auto read = at ? Shards::read_index(*at, wait) : Result<ReadIndex>(Failure(at.error()));
     if (!read) {
@@ -248,6 +263,20 @@ Result<void> OldShards::remove(uint64_t now, const os::LockWait &wait, const wri
   return folder.sync();
 }
 
+void OldShards::drop_journals(const write::Findings &findings) const {
+  const auto tell_of = [&](LogLevel level, const std::string &message) { tell(findings, level, Status::ok, message); };
+  struct stat index;
+  if (index_.stat(&index) < 0) return;
+  for (const std::string &shard : without_file_) {
+    const os::Location at = index_.beside(shard);
+    const auto folder = write::Folder::open_trusted(at, index, false);
+    if (!folder || !*folder) continue;
+    while (write::drop_idle(**folder, index, tell_of) > 0) {
+    }
+    if (write::Folder::remove_if_empty(at)) tell_of(LogLevel::info, write::Folder::removed_empty);
+  }
+}
+
 Result<std::string> OldShards::spell(const std::vector<write::OldShard> &more) const {
   std::vector<write::OldShard> all;
   const auto is_in_more = [&](const write::OldShard &old) {
@@ -289,6 +318,7 @@ Result<void> remove_all_old(const os::Location &index, const os::LockWait &wait,
     return OldShards::look(index, read.index);
   };
   ST_TRY(auto seen, look());
+  seen.drop_journals(findings);
   if (seen.nothing()) return {};
   ST_TRY(auto exclusive, os::lock_whole_file(index, wait));
   ST_TRY(auto old, look());

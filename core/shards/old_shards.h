@@ -32,6 +32,9 @@ class OldShards {
   // The largest number in the name of a shard that the index or the list names, or of a file that is there.
   uint64_t generation() const { return generation_; }
 
+  // Empty journals of writers that died, beside shards that went: nobody opens these, and so nobody else would drop
+  // them.
+  void drop_journals(const write::Findings &findings) const;
   // The rest under the exclusive lock on the index. Removes the unnamed, and the old ones whose time ends before `now`;
   // what is left is in listed() and unnamed(). Afterwards a list without them may be written. `wait`: for a lease on
   // another index.
@@ -49,6 +52,7 @@ class OldShards {
   explicit OldShards(const os::Location &index) : index_(index) {}
   os::Location list_at() const;
   Result<void> read_list(const ShardIndex &now);
+  bool is_other(const std::string &name) const;
   bool is_temporary(const struct stat &file) const;
   void look_at(const struct stat &folder);
   bool may_name(const struct stat &file) const;
@@ -68,6 +72,7 @@ class OldShards {
   std::vector<write::OldShard> listed_;
   std::vector<std::string> unnamed_, temporary_;  // shards, whole and not, which no index names
   std::vector<std::string> others_;               // indexes
+  std::vector<std::string> without_file_;         // old shards that went, and left journals
 };
 
 // All old shards of an index whatever their time, and what dead writers left.

@@ -74,6 +74,8 @@ Result<void> ShardCommit::run_quietly(const Asked &approve, const Asked &at_last
   work_.spent = true;
   ST_TRY(may_change(approve));
   if (work_.grace_s) return commit_new_names(at_last);
+  ST_TRY(const bool changes, changes_anything());
+  if (!changes) return with_room(at_last);
   ST_TRY(or_drop_all([&] { return prepare(at_last); }));
   try {
     ST_TRY(decide());
@@ -162,6 +164,7 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
   }
   if (work_.changes_index) sum.kind = CommitPlan::publish;
   ST_TRY(auto index, new_index());
+  if (parts_.empty() && !index) return nothing();
   const uint64_t block = write::room_of(beside).block;
   if (index) {
     list.index.first =
@@ -180,6 +183,19 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
   if (parts_.size() > 1)
     sum.how = text(parts_.size(), " shards are changed together", work_.changes_index ? ", and the index" : "");
   return sum;
+}
+
+CommitPlan ShardCommit::nothing() {
+  CommitPlan plan;
+  plan.how = "the index says that already; no file is changed";
+  return plan;
+}
+
+// Metadata may be set to what they are.
+Result<bool> ShardCommit::changes_anything() const {
+  if (!parts_.empty()) return true;
+  ST_TRY(auto index, new_index());
+  return index.has_value();
 }
 
 Result<CommitPlan> ShardCommit::plan() {

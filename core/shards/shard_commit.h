@@ -72,6 +72,8 @@ class ShardCommit {
   Result<void> run_quietly(const Asked &approve, const Asked &at_last);
   Result<CommitPlan> reckon(const os::File &beside);
   Result<CommitPlan> reckon_new_names(const os::File &beside);
+  static CommitPlan nothing();
+  Result<bool> changes_anything() const;
   Result<void> may_change(const Asked &approve);
   Result<void> check_replaceable() const;
   Result<void> check_room();

@@ -147,6 +147,20 @@ def test_behind_two_dashes_there_are_no_options(stctl, model):
     assert "-m.st" in stctl("ls", "--", "-m.st", code=1)[1]
 
 
+REPEATED = [["ls", "--delta", "d"], ["edit", "--rm", "a"], ["edit", "--mv", "a", "b"], ["meta", "--remove", "a"]]
+
+
+@pytest.mark.parametrize("command", REPEATED)
+def test_two_dashes_count_behind_an_option_that_may_come_again(stctl, command):
+    assert "-m.st'" in stctl(*command, "--", "-m.st", code=1)[1]
+    assert "--json'" in stctl(*command, *command[1:], "--", "--json", code=1)[1]
+
+
+@pytest.mark.parametrize("command", [["ls", "--delta", "d"], ["meta", "--remove", "a"]])
+def test_an_option_that_may_come_again_takes_its_own_words_and_no_more(stctl, command):
+    assert "/first'" in stctl(*command, *command[1:], "first", "second=", code=1)[1]
+
+
 def test_what_an_option_does_not_take_is_told_as_it_was_given(stctl, model):
     err = stctl("io", model, "--map", "bogus", code=2)[1]
     assert "bogus" in err and "copy-on-write" in err and "->" not in err

@@ -283,6 +283,17 @@ def test_on_a_full_disk_it_tells_that_nothing_was_changed(stctl, small_disk, com
     assert_changed_only(path, arrays, {})
 
 
+def test_a_patch_on_a_full_disk_tells_that_nothing_was_changed(stctl, small_disk, tmp_path):
+    path, delta = small_disk / "m.safetensors", tmp_path / "delta"
+    arrays = {"w": np.arange(600_000, dtype=np.uint32).astype(np.uint8)}
+    save_file(arrays, path)
+    save_file({"w": arrays["w"] + 1}, tmp_path / "other")
+    stctl("diff", path, tmp_path / "other", "-o", delta)
+    error = stctl.json("patch", path, delta, code=1)["error"]
+    assert error["message"].endswith(f"{os.strerror(errno.ENOSPC)}; nothing was changed; free some room")
+    assert_changed_only(path, arrays, {})
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -43,7 +43,7 @@ int run(Session &session, const Patch &options) {
     opts.lock_timeout_ms = options.lock_timeout_ms;
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
-    check(st_delta_apply(options.base.c_str(), options.delta.c_str(), &opts, &plan));
+    check_change(st_delta_apply(options.base.c_str(), options.delta.c_str(), &opts, &plan));
     forget_interrupt();  // it is done
   }
   if (session.json) {

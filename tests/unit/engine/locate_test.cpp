@@ -8,6 +8,7 @@
 #include "engine/open.h"
 #include "fault_env.h"
 #include "shards/old_list.h"
+#include "short_lists_env.h"
 #include "test_files.h"
 
 namespace st::store {
@@ -21,8 +22,9 @@ class Locate : public ::testing::Test {
     testing::put_bytes(dir / name, R"({"weight_map":{"a":")" + shard + R"("}})");
   }
   // The name that the folder leads to; whether it is an index is what its name says.
-  std::string found() {
-    auto located = locate(env, dir.path());
+  std::string found() { return found(env); }
+  std::string found(os::Env &with) {
+    auto located = locate(with, dir.path());
     if (!located) return located.error().message;
     EXPECT_EQ(located->is_index, located->path.ends_with(".index.json"));
     return located->path.substr(located->path.rfind('/') + 1);
@@ -37,6 +39,16 @@ TEST_F(Locate, AFolderLeadsToItsIndexOrItsFile) {
   EXPECT_EQ(found(), "model.safetensors.index.json");
   put_index("model.fp16-00001-of-00001.safetensors", "model.safetensors.index.fp16.json");
   EXPECT_NE(found().find("2 indexes"), std::string::npos);
+}
+
+TEST_F(Locate, AnIndexThatAListLacksIsFoundByItsName) {
+  testing::ShortListsEnv lacking;
+  testing::put_bytes(dir / usual, testing::file_of({testing::u8_tensor("a", 100, 1)}));
+  EXPECT_EQ(found(lacking), usual);
+  put_index(usual);
+  EXPECT_EQ(found(lacking), "model.safetensors.index.json");
+  std::filesystem::remove(dir / usual);
+  EXPECT_EQ(found(lacking), "model.safetensors.index.json");
 }
 
 // As transformers has it, which leaves the index when it saves a model of shards anew in one file.

@@ -12,6 +12,7 @@
 #include "engine/recover_all.h"
 #include "engine/reshape.h"
 #include "fault_env.h"
+#include "short_lists_env.h"
 
 namespace st::store {
 namespace {
@@ -148,6 +149,17 @@ TEST_F(ShardFolderTest, WhatADeadWriterLeftIsRemovedByTheNext) {
 }
 
 // Its writer gives the index its name, and dies, before each call up to the one that locks its list.
+TEST_F(ShardFolderTest, AnIndexThatAListLacksIsThereNevertheless) {
+  const TempDir dir;
+  const std::string from = dir / "m.safetensors", to = dir / "out", index = index_in(to);
+  put_bytes(from, file_of({u8_tensor("a", 100, 1)}));
+  std::filesystem::create_directory(to);
+  put_bytes(index, "another checkpoint's");
+  ShortListsEnv lacking;
+  EXPECT_TRUE(fails_with(Status::invalid_argument, reshard(lacking, from, to, 1000, {})));
+  EXPECT_EQ(bytes_of(index), "another checkpoint's");
+}
+
 TEST_F(ShardFolderTest, WhatAnIndexHasComeToNameMeanwhileStays) {
   const auto states = left_at_each_call();
   const auto is_named = [&](const SimDisk &state) {

@@ -120,6 +120,18 @@ TEST(PublishPlan, AlignmentAndReserveThatWereAskedForAreKept) {
   EXPECT_EQ(plan(old.at, {old.kept(0)}, {write::Layout::keep, 64, 0, block}).shared, 0u);
 }
 
+// What lies alike is shared nevertheless, as in a file that was compacted before.
+TEST(PublishPlan, ACompactLeavesNoSpareRoomForTheSakeOfSharing) {
+  const PlanOptions compact{write::Layout::canonical, 0, 0, block, false, true};
+  const OldFile old{1001, {100000}};
+  const auto p = plan(old.at, {old.kept(0)}, compact);
+  expect_sound(p);
+  EXPECT_EQ(p.header.size(), 128u);
+  const OldFile compacted{p.header.size(), {100000}};
+  EXPECT_GT(plan(compacted.at, {compacted.kept(0)}, compact).shared, 90000u);
+  EXPECT_EQ(plan(old.at, {old.kept(0)}, {write::Layout::canonical, 8, 5000, block, false, true}).header.size(), 5072u);
+}
+
 TEST(PublishPlan, CanonicalOrderIsByDtypeThenName) {
   const uint64_t n = 8, dims[1] = {1};
   const std::vector<PlannedTensor> tensors = {{"b", Dtype::U8, {&n, 1}, 8, false, 0},

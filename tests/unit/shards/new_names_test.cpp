@@ -433,6 +433,29 @@ TEST_F(NewNames, WhatAnotherIndexNamesIsNoRubbish) {
   EXPECT_EQ(shards().size(), 2u);
 }
 
+// As on btrfs, while a commit replaces that index.
+TEST_F(NewNames, WhatAnotherIndexNamesStaysWhereAllListsButTheLastLackThatIndex) {
+  class LackingLists : public ClockEnv {
+   public:
+    int list(int folder, std::vector<std::string> *out) override {
+      const int r = ClockEnv::list(folder, out);
+      if (lists++ < lacking) std::erase(*out, "backup.safetensors.index.json");
+      return r;
+    }
+    size_t lists = 0, lacking = 0;
+  };
+  fs::copy_file(index, ckpt + "/backup.safetensors.index.json");
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  LackingLists whole;
+  ASSERT_TRUE(is_ok(recover(whole)));
+  for (size_t lacking = 0; lacking < whole.lists; ++lacking) {
+    LackingLists some;
+    some.lacking = lacking;
+    ASSERT_TRUE(is_ok(recover(some)));
+    ASSERT_TRUE(fs::exists(ckpt + "/m-1.safetensors")) << lacking << " of " << whole.lists;
+  }
+}
+
 TEST_F(NewNames, TheOldIndexMayBePutBack) {
   const std::string old = bytes_of(index);
   ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
@@ -719,6 +742,34 @@ TEST_F(NewNames, WhatADeadWriterLeftOfAShardThatIsNoLongerNamedGoesWithRecovery)
   ASSERT_TRUE(is_ok(recover(env)));
   EXPECT_THAT(names(), ElementsAre(alive, other, "m-1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
   for (const std::string &name : {alive, other}) fs::remove(ckpt + "/" + name);
+}
+
+// They stage while they show an older index, whose shard has gone. Nobody opens that one any more.
+TEST_F(NewNames, JournalsOfDeadWritersBesideAShardThatWentGoWithRecovery) {
+  const std::string folder = ckpt + "/m-1.safetensors.st-journal", fresh = pattern(4000, 9);
+  auto late = open();
+  EXPECT_TRUE(same_bytes(bytes(*late, "a"), pattern(4000, 1)));
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  ASSERT_TRUE(is_ok(recover(env)));
+  ASSERT_FALSE(fs::exists(ckpt + "/m-1.safetensors"));
+  auto staged = late->begin({});
+  ASSERT_TRUE(is_ok(staged));
+  ASSERT_TRUE(is_ok((*staged)->update("a", u8(fresh))));
+  const auto living = names_in(folder);
+  ASSERT_EQ(living.size(), 1u);
+  const std::string dead = "/0123456789abcdef", left = bytes_of(folder + "/" + living[0]);
+  put_bytes(folder + dead, left);
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_EQ(names_in(folder), living);
+  staged->reset();
+  late.reset();
+  EXPECT_FALSE(fs::exists(folder));
+
+  fs::create_directory(folder);
+  put_bytes(folder + dead, left);
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_THAT(names(), ElementsAre("m-1.g1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
+  EXPECT_THAT(told, HasSubstr("an empty journal folder was removed"));
 }
 
 // They could be taken for the new shard's.

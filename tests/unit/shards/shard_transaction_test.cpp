@@ -296,6 +296,38 @@ TEST_F(ShardTransactionTest, PlansTheSumOfItsShards) {
   EXPECT_EQ(metadata->plan()->kind, CommitPlan::publish);
 }
 
+TEST_F(ShardTransactionTest, WhatTheIndexSaysAlreadyIsNoChange) {
+  auto c = open();
+  const auto set = [&](const std::string &by, bool new_names, const std::function<void(const CommitPlan &)> &expect) {
+    TransactionOptions options;
+    options.new_names = new_names;
+    auto t = begin(*c, options);
+    ASSERT_TRUE(is_ok(t->set_metadata("by", by)));
+    const auto plan = t->plan();
+    ASSERT_TRUE(is_ok(plan));
+    expect(*plan);
+    ASSERT_TRUE(is_ok(t->commit()));
+    EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
+    EXPECT_EQ(c->catalogue().metadata_find("by"), by);
+  };
+  const auto is_publish = [](const CommitPlan &plan) { EXPECT_EQ(plan.kind, CommitPlan::publish); };
+  const auto is_nothing = [](const CommitPlan &plan) {
+    EXPECT_EQ(plan.kind, CommitPlan::nothing) << plan.how;
+    EXPECT_EQ(plan.cost.written, 0u);
+    EXPECT_EQ(plan.space_needed, 0u);
+    EXPECT_LT(plan.space_free, UINT64_MAX);
+  };
+  set("you", false, is_publish);
+  const auto stands = testing::located(os::Env::posix(), index);
+  struct stat before, after;
+  ASSERT_EQ(stands.stat(&before), 0);
+  for (const bool new_names : {false, true}) set("you", new_names, is_nothing);
+  ASSERT_EQ(stands.stat(&after), 0);
+  EXPECT_TRUE(os::same_inode(before, after));
+  EXPECT_FALSE(fs::exists(index + ".st-journal"));
+  expect_sound();
+}
+
 TEST_F(ShardTransactionTest, WhatIsGoneOrCannotBeReadIsNamed) {
   auto shards = open();
   auto t = begin(*shards);

@@ -14,6 +14,7 @@
 #include "format/shard_index.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
+#include "short_lists_env.h"
 
 namespace st::testing {
 namespace {
@@ -150,6 +151,15 @@ TEST_F(ShardsTest, ShardsAreOpenedWhenTheyAreNeeded) {
   EXPECT_EQ(c->catalogue().opened().size(), 0u);
   ASSERT_TRUE(c->catalogue().at(2));
   EXPECT_EQ(c->catalogue().opened().size(), 1u);
+}
+
+TEST_F(ShardsTest, AShardThatAListLacksIsThereNevertheless) {
+  ShortListsEnv lacking;
+  auto opened = store::Shards::open(lacking, index, writable());
+  ASSERT_TRUE(is_ok(opened));
+  EXPECT_TRUE(is_ok((*opened)->refresh()));
+  std::filesystem::remove(shard(2));
+  EXPECT_TRUE(fails_with(Status::shard_missing, (*opened)->refresh()));
 }
 
 TEST_F(ShardsTest, WhatIsWrongHasAName) {
