@@ -30,8 +30,9 @@ func Recover(path string, opts *RecoverOptions) error {
 }
 
 // Compact rewrites a file in canonical order, with its data at 64 or CompactOptions.Alignment, and with no spare room but
-// CompactOptions.HeaderReserve. Readers see the old file or the new one, whole. Shards are rewritten one after the other: a
-// failure, or a cancel, leaves those that are done.
+// CompactOptions.HeaderReserve; on xfs and btrfs less than a block more, where that lets blocks be shared. Readers see the
+// old file or the new one, whole. Shards are rewritten one after the other: a failure, or a cancel, leaves those that are
+// done.
 func Compact(path string, opts *CompactOptions) error {
 	o := given(opts)
 	if err := checkTimeout("compact", o.LockTimeout); err != nil {

@@ -45,8 +45,9 @@ uint64_t choose_data_offset(uint64_t least, uint64_t old, std::span<const Planne
                             const PlanOptions &options) {
   const bool may_stay = options.layout == Layout::keep && old >= least;  // and keeps what reserve it has
   const uint64_t alignment = options.alignment ? options.alignment : default_alignment;
-  if (!options.compact && options.block > 0 && alignment <= options.block) {
-    const Remainder best = best_remainder(segments, options.block, options.alignment ? alignment : 1);
+  if (options.block > 0 && alignment <= options.block) {
+    const bool begins_there = options.alignment > 0 || options.compact;
+    const Remainder best = best_remainder(segments, options.block, begins_there ? alignment : 1);
     if (best.bytes >= options.block) {
       if (may_stay && old % options.block == best.rest) return old;
       const uint64_t shares = next_congruent(least, best.rest, options.block);

@@ -33,7 +33,7 @@ struct PlanOptions {
   uint64_t reserve = 0;    // spare bytes in the header, at least
   uint64_t block = 0;      // blocks of this size can be shared; 0: none
   bool align = false;      // the kept layout, where it is not aligned
-  bool compact = false;    // no spare room but the reserve, whatever could be shared
+  bool compact = false;    // data is to begin at a multiple of the usual alignment, where none is given
 };
 
 struct PublishPlan {

@@ -1573,11 +1573,13 @@ typedef struct st_recover_options {
 st_status st_recover(const char *path, const st_recover_options *opts);
 
 /* Rewrite a file in canonical order, with data at 64 or opts->alignment and no
- * spare room but opts->header_reserve; atomically, as any publish. Shards are
- * rewritten one after the other, each by a commit of its own. So there need be
- * free space for one shard alone, unless ST_TXN_NEW_NAMES keeps the old ones.
- * What is done before a failure, or a cancel, stays. The message says then
- * which shard it is about, and that the shards before it are done.
+ * spare room but opts->header_reserve; atomically, as any publish. Where the
+ * filesystem can share blocks, less than a block of spare room more may let the
+ * new file share them. Shards are rewritten one after the other, each by a
+ * commit of its own. So there need be free space for one shard alone, unless
+ * ST_TXN_NEW_NAMES keeps the old ones. What is done before a failure, or a
+ * cancel, stays. The message says then which shard it is about, and that the
+ * shards before it are done.
  *   opts  NULL for the defaults; `layout` is not read.
  * Statuses: as st_open and st_txn_commit. Any thread. */
 st_status st_compact(const char *path, const st_txn_options *opts);

@@ -120,16 +120,20 @@ TEST(PublishPlan, AlignmentAndReserveThatWereAskedForAreKept) {
   EXPECT_EQ(plan(old.at, {old.kept(0)}, {write::Layout::keep, 64, 0, block}).shared, 0u);
 }
 
-// What lies alike is shared nevertheless, as in a file that was compacted before.
-TEST(PublishPlan, ACompactLeavesNoSpareRoomForTheSakeOfSharing) {
-  const PlanOptions compact{write::Layout::canonical, 0, 0, block, false, true};
-  const OldFile old{1001, {100000}};
-  const auto p = plan(old.at, {old.kept(0)}, compact);
-  expect_sound(p);
-  EXPECT_EQ(p.header.size(), 128u);
-  const OldFile compacted{p.header.size(), {100000}};
-  EXPECT_GT(plan(compacted.at, {compacted.kept(0)}, compact).shared, 90000u);
-  EXPECT_EQ(plan(old.at, {old.kept(0)}, {write::Layout::canonical, 8, 5000, block, false, true}).header.size(), 5072u);
+// What does not lie so is copied.
+TEST(PublishPlan, ACompactBeginsDataAtTheUsualAlignmentAlsoWhereBlocksCanBeShared) {
+  const auto compact = [&](uint64_t begin, uint64_t alignment = 0) {
+    const OldFile old{begin, {100000}};
+    auto p = plan(old.at, {old.kept(0)}, {write::Layout::canonical, alignment, 0, block, false, true});
+    expect_sound(p);
+    return p;
+  };
+  EXPECT_EQ(compact(1001).header.size(), 128u);
+  EXPECT_EQ(compact(1001).shared, 0u);
+  EXPECT_EQ(compact(5 * block + 192).header.size(), 192u);
+  EXPECT_GT(compact(5 * block + 192).shared, 90000u);
+  EXPECT_EQ(compact(1000, 8).header.size(), 1000u);
+  EXPECT_GT(compact(1000, 8).shared, 90000u);
 }
 
 TEST(PublishPlan, CanonicalOrderIsByDtypeThenName) {

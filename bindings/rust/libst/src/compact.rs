@@ -10,8 +10,9 @@ use crate::error::check;
 use crate::options::{c_path, milliseconds, seconds, set};
 use crate::{sys, Progress, Result};
 
-/// Rewrite a file in canonical order, with no spare room; atomically, as any publish. [`Compact`] has choices. Shards are
-/// rewritten one after the other: a failure, or a cancel, leaves those that are done.
+/// Rewrite a file in canonical order, with no spare room; atomically, as any publish. On xfs and btrfs less than a block of
+/// it may let blocks be shared. [`Compact`] has choices. Shards are rewritten one after the other: a failure, or a cancel,
+/// leaves those that are done.
 ///
 /// # Errors
 /// What opening and [`Transaction::commit`](crate::Transaction::commit) answer.
