@@ -41,7 +41,7 @@ func (f *File) ReadMany(requests []ReadRequest, opts *BulkOptions) error {
 	o := given(opts)
 	options := o.c()
 	return f.watchedBy(o.Progress).call("read many", func() C.st_status {
-		// Of &all[0] cgo would look behind what the requests point to, too.
+		// No &all[0]: cgo would then look behind what the requests point to, too.
 		return C.st_read_many(f.h.c, unsafe.SliceData(all), C.size_t(len(all)), &options)
 	})
 }

@@ -81,9 +81,9 @@ func (w *Writer) Write(name string, data []byte) error {
 	})
 }
 
-// Finish makes the file durable, gives it its name, and ends the writer. Only after ErrBusy, ErrIncomplete (bytes of a
-// declared tensor are missing), and ErrIO where too many files were open (syscall.EMFILE, syscall.ENFILE), does it live on,
-// to be gone on with or aborted.
+// Finish makes the file durable, gives it its name, and ends the writer. After ErrBusy and ErrIncomplete (bytes of a
+// declared tensor are missing) it lives on, to be gone on with or aborted. So it does after ErrIO where too many files were
+// open (syscall.EMFILE, syscall.ENFILE).
 func (w *Writer) Finish() error {
 	return w.alone("finish", func() error {
 		livesOn := false

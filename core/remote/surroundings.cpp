@@ -17,7 +17,7 @@
 namespace st::remote {
 namespace {
 
-// Of seconds 31 years, which no count of milliseconds makes too long.
+// 31 years, if it counts seconds: no count of milliseconds overflows by that.
 constexpr uint64_t most_number = 1'000'000'000;
 
 // A folder can be opened, and not read: the container's runtime makes one where a file to mount was not there.

@@ -8,6 +8,65 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::handle::Handle;
 use crate::{sys, Dtype, Error, Result, Status, TensorView, View};
 
+/// What both kinds show of their `view`.
+macro_rules! looks_like_a_view {
+    ($view:ident) => {
+        impl $view {
+            /// The type of its elements.
+            pub fn dtype(&self) -> Dtype {
+                self.view.dtype()
+            }
+
+            /// Its shape, slowest dimension first; empty for a scalar.
+            pub fn shape(&self) -> &[usize] {
+                self.view.shape()
+            }
+
+            /// Little-endian elements in C order. May be unaligned for their type.
+            pub fn data(&self) -> &[u8] {
+                self.view.data()
+            }
+
+            /// The length of the data in bytes.
+            pub fn data_len(&self) -> usize {
+                self.view.data_len()
+            }
+
+            /// The same, borrowed.
+            pub fn as_view(&self) -> TensorView<'_> {
+                TensorView::of_parts(self.dtype(), self.shape(), self.data())
+            }
+        }
+
+        impl View for $view {
+            fn dtype(&self) -> Dtype {
+                self.dtype()
+            }
+
+            fn shape(&self) -> &[usize] {
+                self.shape()
+            }
+
+            fn data(&self) -> Cow<'_, [u8]> {
+                self.data().into()
+            }
+
+            fn data_len(&self) -> usize {
+                self.data_len()
+            }
+        }
+
+        impl fmt::Debug for $view {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($view))
+                    .field("dtype", &self.dtype())
+                    .field("shape", &self.shape())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 /// A view that owns what it needs: memory of a file's own, which nobody else can reach, and no more. It may outlive its
 /// file, be cloned cheaply, and go to other threads; see [`File::view_owned`](crate::File::view_owned).
 #[derive(Clone)]
@@ -34,59 +93,9 @@ impl OwnedView {
         let view = unsafe { std::mem::transmute::<TensorView<'_>, TensorView<'static>>(view) };
         Ok(OwnedView { view, _pin: Arc::clone(pin), _one: one })
     }
-
-    /// The type of its elements.
-    pub fn dtype(&self) -> Dtype {
-        self.view.dtype()
-    }
-
-    /// Its shape, slowest dimension first; empty for a scalar.
-    pub fn shape(&self) -> &[usize] {
-        self.view.shape()
-    }
-
-    /// Little-endian elements in C order. May be unaligned for their type.
-    pub fn data(&self) -> &[u8] {
-        self.view.data()
-    }
-
-    /// The length of the data in bytes.
-    pub fn data_len(&self) -> usize {
-        self.view.data_len()
-    }
-
-    /// The same, borrowed.
-    pub fn as_view(&self) -> TensorView<'_> {
-        TensorView::of_parts(self.dtype(), self.shape(), self.data())
-    }
 }
 
-impl View for OwnedView {
-    fn dtype(&self) -> Dtype {
-        self.dtype()
-    }
-
-    fn shape(&self) -> &[usize] {
-        self.shape()
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        self.data().into()
-    }
-
-    fn data_len(&self) -> usize {
-        self.data_len()
-    }
-}
-
-impl fmt::Debug for OwnedView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedView")
-            .field("dtype", &self.dtype())
-            .field("shape", &self.shape())
-            .finish_non_exhaustive()
-    }
-}
+looks_like_a_view!(OwnedView);
 
 /// A view of mapped bytes that owns their mapping, and neither a descriptor nor a name. It may outlive its file, be cloned
 /// cheaply, and go to other threads; see [`File::view_kept`](crate::File::view_kept).
@@ -114,59 +123,9 @@ impl KeptView {
         let data: &'static [u8] = unsafe { std::slice::from_raw_parts(data.as_ptr(), data.len()) };
         Ok(KeptView { view: view.with_own_shape(data), _mapping: Arc::new(mapping) })
     }
-
-    /// The type of its elements.
-    pub fn dtype(&self) -> Dtype {
-        self.view.dtype()
-    }
-
-    /// Its shape, slowest dimension first; empty for a scalar.
-    pub fn shape(&self) -> &[usize] {
-        self.view.shape()
-    }
-
-    /// Little-endian elements in C order. May be unaligned for their type.
-    pub fn data(&self) -> &[u8] {
-        self.view.data()
-    }
-
-    /// The length of the data in bytes.
-    pub fn data_len(&self) -> usize {
-        self.view.data_len()
-    }
-
-    /// The same, borrowed.
-    pub fn as_view(&self) -> TensorView<'_> {
-        TensorView::of_parts(self.dtype(), self.shape(), self.data())
-    }
 }
 
-impl View for KeptView {
-    fn dtype(&self) -> Dtype {
-        self.dtype()
-    }
-
-    fn shape(&self) -> &[usize] {
-        self.shape()
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        self.data().into()
-    }
-
-    fn data_len(&self) -> usize {
-        self.data_len()
-    }
-}
-
-impl fmt::Debug for KeptView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeptView")
-            .field("dtype", &self.dtype())
-            .field("shape", &self.shape())
-            .finish_non_exhaustive()
-    }
-}
+looks_like_a_view!(KeptView);
 
 /// Unmapped once all that share it are gone.
 struct Mapping {

@@ -14,21 +14,6 @@ fn walk(data: &[u8], shape: &[usize], width: usize, parts: &[Vec<usize>]) -> Vec
         .collect()
 }
 
-/// The indices that Python's `range(*slice(start, stop, step).indices(n))` gives.
-fn indices(start: Option<i64>, stop: Option<i64>, step: i64, n: usize) -> Vec<usize> {
-    let n = n as i64;
-    let (low, high) = if step < 0 { (-1, n - 1) } else { (0, n) };
-    let place = |end: i64| (if end < 0 { end + n } else { end }).clamp(low, high);
-    let mut at = start.map_or(if step < 0 { high } else { low }, place);
-    let stop = stop.map_or(if step < 0 { low } else { high }, place);
-    let mut all = Vec::new();
-    while if step < 0 { at > stop } else { at < stop } {
-        all.push(at as usize);
-        at += step;
-    }
-    all
-}
-
 #[test]
 fn slices_are_those_of_the_reference() {
     let mut random = Random::new(11);

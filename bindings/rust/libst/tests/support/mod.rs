@@ -227,6 +227,25 @@ pub fn real_model() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
+/// The indices that Python's `range(*slice(start, stop, step).indices(n))` gives.
+pub fn indices(start: Option<i64>, stop: Option<i64>, step: i64, n: usize) -> Vec<usize> {
+    let n = n as i128;
+    let step = i128::from(step);
+    let (low, high) = if step < 0 { (-1, n - 1) } else { (0, n) };
+    let place = |end: i64| {
+        let end = i128::from(end);
+        (if end < 0 { end + n } else { end }).clamp(low, high)
+    };
+    let mut at = start.map_or(if step < 0 { high } else { low }, place);
+    let stop = stop.map_or(if step < 0 { low } else { high }, place);
+    let mut all = Vec::new();
+    while if step < 0 { at > stop } else { at < stop } {
+        all.push(at as usize);
+        at += step;
+    }
+    all
+}
+
 /// An exclusive open-file-description lock on a file, as another worker's commit holds it.
 pub struct Lock(std::fs::File);
 
