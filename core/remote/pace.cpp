@@ -52,7 +52,8 @@ bool Pace::await_place(const Stops &stops) {
   while (stops && !free_.wait_for(lock, std::chrono::milliseconds(between_questions_ms), is_free)) {
     lock.unlock();
     if (stops()) return false;
-    lock.lock();
+    lock = mutex_.lock();
+    if (!lock.owns_lock()) return false;  // it was asked, and forked: this is the child
   }
   ++busy_;
   return true;

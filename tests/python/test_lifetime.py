@@ -1,5 +1,6 @@
 """A view keeps the memory that it lies in, and nothing else does."""
 
+import copy
 import gc
 import os
 import pickle
@@ -14,6 +15,7 @@ import libst
 import numpy as np
 import pytest
 from conftest import TENSORS, is_descriptor_open, is_mapped, refused
+from libst._handle import Memory
 from libst.compat import numpy as compat_numpy
 from locks import exclusive
 from safetensors.numpy import save_file
@@ -83,6 +85,21 @@ def test_a_buffer_of_a_view_keeps_the_file(model):
     assert is_mapped(model)
     del buffer
     assert not is_mapped(model)
+
+
+@pytest.mark.parametrize("mapping", ["shared", "private", "copy-on-write", "none"])
+def test_what_a_view_lies_over_is_not_copied(model, mapping):
+    """A copy would show what the last view has freed."""
+    with libst.open(model, mapping=mapping) as f:
+        view = f["w"]
+    below = view.base
+    while not isinstance(below, Memory):
+        below = below.obj if isinstance(below, memoryview) else below.base
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            make(below)
+    del below
+    assert np.array_equal(view, TENSORS["w"])
 
 
 def test_a_slice_outlives_close_as_a_view_does(model):

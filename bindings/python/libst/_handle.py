@@ -110,6 +110,9 @@ class Memory:
         self._nbytes = nbytes
         self._writable = writable
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("memory of a file cannot be copied or pickled")
+
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """Made when numpy asks, which it does once: it would be three objects for the cycle collector."""

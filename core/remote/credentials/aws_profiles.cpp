@@ -35,7 +35,7 @@ Sections sections_of(const std::string &text) {
     }
     const size_t indent = line.find_first_not_of(" \t");
     const bool is_below = indent_of_key != text.npos && indent > indent_of_key;
-    const size_t equals = plain.find_first_of("=:");
+    const size_t equals = plain.find_first_of(is_below ? "=" : "=:");  // as botocore reads them
     std::string name = lower(trimmed(plain.substr(0, equals)));
     if (is_below) {
       name.insert(0, key + '.');

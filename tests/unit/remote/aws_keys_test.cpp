@@ -73,6 +73,8 @@ TEST(AwsKeysTest, FilesOfProfilesMayBeIndented) {
       "[profile p]\nendpoint_url = http://localhost:1\nservices = s\n"
       "[services s]\ndynamodb = \n  endpoint_url = http://localhost:2\ns3 =\n  endpoint_url = http://localhost:3/\n";
   EXPECT_EQ(url_of("p", services), "http://localhost:3/b/a");
+  // There a colon is part of a name.
+  EXPECT_EQ(url_of("p", services + "  endpoint_url: x = http://localhost:4\n"), "http://localhost:3/b/a");
   EXPECT_EQ(url_of("p", services + "[services t]\nsts =\n endpoint_url = http://x\n[profile p]\nservices = t\n"),
             "http://localhost:1/b/a");
 }

@@ -185,6 +185,24 @@ TEST_F(AChildAmidACall, GivesNoPlaceBack) {
   EXPECT_EQ(pace.busy(), 0u);
 }
 
+TEST_F(AChildAmidACall, EndsItsWaitForAPlace) {
+  Limits limits;
+  limits.connections = 1;
+  Pace pace(limits);
+  ASSERT_TRUE(pace.take_place());
+  pid_t child = -1;
+  uint32_t asked = 0;  // the parent wants no more; the child does
+  const auto forks = [&] {
+    if (++asked == 1) child = ::fork();
+    if (child == 0 && asked > 1) ::_exit(1);
+    return child != 0;
+  };
+  const bool has_place = pace.await_place(forks);
+  if (child == 0) ::_exit(has_place ? 2 : 0);
+  EXPECT_FALSE(has_place);
+  EXPECT_EQ(end_of(child), 0);
+}
+
 TEST_F(AChildAmidACall, EndsAQuestionWithoutTheLock) {
   OneAsks asks;
   std::unique_lock lock(mutex);
