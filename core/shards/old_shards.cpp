@@ -271,7 +271,12 @@ void OldShards::drop_journals(const write::Findings &findings) const {
     const os::Location at = index_.beside(shard);
     const auto folder = write::Folder::open_trusted(at, index, false);
     if (!folder || !*folder) continue;
-    while (write::drop_idle(**folder, index, tell_of) > 0) {
+    // No more than there are now: whoever may write there could make others all the time.
+    const auto found = (*folder)->journals();
+    for (size_t left = found ? found->size() : 0; left > 0;) {
+      const size_t dropped = write::drop_idle(**folder, index, tell_of);
+      if (dropped == 0) break;
+      left -= std::min(left, dropped);
     }
     if (write::Folder::remove_if_empty(at)) tell_of(LogLevel::info, write::Folder::removed_empty);
   }

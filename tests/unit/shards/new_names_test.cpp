@@ -772,6 +772,24 @@ TEST_F(NewNames, JournalsOfDeadWritersBesideAShardThatWentGoWithRecovery) {
   EXPECT_THAT(told, HasSubstr("an empty journal folder was removed"));
 }
 
+// Whoever may write to the folder could make more all the time.
+TEST_F(NewNames, RecoveryDropsNoMoreJournalsThanItHasFound) {
+  class AgainThere : public ClockEnv {
+   public:
+    int unlinkat(int dir, const char *name, int flags) override {
+      const bool is_journal = std::string_view(name) == "0123456789abcdef";
+      return is_journal && ++times < 100 ? 0 : ClockEnv::unlinkat(dir, name, flags);
+    }
+    int times = 0;
+  };
+  const std::string folder = ckpt + "/m-1.g1.safetensors.st-journal";
+  fs::create_directory(folder);
+  put_bytes(folder + "/0123456789abcdef", std::string(4096, '\0'));
+  AgainThere again;
+  ASSERT_TRUE(is_ok(recover(again)));
+  EXPECT_EQ(again.times, 1);
+}
+
 // They could be taken for the new shard's.
 TEST_F(NewNames, ANameBesideWhichTheJournalsOfARemovedFileLieIsLeft) {
   fs::create_directory(ckpt + "/m-1.g1.safetensors.st-journal");
