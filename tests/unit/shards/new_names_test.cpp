@@ -440,9 +440,10 @@ TEST_F(NewNames, WhatAnotherIndexNamesStaysWhereAllListsButTheLastLackThatIndex)
     int list(int folder, std::vector<std::string> *out) override {
       const int r = ClockEnv::list(folder, out);
       if (lists++ < lacking) std::erase(*out, "backup.safetensors.index.json");
-      return r;
+      return lists > lacking && fails ? -EIO : r;
     }
     size_t lists = 0, lacking = 0;
+    bool fails = false;  // each list that does not lack it
   };
   fs::copy_file(index, ckpt + "/backup.safetensors.index.json");
   ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
@@ -452,6 +453,11 @@ TEST_F(NewNames, WhatAnotherIndexNamesStaysWhereAllListsButTheLastLackThatIndex)
     LackingLists some;
     some.lacking = lacking;
     ASSERT_TRUE(is_ok(recover(some)));
+    ASSERT_TRUE(fs::exists(ckpt + "/m-1.safetensors")) << lacking << " of " << whole.lists;
+    LackingLists failing;
+    failing.lacking = lacking;
+    failing.fails = true;
+    static_cast<void>(recover(failing));
     ASSERT_TRUE(fs::exists(ckpt + "/m-1.safetensors")) << lacking << " of " << whole.lists;
   }
 }
