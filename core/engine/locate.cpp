@@ -66,6 +66,17 @@ bool holds_tensors(os::Env &env, const std::string &file) {
   return !snapshot || (*snapshot)->header.index.size() != 0;
 }
 
+// On btrfs a list may lack the name while another index takes it. Where cases are one, the list may have it otherwise.
+bool lacks_index(os::Env &env, const std::string &folder, const std::string &name,
+                 const std::vector<std::string> &listed) {
+  struct stat s, other;
+  if (std::ranges::find(listed, name) != listed.end()) return false;
+  if (env.fstatat(AT_FDCWD, (folder + name).c_str(), &s, 0) < 0 || !S_ISREG(s.st_mode)) return false;
+  return std::ranges::none_of(listed, [&](const std::string &index) {
+    return env.fstatat(AT_FDCWD, (folder + index).c_str(), &other, 0) == 0 && os::same_inode(s, other);
+  });
+}
+
 }  // namespace
 
 Result<Located> locate(os::Env &env, const std::string &given, bool maybe_folder) {
@@ -80,9 +91,7 @@ Result<Located> locate(os::Env &env, const std::string &given, bool maybe_folder
   std::vector<std::string> indexes;
   std::copy_if(names.begin(), names.end(), std::back_inserter(indexes),
                [](const std::string &name) { return !name.starts_with('.') && is_index_name(name); });
-  // On btrfs a list may lack the name while another index takes it.
-  if (std::ranges::find(indexes, usual_index) == indexes.end() && type_of(env, inside + usual_index) == S_IFREG)
-    indexes.emplace_back(usual_index);
+  if (lacks_index(env, inside, usual_index, indexes)) indexes.emplace_back(usual_index);
   if (type_of(env, inside + usual) == S_IFREG) {
     bool is_shard = false;
     for (const std::string &index : indexes) {

@@ -189,17 +189,19 @@ bool OldShards::is_other(const std::string &name) const {
 // there is a second list.
 std::optional<std::set<std::string>> OldShards::named_by_others(const os::LockWait &wait,
                                                                 const write::Findings &findings) const {
+  const auto nobody_knows = [&](const Error &e) {
+    tell(findings, LogLevel::warning, Status::ok,
+         text("no old shard was removed, as another index in the folder cannot be read: ", e.message));
+    return std::nullopt;
+  };
   std::set<std::string> others(others_.begin(), others_.end()), named;
-  if (const auto again = index_.folder()->list())
-    std::ranges::copy_if(*again, std::inserter(others, others.end()), [&](const auto &name) { return is_other(name); });
+  const auto again = index_.folder()->list();
+  if (!again) return nobody_knows(again.error());
+  std::ranges::copy_if(*again, std::inserter(others, others.end()), [&](const auto &name) { return is_other(name); });
   for (const std::string &name : others) {
     auto at = os::Location::find_in(index_.folder(), name);
     auto read = at ? Shards::read_index(*at, wait) : Result<ReadIndex>(Failure(at.error()));
-    if (!read) {
-      tell(findings, LogLevel::warning, Status::ok,
-           text("no old shard was removed, as another index in the folder cannot be read: ", read.error().message));
-      return std::nullopt;
-    }
+    if (!read) return nobody_knows(read.error());
     named.insert(read->index.shards().begin(), read->index.shards().end());
   }
   return named;
@@ -271,7 +273,12 @@ void OldShards::drop_journals(const write::Findings &findings) const {
     const os::Location at = index_.beside(shard);
     const auto folder = write::Folder::open_trusted(at, index, false);
     if (!folder || !*folder) continue;
-    while (write::drop_idle(**folder, index, tell_of) > 0) {
+    // No more than there are now: whoever may write there could make others all the time.
+    const auto found = (*folder)->journals();
+    for (size_t left = found ? found->size() : 0; left > 0;) {
+      const size_t dropped = write::drop_idle(**folder, index, tell_of);
+      if (dropped == 0) break;
+      left -= std::min(left, dropped);
     }
     if (write::Folder::remove_if_empty(at)) tell_of(LogLevel::info, write::Folder::removed_empty);
   }

@@ -185,9 +185,10 @@ Result<void> Shards::check_all_there(const ShardIndex &index) const {
   const std::set<std::string_view> there(names.begin(), names.end());
   for (uint32_t i = 0; i < index.shards().size(); ++i) {
     const std::string &shard = index.shards()[i];
+    if (there.contains(shard)) continue;
     struct stat s;
-    if (!there.contains(shard) && os::Location(folder_, shard).stat(&s) == -ENOENT)
-      return Failure(missing(path_, i, folder_->path_of(shard)));
+    const int r = os::Location(folder_, shard).stat(&s);
+    if (r == -ENOENT || r == -ENAMETOOLONG) return Failure(missing(path_, i, folder_->path_of(shard)));
   }
   return {};
 }

@@ -161,6 +161,17 @@ def test_an_option_that_may_come_again_takes_its_own_words_and_no_more(stctl, co
     assert "/first'" in stctl(*command, *command[1:], "first", "second=", code=1)[1]
 
 
+@pytest.mark.parametrize("next_word", ["--json", "-q", "--rm", "--", "-x"])
+def test_an_option_is_no_new_name(stctl, model, next_word):
+    before = model.read_bytes()
+    for command in "edit", "plan":
+        err = stctl(command, model, "--mv", "half", next_word, code=2)[1]
+        assert f"--mv takes a name and a new name, not '{next_word}'" in err
+    assert model.read_bytes() == before
+    stctl("edit", model, "--mv", "half", r"\x2dx")
+    assert "-x" in stctl("ls", model)[0]
+
+
 def test_what_an_option_does_not_take_is_told_as_it_was_given(stctl, model):
     err = stctl("io", model, "--map", "bogus", code=2)[1]
     assert "bogus" in err and "copy-on-write" in err and "->" not in err

@@ -63,7 +63,8 @@ void add_compact(CommandLine &line, Session &session) {
   const Command command =
       line.command("compact",
                    "Rewrite a file without spare room\n\n"
-                   "Tensors by descending dtype then name, and the header no longer than it must be.\n"
+                   "Tensors by descending dtype then name, and the header no longer than it must be;\n"
+                   "on xfs and btrfs less than a block longer, where that lets blocks be shared.\n"
                    "The new file takes the old one's place, whole. Shards are rewritten one after the\n"
                    "other: a failure leaves those that are done.",
                    "  stctl compact model.safetensors\n"

@@ -3,6 +3,7 @@
 
 #include "../commands.h"
 #include "../steps.h"
+#include "../text.h"
 
 namespace stctl {
 namespace {
@@ -13,8 +14,19 @@ struct Edit {
   LayoutOptions layout;
 };
 
+// Where a word is forgotten, the option that follows would be the new name.
+void check_new_names(const std::vector<std::string> &moved) {
+  for (size_t i = 1; i < moved.size(); i += 2) {
+    if (!moved[i].starts_with('-')) continue;
+    throw UsageFailure(
+        fmt::format("--mv takes a name and a new name, not '{}'; in one that begins with '-' that is "
+                    "written \\x2d",
+                    escape(moved[i])));
+  }
+}
+
 int run(Session &session, const Edit &options, const char *label, bool dry_run) {
-  if (options.moved.size() % 2 != 0) throw UsageFailure("--mv takes a name and a new name");
+  check_new_names(options.moved);
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
   Steps steps;
   steps.remove(session, file, options.removed);

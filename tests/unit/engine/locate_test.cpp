@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "engine/open.h"
@@ -49,6 +50,24 @@ TEST_F(Locate, AnIndexThatAListLacksIsFoundByItsName) {
   EXPECT_EQ(found(lacking), "model.safetensors.index.json");
   std::filesystem::remove(dir / usual);
   EXPECT_EQ(found(lacking), "model.safetensors.index.json");
+}
+
+// As on NTFS, exFAT, or a folder of ext4 with chattr +F.
+class NoCaseEnv : public testing::FaultEnv {
+ public:
+  NoCaseEnv() : FaultEnv(os::Env::posix()) {}
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override {
+    std::string spelled = path;
+    if (const size_t at = spelled.rfind("/model."); at != std::string::npos) spelled[at + 1] = 'M';
+    const int r = FaultEnv::fstatat(dir, path, out, flags);
+    return r == -ENOENT ? FaultEnv::fstatat(dir, spelled.c_str(), out, flags) : r;
+  }
+};
+
+TEST_F(Locate, AnIndexOfAnotherCaseIsNotTwoWhereCasesAreOne) {
+  NoCaseEnv folds;
+  put_index("m-1.safetensors", "Model.safetensors.index.json");
+  EXPECT_EQ(found(folds), "Model.safetensors.index.json");
 }
 
 // As transformers has it, which leaves the index when it saves a model of shards anew in one file.

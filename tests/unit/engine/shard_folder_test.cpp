@@ -148,7 +148,6 @@ TEST_F(ShardFolderTest, WhatADeadWriterLeftIsRemovedByTheNext) {
   EXPECT_GT(whole, 0u);
 }
 
-// Its writer gives the index its name, and dies, before each call up to the one that locks its list.
 TEST_F(ShardFolderTest, AnIndexThatAListLacksIsThereNevertheless) {
   const TempDir dir;
   const std::string from = dir / "m.safetensors", to = dir / "out", index = index_in(to);
@@ -160,6 +159,7 @@ TEST_F(ShardFolderTest, AnIndexThatAListLacksIsThereNevertheless) {
   EXPECT_EQ(bytes_of(index), "another checkpoint's");
 }
 
+// Its writer gives the index its name, and dies, before each call up to the one that locks its list.
 TEST_F(ShardFolderTest, WhatAnIndexHasComeToNameMeanwhileStays) {
   const auto states = left_at_each_call();
   const auto is_named = [&](const SimDisk &state) {

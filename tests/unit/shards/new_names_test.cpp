@@ -440,9 +440,10 @@ TEST_F(NewNames, WhatAnotherIndexNamesStaysWhereAllListsButTheLastLackThatIndex)
     int list(int folder, std::vector<std::string> *out) override {
       const int r = ClockEnv::list(folder, out);
       if (lists++ < lacking) std::erase(*out, "backup.safetensors.index.json");
-      return r;
+      return lists > lacking && fails ? -EIO : r;
     }
     size_t lists = 0, lacking = 0;
+    bool fails = false;  // each list that does not lack it
   };
   fs::copy_file(index, ckpt + "/backup.safetensors.index.json");
   ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
@@ -452,6 +453,11 @@ TEST_F(NewNames, WhatAnotherIndexNamesStaysWhereAllListsButTheLastLackThatIndex)
     LackingLists some;
     some.lacking = lacking;
     ASSERT_TRUE(is_ok(recover(some)));
+    ASSERT_TRUE(fs::exists(ckpt + "/m-1.safetensors")) << lacking << " of " << whole.lists;
+    LackingLists failing;
+    failing.lacking = lacking;
+    failing.fails = true;
+    static_cast<void>(recover(failing));
     ASSERT_TRUE(fs::exists(ckpt + "/m-1.safetensors")) << lacking << " of " << whole.lists;
   }
 }
@@ -770,6 +776,24 @@ TEST_F(NewNames, JournalsOfDeadWritersBesideAShardThatWentGoWithRecovery) {
   ASSERT_TRUE(is_ok(recover(env)));
   EXPECT_THAT(names(), ElementsAre("m-1.g1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
   EXPECT_THAT(told, HasSubstr("an empty journal folder was removed"));
+}
+
+// Whoever may write to the folder could make more all the time.
+TEST_F(NewNames, RecoveryDropsNoMoreJournalsThanItHasFound) {
+  class AgainThere : public ClockEnv {
+   public:
+    int unlinkat(int dir, const char *name, int flags) override {
+      const bool is_journal = std::string_view(name) == "0123456789abcdef";
+      return is_journal && ++times < 100 ? 0 : ClockEnv::unlinkat(dir, name, flags);
+    }
+    int times = 0;
+  };
+  const std::string folder = ckpt + "/m-1.g1.safetensors.st-journal";
+  fs::create_directory(folder);
+  put_bytes(folder + "/0123456789abcdef", std::string(4096, '\0'));
+  AgainThere again;
+  ASSERT_TRUE(is_ok(recover(again)));
+  EXPECT_EQ(again.times, 1);
 }
 
 // They could be taken for the new shard's.

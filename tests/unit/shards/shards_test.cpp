@@ -168,6 +168,8 @@ TEST_F(ShardsTest, WhatIsWrongHasAName) {
   put_index(R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-3.safetensors"}})");
   EXPECT_EQ(first_failure(), Status::shard_missing);
   EXPECT_EQ(verified(), Status::shard_missing);
+  put_index(R"({"weight_map":{"a":")" + std::string(300, 'x') + R"("}})");  // no file's name can be so long
+  EXPECT_EQ(first_failure(), Status::shard_missing);
   put_index(R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","x":"m-2.safetensors"}})");
   EXPECT_EQ(first_failure(), Status::shard_tensor);
   EXPECT_EQ(verified(), Status::shard_tensor);

@@ -40,8 +40,9 @@ pub trait Source: Send + Sync {
     /// too, [`most_reads`](Source::most_reads) at once. It must not use the file.
     ///
     /// # Errors
-    /// The file's call fails with the [`Status`] of the error's `errno`, or of its kind; others are [`Status::Io`]. The error
-    /// itself is the [`source`](std::error::Error::source) of the call's.
+    /// The file's call fails with the [`Status`] of the error's `errno`, or of its kind; others are [`Status::Io`]. An
+    /// [`Error`] of another file that is handed on by `?` keeps its `errno`, and [`Status::FileChanged`]. The error itself
+    /// is the [`source`](std::error::Error::source) of the call's.
     /// A panic in a thread of the library is an error likewise, of [`Status::Io`]; one in the calling thread goes on there.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
@@ -151,6 +152,7 @@ impl OpenOptions {
 
 const EINTR: c_int = 4;
 const EIO: c_int = 5;
+const ESTALE: c_int = 116;
 
 unsafe extern "C" fn read(user: *mut c_void, ranges: *const sys::st_source_range, n: usize) -> c_int {
     // SAFETY: `user` is a Shared that outlives the handle; st.h: there are n ranges, which live during the call.
@@ -190,9 +192,13 @@ fn words_of(payload: &(dyn Any + Send)) -> &str {
 }
 
 fn errno_of(error: &io::Error) -> c_int {
-    match (error.raw_os_error(), error.kind()) {
+    // A source may read what libst has open, and hand its error on.
+    let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    let errno = error.raw_os_error().or_else(|| own.and_then(Error::os_errno));
+    match (errno, error.kind()) {
         // EINTR would be EIO to the library, which asks for nothing again.
         (Some(errno), _) if errno > 0 && errno != EINTR => errno,
+        _ if own.is_some_and(|own| own.status() == Status::FileChanged) => ESTALE,
         (_, io::ErrorKind::NotFound) => 2,
         (_, io::ErrorKind::OutOfMemory) => 12,
         (_, io::ErrorKind::PermissionDenied) => 13,

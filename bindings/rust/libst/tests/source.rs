@@ -144,6 +144,34 @@ fn what_it_answers_is_a_status() {
     }
 }
 
+/// Asks another file of libst first.
+struct Behind {
+    bytes: Vec<u8>,
+    other: File,
+}
+
+impl Source for Behind {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.bytes.len() as u64)
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.other.read("w")?;
+        buffer.copy_from_slice(&self.bytes[offset as usize..][..buffer.len()]);
+        Ok(())
+    }
+}
+
+#[test]
+fn an_error_of_libst_that_it_hands_on_keeps_its_status() {
+    let (model, other) = (large(), Model::plain());
+    let file =
+        File::open_source(Behind { bytes: model.bytes(), other: File::open(&other.path).unwrap() }).unwrap();
+    assert_eq!(file.read("x").unwrap(), model.data("x"));
+    std::fs::OpenOptions::new().write(true).open(&other.path).unwrap().set_len(100).unwrap();
+    let error = file.read("x").unwrap_err();
+    assert_eq!(error.status(), Status::FileChanged, "{error}");
+}
+
 #[test]
 fn a_panic_goes_on_in_the_calling_thread() {
     let model = large();
