@@ -558,7 +558,7 @@ MUTANTS = [
     Mutant("new names: old shards do not get their time", OLD_SHARDS, "return old.until <= now;", "return old.until <= now || now > 0;"),
     Mutant("new names: whatever stands under a listed name is removed", OLD_SHARDS, "return s.st_ino == listed.inode &&", "return s.st_ino != 0 || s.st_ino == listed.inode &&"),
     Mutant("new names: other indexes in the folder are not asked", OLD_SHARDS, "named.insert(read->index.shards().begin(), read->index.shards().end());", ""),
-    Mutant("new names: an index that cannot be read names nothing", OLD_SHARDS, "      return std::nullopt;\n    }\n    named", "      continue;\n    }\n    named"),
+    Mutant("new names: an index that cannot be read names nothing", OLD_SHARDS, "    if (!read) return nobody_knows(read.error());\n", "    if (!read) continue;\n"),
     Mutant("new names: anybody's list is believed", OLD_SHARDS, "!owned.is_good()) return owned;", "!owned.is_good()) return write::Verdict::good();"),
     Mutant("new names: an old shard is changed though the index names it no more", SHARDS, "check_led_to());\n  ST_TRY(check_named());\n", "check_led_to());\n"),
     Mutant("a temporary of a dead writer stays", TEMPORARY_FILE, "  return at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;\n", "  return true;\n"),
