@@ -24,9 +24,9 @@ def compact(
     progress: Optional[Progress] = None,
 ) -> None:
     """Rewrite a file in canonical order (descending dtype, then name), with no spare room in its header but
-    `header_reserve`; on xfs and btrfs less than a block more, where that lets blocks be shared. Atomic for every reader.
-    Shards are rewritten one after the other: a failure, or a cancel, leaves those that are done. `new_names` and
-    `shard_grace` as in `File.transaction`.
+    `header_reserve`; on xfs and btrfs less than a block more, where that lets blocks be shared. Atomic for every
+    reader. Shards are rewritten one after the other: a failure, or a cancel, leaves those that are done. `new_names`
+    and `shard_grace` as in `File.transaction`.
 
     Raises what `libst.open` and `Transaction.commit` raise.
     """
