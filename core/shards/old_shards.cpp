@@ -273,7 +273,7 @@ void OldShards::drop_journals(const write::Findings &findings) const {
     const os::Location at = index_.beside(shard);
     const auto folder = write::Folder::open_trusted(at, index, false);
     if (!folder || !*folder) continue;
-    // No more than there are now: whoever may write there could make others all the time.
+    // No more than there are now: other users may write there, and could make more all the time.
     const auto found = (*folder)->journals();
     for (size_t left = found ? found->size() : 0; left > 0;) {
       const size_t dropped = write::drop_idle(**folder, index, tell_of);

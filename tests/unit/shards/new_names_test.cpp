@@ -778,7 +778,7 @@ TEST_F(NewNames, JournalsOfDeadWritersBesideAShardThatWentGoWithRecovery) {
   EXPECT_THAT(told, HasSubstr("an empty journal folder was removed"));
 }
 
-// Whoever may write to the folder could make more all the time.
+// Another user may write to the folder, and could make more all the time.
 TEST_F(NewNames, RecoveryDropsNoMoreJournalsThanItHasFound) {
   class AgainThere : public ClockEnv {
    public:
