@@ -30,7 +30,8 @@ int stgo_on_report(void *user, const st_report *report);
 /* As st_open_source; `reader` is a cgo.Handle. */
 st_status stgo_open_source(const st_source *source, uintptr_t reader, const st_open_options *opts, st_file **out);
 
-/* As st_open_memory, st_read, st_read_slice and st_writer_write, of bytes whose pointer cgo need not look behind. */
+/* As st_open_memory, st_read, st_read_slice and st_writer_write, of bytes whose pointer cgo need not look behind.
+ * They may call Go back; stgo_read and stgo_read_slice do not. */
 st_status stgo_open_bytes(const uint8_t *bytes, size_t size, st_file **out);
 st_status stgo_read_bytes(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size,
                           st_tensor *read);

@@ -25,8 +25,8 @@ _untrack.restype = None
 class Handle(ctypes.c_void_p):
     """The address of what a call has put here; the last reference frees it.
 
-    All that happens then is C: the callbacks of weak references to it call `st_close`, `st_mapping_free`, `st_txn_free`
-    or `st_writer_free`, and after that drop what was borrowed. A `__del__` would be Python, at whose first line, and
+    All that happens then is C: the callbacks of weak references to it call `st_close`, `st_txn_free` or
+    `st_writer_free`, and after that drop what was borrowed. A `__del__` would be Python, at whose first line, and
     after each call that it makes, a signal's handler may raise; the file would then stay open.
 
     The cycle collector must not know a handle: that clears weak references to all objects of a dead cycle, and calls
@@ -123,6 +123,16 @@ class Memory:
             "typestr": "|u1",
         }
 
+    def buffer(self) -> Any:
+        """A buffer to lay arrays and tensors over. What lies over it keeps the stretch, and so its owner.
+
+        A memoryview, as numpy takes that up twice as fast as an array. If it is not writable nobody can make an array
+        over it so: its owner offers only a read-only buffer. If it is writable most likely torch's tensors lie over it:
+        then the array, which is two objects less for the cycle collector.
+        """
+        array: Any = np.asarray(self)
+        return array if self._writable else memoryview(array)
+
 
 class _Freeing(weakref.ref["Mapping"]):
     """Frees what a dead Mapping kept."""
@@ -150,17 +160,3 @@ class Mapping(Memory):
         begin = ctypes.c_void_p()
         failed = _abi.st_mapping_keep(handle, self._owner, begin, None)
         return 0 if failed else begin.value or 0
-
-
-def memory(handle: Handle, address: int, nbytes: int, writable: bool) -> Any:
-    """That stretch as a buffer to lay arrays and tensors over. What lies over it keeps the handle."""
-    return buffer_over(Memory(handle, address, nbytes, writable), writable)
-
-
-def buffer_over(stretch: Memory, writable: bool) -> Any:
-    """A memoryview, as numpy takes that up twice as fast as an array. If it is not writable nobody can
-    make an array over it so: its owner offers only a read-only buffer. If it is writable most likely torch's tensors
-    lie over it: then the array, which is two objects less for the cycle collector.
-    """
-    array: Any = np.asarray(stretch)
-    return array if writable else memoryview(array)

@@ -21,7 +21,7 @@ from ._abi import SIZES
 from ._callbacks import Callbacks, Progress
 from ._few import FEW, Tensor, few_tensors
 from ._forms import Form, all_forms, forms_of_file
-from ._handle import Handle, Mapping, borrowed_by, buffer_over, memory, opened
+from ._handle import Handle, Mapping, Memory, borrowed_by, opened
 from ._names import Description, describe, encoded, names
 from ._rows import describe_all, new_array
 from ._sized import sized
@@ -249,11 +249,11 @@ class Pin:
         the one that was looked at last."""
         size = self._reach(tensor.shard)
         if tensor.file_offset + tensor.nbytes > size:
-            return tensor.data, memory(self.handle, tensor.data, tensor.nbytes, self.may_write)
+            return tensor.data, Memory(self.handle, tensor.data, tensor.nbytes, self.may_write).buffer()
         start = tensor.data - tensor.file_offset
         buffer = self._kept(start, size)
         if buffer is None:
-            buffer = memory(self.handle, start, size, self.may_write)
+            buffer = Memory(self.handle, start, size, self.may_write).buffer()
         self._mapping = (start, start + size, buffer)
         return start, buffer
 
@@ -265,7 +265,7 @@ class Pin:
         mapping = Mapping(start, size, self.may_write)
         begin = mapping.keep(self.handle)
         self._keeps = begin != 0
-        return buffer_over(mapping, self.may_write) if begin == start else None
+        return mapping.buffer() if begin == start else None
 
     def _reach(self, shard: int) -> int:
         """How many bytes of the mapping of a file views may lie in; 0 where there is none."""

@@ -154,6 +154,7 @@ impl std::error::Error for Error {
 /// error itself is in it.
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
+        let of_the_file = Status::HeaderTooSmall.code()..=Status::DeltaBase.code();
         let kind = match (error.os_errno(), error.status()) {
             (Some(errno), _) => io::Error::from_raw_os_error(errno).kind(),
             (_, Status::NoFile) => io::ErrorKind::NotFound,
@@ -161,7 +162,7 @@ impl From<Error> for io::Error {
             (_, Status::NoMemory) => io::ErrorKind::OutOfMemory,
             (_, Status::InvalidArgument) => io::ErrorKind::InvalidInput,
             (_, Status::Unsupported | Status::LockUnsupported) => io::ErrorKind::Unsupported,
-            (_, status) if (40..=63).contains(&status.code()) => io::ErrorKind::InvalidData, // of the format
+            (_, status) if of_the_file.contains(&status.code()) => io::ErrorKind::InvalidData,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
