@@ -56,6 +56,7 @@ struct Settings {
   Limits limits;
   std::string certificates;  // a file; empty: those that libcurl was built for
   std::string more;          // folders of certificates, which count too; empty: none
+  void (*make_room)();
 };
 
 uint64_t steady_ms() {
@@ -64,7 +65,8 @@ uint64_t steady_ms() {
 }
 
 struct Flight {
-  uint64_t *came = nullptr;  // of the transport
+  uint64_t *came = nullptr;       // of the transport
+  void (*make_room)() = nullptr;  // the same
   uint64_t heard_ms = steady_ms();
   uint64_t counted_from_ms = heard_ms, counted = 0;  // bytes since then, of the head or of the body
   Request request;
@@ -161,8 +163,8 @@ Cut cut_of(CURLcode code) {
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT: return Cut::unreachable;
     case CURLE_OPERATION_TIMEDOUT: return Cut::stalled;
+    case CURLE_SSL_CACERT_BADFILE: return Cut::crowded;  // perhaps: it is opened for each connection
     case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL: return Cut::hopeless;
@@ -216,15 +218,28 @@ std::string without_password(std::string why) {
   return why;
 }
 
+bool is_crowded(int why) {
+  return why == EMFILE || why == ENFILE;
+}
+
+// Or -errno.
+int new_socket(const curl_sockaddr &address) {
+  const int fd = socket(address.family, address.socktype | SOCK_CLOEXEC, address.protocol);
+  return fd < 0 ? -errno : above_standard_streams(fd);
+}
+
 curl_socket_t open_socket(void *user, curlsocktype, struct curl_sockaddr *address) {
-  const int fd = above_standard_streams(socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol));
   Flight &flight = *static_cast<Flight *>(user);
+  int fd = new_socket(*address);
+  if (is_crowded(-fd)) {
+    flight.make_room();
+    fd = new_socket(*address);
+  }
   if (fd >= 0) {
     flight.has_socket = true;
     return fd;
   }
-  const int why = fd == -1 ? errno : -fd;
-  if (why == EMFILE || why == ENFILE || why == EACCES || why == EPERM) flight.no_socket = why;  // and stays so
+  if (is_crowded(-fd) || fd == -EACCES || fd == -EPERM) flight.no_socket = -fd;  // and stays so
   return CURL_SOCKET_BAD;
 }
 
@@ -253,6 +268,7 @@ class CurlTransport final : public Transport {
     auto made = std::make_unique<Flight>();
     Flight &flight = *made;
     flight.came = &came_;
+    flight.make_room = settings_.make_room;
     flight.request = std::move(request);
     flight.answer.id = id;
     flight.easy = an_easy();
@@ -449,8 +465,9 @@ class CurlTransport final : public Transport {
     if (may_be_left_over(easy, code)) flight.answer.cut = Cut::broken;
     if (tls_refuses(code, flight.answer.head.code != 0, flight.reason)) flight.answer.cut = Cut::refused;
     if (flight.answer.cut != Cut::none && proxy_refuses(easy, flight.reason)) flight.answer.cut = Cut::hopeless;
+    if (flight.answer.cut == Cut::crowded) settings_.make_room();
     if (flight.answer.cut == Cut::unreachable && flight.no_socket && !flight.has_socket) {
-      flight.answer.cut = Cut::hopeless;
+      flight.answer.cut = is_crowded(flight.no_socket) ? Cut::crowded : Cut::hopeless;
       flight.answer.why = os_error(flight.no_socket, "open", "a socket").message;
     } else if (long_line) {
       if (++long_lines_ > 1) flight.answer.cut = Cut::hopeless;
@@ -491,9 +508,9 @@ void begin_curl() {
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
 }
 
-NewTransport curl_transports(const Limits &limits, const Surroundings &from) {
+NewTransport curl_transports(const Limits &limits, const Surroundings &from, void (*make_room)()) {
   begin_curl();
-  Settings settings{limits, certificates_of_process(from), folder_of_certificates(from, is_folder)};
+  Settings settings{limits, certificates_of_process(from), folder_of_certificates(from, is_folder), make_room};
   return [settings] { return std::make_unique<CurlTransport>(settings); };
 }
 

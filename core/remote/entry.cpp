@@ -67,7 +67,7 @@ int32_t open(const char *url, st_remote_object *beside, st_remote_stops stops, s
     const Stopping stopping(asked);
     Surroundings from = Surroundings::of_process();
     const Limits limits = Limits::of(from);
-    const NewTransport transports = curl_transports(limits, from);
+    const NewTransport transports = curl_transports(limits, from, Idle::end_all);
     from.ask = asks_by(transports);
     if (beside) {
       from.hub_commit = beside->object->commit();

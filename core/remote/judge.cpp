@@ -95,7 +95,8 @@ Verdict again(const Answer &answer, const std::string &message) {
 std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool while_reading) {
   const int code = answer.head.code;
   // Later it is no refusal, but what is broken: this server has agreed before.
-  if (answer.cut == Cut::hopeless || (answer.cut == Cut::refused && !while_reading)) return end(Status::io, answer.why);
+  if (answer.cut == Cut::hopeless || answer.cut == Cut::crowded || (answer.cut == Cut::refused && !while_reading))
+    return end(Status::io, answer.why);
   if (answer.cut != Cut::none && !answer.fitted) return again(answer, answer.why);
   if (code == 200 || code == 206) return std::nullopt;
   const ErrorBody body = parse_error_body(answer.text);
@@ -118,6 +119,12 @@ std::optional<Verdict> wrong_encoding(const Answer &answer) {
   return wrong(answer, Status::unsupported,
                text("the server answers in the encoding ", in_quotes(answer.head.field("content-encoding")),
                     ", of which there are no ranges; store the object without one"));
+}
+
+// Such a body has heads of its own, and none of its ranges is said before it.
+// https://www.rfc-editor.org/rfc/rfc9110#section-14.6
+bool is_multipart(const Head &head) {
+  return head.field("content-type").starts_with("multipart/byteranges");
 }
 
 bool is_range(const Head &head, uint64_t first, uint64_t n, uint64_t total) {
@@ -157,7 +164,7 @@ std::optional<ContentRange> parse_content_range(std::string_view field) {
 }
 
 bool fits(const Head &head, const Asked &asked) {
-  return head.code == 206 && !is_encoded(head) && is_version(head, asked.version) &&
+  return head.code == 206 && !is_encoded(head) && !is_multipart(head) && is_version(head, asked.version) &&
          is_range(head, asked.first, asked.n, asked.version.size);
 }
 
@@ -165,7 +172,7 @@ bool fits_first(const Head &head, uint64_t room) {
   if (is_encoded(head)) return false;
   if (head.code == 200) return parse_length(head.field("content-length")).value_or(0) <= room;
   const auto range = parse_content_range(head.field("content-range"));
-  return head.code == 206 && range && range->total && range->first == 0 && *range->total > 0 &&
+  return head.code == 206 && !is_multipart(head) && range && range->total && range->first == 0 && *range->total > 0 &&
          range->last == std::min(room, *range->total) - 1;
 }
 

@@ -24,6 +24,13 @@ Idle &Idle::of_process() {
   return own->mine();
 }
 
+void Idle::end_all() {
+  Idle &own = of_process();
+  std::list<One> all;  // ends when the others may go on
+  const std::lock_guard lock(own.mutex);
+  all.swap(own.all);
+}
+
 std::unique_ptr<Transport> Store::take(const Stops &stops) {
   if (!pace_.await_place(stops)) return nullptr;
   try {
@@ -67,6 +74,11 @@ void Store::give_back(std::unique_ptr<Transport> transport) {
   } catch (const std::bad_alloc &) {
   }
   more.clear();
+  end(std::move(transport));
+}
+
+void Store::end(std::unique_ptr<Transport> transport) {
+  if (is_of_parent()) return static_cast<void>(transport.release());
   transport.reset();
   pace_.give_back();
 }
@@ -154,14 +166,22 @@ Result<std::vector<Summed>> Object::pull_from_store(const std::vector<Wanted> &r
   const bool is_the_end = ranges.empty();
   Aside aside;
   std::vector<Summed> came;
-  {
-    const Store::Lent transport(*store_, stops);
+  for (bool came_all = false; !came_all;) {
+    Store::Lent transport(*store_, stops);
     if (!transport) return Failure(stopped());
+    const bool is_alone = store_->pace().connections() == 1;
     if (asks)
       aside = {site_->head_request(version_, (*transport).unix_time()),
                is_silent_ ? most_wait_for_the_silent_ms : most_wait_ms, is_the_end || makes_it_whole(ranges)};
-    ST_TRY(came, pull(*transport, *site_, version_, ranges, store_->limits(), store_->pace(), stops,
-                      asks ? &aside : nullptr, check_ ? &*check_ : nullptr));
+    ST_TRY(auto pulled, pull(*transport, *site_, version_, ranges, store_->limits(), store_->pace(), stops,
+                             asks ? &aside : nullptr, check_ ? &*check_ : nullptr));
+    came_all = !pulled.crowded;
+    if (came_all) {
+      came = std::move(pulled.summed);
+    } else {
+      if (is_alone) return Failure(*std::move(pulled.crowded));
+      transport.end();  // the others go on with its descriptors, and it waits for one of them
+    }
   }
   if (asks && !aside.answer) is_silent_ = true;
   if (!asks || (!is_the_end && (!aside.answer || passes(*aside.answer)))) return came;

@@ -26,6 +26,8 @@ struct Idle {
   std::list<One> all;
 
   static Idle &of_process();  // a child of a fork has its own
+  // They give back their descriptors.
+  static void end_all();
 };
 
 // What the objects of a checkpoint share: connections.
@@ -45,6 +47,8 @@ class Store {
     ~Lent() {
       if (transport_) store_.give_back(std::move(transport_));
     }
+    // It ends, and gives back its descriptors, too.
+    void end() { store_.end(std::move(transport_)); }
     Lent(const Lent &) = delete;
     Lent &operator=(const Lent &) = delete;
     explicit operator bool() const { return transport_ != nullptr; }  // false: `stops` said so
@@ -66,6 +70,7 @@ class Store {
  private:
   std::unique_ptr<Transport> take(const Stops &stops);  // null: it said so
   void give_back(std::unique_ptr<Transport> transport);
+  void end(std::unique_ptr<Transport> transport);
   auto is_own() const {
     return [this](const Idle::One &one) { return one.of == this; };
   }

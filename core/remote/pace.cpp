@@ -77,6 +77,18 @@ void Pace::give_back() {
   free_.notify_one();
 }
 
+void Pace::fewer() {
+  const auto lock = mutex_.lock();
+  if (!lock.owns_lock()) return;
+  connections_ = before_ = std::max(std::min(connections_, busy_), 2u) - 1;
+  grows_ = true;
+  crowded_ = false;
+  asked_before_ = busy_;
+  answers_ = 0;
+  bytes_ = 0;
+  rate_ = 0;
+}
+
 void Pace::refill(double tokens) {
   tokens_ = std::min<double>(tokens_ + tokens, limits_.tokens);
 }

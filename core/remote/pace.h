@@ -34,6 +34,9 @@ class Pace {
   bool take_place();  // false: all are taken
   void give_back();
 
+  // There was no descriptor for one of them: fewer, until more is learned.
+  void fewer();
+
   // An answer came whole: its head after so long, its end after so long.
   void came(uint64_t bytes, uint64_t head_ms, uint64_t whole_ms, uint64_t now_ms);
   // Bytes of an answer that was cut.

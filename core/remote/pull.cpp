@@ -115,7 +115,7 @@ class Pull {
     while (!flying_.empty()) land(flying_.begin()->first);
   }
 
-  Result<std::vector<Summed>> run(std::deque<Piece> pieces) {
+  Result<Pulled> run(std::deque<Piece> pieces) {
     waiting_ = std::move(pieces);
     last_came_ = transport_.now_ms();
     came_ = transport_.came();
@@ -140,9 +140,10 @@ class Pull {
       hedge_what_is_late(now);
       if (auto answer = waits_.next(wait_from(now))) ST_TRY(take(*std::move(answer)));
       if (waits_.stopped()) return stopped(site_);
+      if (crowded_) return Pulled{{}, std::move(crowded_)};
     }
     std::sort(summed_.begin(), summed_.end(), [](const Summed &a, const Summed &b) { return a.begin < b.begin; });
-    return std::move(summed_);
+    return Pulled{std::move(summed_), std::nullopt};
   }
 
  private:
@@ -263,7 +264,9 @@ class Pull {
       std::exchange(aside_, nullptr)->answer = std::move(answer);
       return {};
     }
+    if (answer.cut == Cut::crowded) pace_.fewer();
     InFlight flight = land(answer.id);
+    if (answer.cut == Cut::crowded) return do_with_fewer(flight, answer);
     const Piece &piece = flight.piece;
     Verdict verdict = judge(answer, {piece.offset, piece.n, version_}, site_);
     if (verdict.next != Next::take && verdict.next != Next::again)
@@ -286,6 +289,18 @@ class Pull {
     }
     if (flight.hedge) drop(flight.hedge);
     return verdict.next == Next::take ? Result<void>() : ask_again(flight, answer, std::move(verdict), now);
+  }
+
+  // As long as others have a connection, it waits for theirs.
+  Result<void> do_with_fewer(const InFlight &flight, const Answer &answer) {
+    if (flight.hedge_of) {
+      flying_.at(flight.hedge_of).hedge = 0;
+      return {};
+    }
+    if (flight.hedge) drop(flight.hedge);
+    if (flying_.empty()) crowded_ = about(site_, error(Status::io, answer.why));
+    waiting_.push_back(flight.piece);
+    return {};
   }
 
   // Newer keys may do: it is asked once more, if there are any.
@@ -347,6 +362,7 @@ class Pull {
   uint64_t last_id_ = 0;
   uint64_t last_came_ = 0, came_ = 0;  // when more than a drip did, and how many bytes by then
   std::string last_error_;
+  std::optional<Error> crowded_;  // none of its requests has a connection
 };
 
 }  // namespace
@@ -361,7 +377,7 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
   Waits waits(transport, stops);
   const uint64_t begun = transport.now_ms();
   uint32_t tries = 0, redirects = 0;
-  bool renewed = false;
+  bool renewed = false, made_room = false;
   for (uint64_t id = 1;; ++id) {
     const uint64_t keys = (*site)->keys();
     Request request = (*site)->request(0, limits.first, {}, transport.unix_time());
@@ -390,6 +406,7 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
       continue;
     }
     if (verdict.next == Next::elsewhere) verdict.error.message += text("; that is the redirect number ", redirects);
+    if (answer->cut == Cut::crowded && !std::exchange(made_room, true)) continue;
     if (verdict.next != Next::again) {
       const bool leads_on = verdict.next == Next::elsewhere;
       const auto renewal = leads_on || renewed ? Renewal::none : (*site)->renew(keys, *answer, transport.unix_time());
@@ -407,9 +424,8 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
   }
 }
 
-Result<std::vector<Summed>> pull(Transport &transport, const Site &site, const Version &version,
-                                 const std::vector<Wanted> &ranges, const Limits &limits, Pace &pace,
-                                 const Stops &stops, Aside *aside, const WholeCheck *check) {
+Result<Pulled> pull(Transport &transport, const Site &site, const Version &version, const std::vector<Wanted> &ranges,
+                    const Limits &limits, Pace &pace, const Stops &stops, Aside *aside, const WholeCheck *check) {
   return Pull(transport, site, version, limits, pace, stops, aside, check).run(pieces_of(ranges, pace.piece()));
 }
 

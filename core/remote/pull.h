@@ -28,9 +28,14 @@ struct Aside {
   std::optional<Answer> answer = {};  // none: it was dropped
 };
 
-// The caller has a place of `pace`, which is for the first request. Gives what came by offset, if there is a `check`.
-Result<std::vector<Summed>> pull(Transport &transport, const Site &site, const Version &version,
-                                 const std::vector<Wanted> &ranges, const Limits &limits, Pace &pace,
-                                 const Stops &stops = {}, Aside *aside = nullptr, const WholeCheck *check = nullptr);
+struct Pulled {
+  std::vector<Summed> summed;    // what came, by offset, if there is a `check`
+  std::optional<Error> crowded;  // this process has no descriptor for a connection, and `pace` allows fewer from now on
+};
+
+// The caller has a place of `pace`, which is for the first request.
+Result<Pulled> pull(Transport &transport, const Site &site, const Version &version, const std::vector<Wanted> &ranges,
+                    const Limits &limits, Pace &pace, const Stops &stops = {}, Aside *aside = nullptr,
+                    const WholeCheck *check = nullptr);
 
 }  // namespace st::remote

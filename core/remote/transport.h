@@ -38,6 +38,7 @@ enum class Cut {
   broken,       // the connection ended within the answer
   stalled,      // nothing came for too long
   refused,      // by TLS: the two do not agree
+  crowded,      // no connection, and it seems that this process may have no more descriptors
   hopeless,     // a certificate that does not verify, a URL that is none: it will end in the same way again
 };
 

@@ -1300,21 +1300,51 @@ def test_without_memory_each_call_says_so(nginx, tmp_path):
     assert int(ran.stdout) > 100, "are allocations counted?"
 
 
-def test_a_process_with_too_many_open_files_is_told(nginx):
-    url = f"{nginx.http}/model.safetensors"
-    libst.open(url).close()  # from now on the library is there
+@contextlib.contextmanager
+def descriptors_left(count):
     before, taken = resource.getrlimit(resource.RLIMIT_NOFILE), []
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 16, before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 64, before[1]))
     try:
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.open("/dev/null", os.O_RDONLY))
-        with fails(Status.IO, match="cannot open 'a socket': Too many open files; .*ulimit -n"):
-            libst.open(url)
+        for fd in taken[:count]:
+            os.close(fd)
+        del taken[:count]
+        yield
     finally:
         for fd in taken:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_process_with_too_many_open_files_is_told(nginx):
+    url = f"{nginx.http}/model.safetensors"
+    libst.open(url).close()  # from now on the library is there
+    with descriptors_left(0), fails(Status.IO, match="cannot open 'a socket': Too many open files; .*ulimit -n"):
+        libst.open(url)
+
+
+@pytest.mark.parametrize("kind", ["http", "https"])
+@pytest.mark.parametrize("left", [5, 20, 40])
+def test_a_load_makes_do_with_the_descriptors_that_are_left(nginx, folder, monkeypatch, kind, left):
+    monkeypatch.setenv("SSL_CERT_FILE", str(nginx.certificate))
+    path = folder / "long.safetensors"
+    if not path.exists():
+        libst.save(path, {f"t{i}": np.full(8 << 20, i, "u1") for i in range(20)})
+    url = f"{getattr(nginx, kind)}/long.safetensors"
+    libst.open(url).close()  # from now on the library is there
+    with descriptors_left(left):
+        loaded = libst.load(url)
+    assert all((loaded[f"t{i}"] == i).all() for i in range(20))
+
+
+def test_idle_connections_end_where_another_one_is_wanted(nginx, folder):
+    url = f"{nginx.http}/model.safetensors"
+    with libst.open(url) as idle:
+        idle.read("rows")
+        with descriptors_left(0), libst.open(url) as f:
+            assert list(f) == list(idle)
 
 
 def test_many_handles_take_few_descriptors(nginx, arrays):

@@ -50,6 +50,25 @@ TEST(PaceTest, TakesMoreConnectionsAsLongAsTheyBringMore) {
   EXPECT_EQ(learned_on_a_line_for(500, few), 2u);
 }
 
+TEST(PaceTest, FewerAreAllowedThanAreBusyAndLearnedAnew) {
+  Pace pace({});
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(pace.take_place());
+  pace.fewer();
+  EXPECT_EQ(pace.connections(), 4u);
+  EXPECT_FALSE(pace.take_place());
+  pace.give_back();
+  pace.fewer();
+  EXPECT_EQ(pace.connections(), 3u);
+  for (int i = 0; i < 4; ++i) pace.give_back();
+  pace.fewer();
+  EXPECT_EQ(pace.connections(), 1u);
+  // They grow as from the first answers on.
+  ASSERT_TRUE(pace.take_place());
+  EXPECT_FALSE(pace.take_place());
+  pace.came(8 * MiB, 1, 1, 10);
+  EXPECT_EQ(pace.connections(), 2u);
+}
+
 TEST(PaceTest, NothingIsLearnedWhereNobodyWaits) {
   Pace pace({});
   for (uint64_t now = 0; now < 1000; ++now) pace.came(8 * MiB, 1, 1, now);

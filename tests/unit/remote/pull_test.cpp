@@ -28,6 +28,7 @@ constexpr Fault all_faults[] = {
     Fault::removed,     Fault::encoded,
     Fault::forbidden,   Fault::whole,
     Fault::too_long,    Fault::flipped,
+    Fault::crowded,
 };
 
 bool passes(Fault fault) {
@@ -296,6 +297,14 @@ TEST_F(PullTest, EachRefusalHasItsStatusAndItsRequest) {
 }
 
 // 1000 pieces, of which each 200th is ten seconds late.
+TEST_F(PullTest, ABodyInPartsIsNotTakenForTheRange) {
+  SimulatedStore store(size);
+  const auto object = open(store);
+  store.also = {{"content-type", "multipart/byteranges; boundary=a"}};
+  EXPECT_THAT(read_and_check(**object, 1000).error().message, HasSubstr("bytes 100 to 415 of 5000 were asked for"));
+  EXPECT_THAT(open(store).error().message, HasSubstr("the first 100 bytes were asked for"));
+}
+
 TEST_F(PullTest, WhatIsLateIsAskedForOnceMore) {
   SimulatedStore store(400 * 1000);
   store.tells_checksum = true;
@@ -681,6 +690,49 @@ TEST_F(PullTest, AServerWithoutRangesIsReadWhereAllComesAtOnce) {
   EXPECT_EQ((*object)->size(), 80u);
   EXPECT_TRUE(read_and_check(**object, 30));
   EXPECT_EQ(store.requests, 1u);
+}
+
+TEST_F(PullTest, WithoutADescriptorForOneMoreConnectionFewerDo) {
+  SimulatedStore store(size);
+  const auto object = open(store);
+  Pace &pace = (*object)->store()->pace();
+  EXPECT_EQ(pace.connections(), 3u);
+  // Of three that are side by side the second has none: it comes when another one is done.
+  store.script = {Fault::none, Fault::none, Fault::crowded};
+  EXPECT_TRUE(read_and_check(**object, 2000));
+  EXPECT_EQ(pace.connections(), 2u);
+  // Nor has any of the next call's. So it gives back its transport, and begins anew with one.
+  store.script.assign(store.requests, Fault::none);
+  store.script.insert(store.script.end(), 2, Fault::crowded);
+  EXPECT_TRUE(read_and_check(**object, 2000));
+  EXPECT_EQ(pace.connections(), 1u);
+  // Where there is not even one, it is said at once.
+  const uint64_t before = store.now;
+  store.script.assign(store.requests, Fault::none);
+  store.script.insert(store.script.end(), 100, Fault::crowded);
+  EXPECT_EQ(read_and_check(**object, 2000).error().message, "cannot read 's3://bucket/model': it was cut");
+  EXPECT_EQ(store.now, before);
+  EXPECT_EQ(pace.busy(), 0u);
+}
+
+TEST_F(PullTest, AFirstRequestWithoutADescriptorIsSentOnceMore) {
+  SimulatedStore store(size);
+  store.script = {Fault::crowded};
+  EXPECT_TRUE(open(store));
+  store.requests = 0;
+  store.script.assign(100, Fault::crowded);
+  EXPECT_EQ(open(store).error().status, Status::io);
+  EXPECT_EQ(store.requests, 2u);
+  EXPECT_EQ(store.now, 0u);
+}
+
+TEST_F(PullTest, AHedgeWithoutADescriptorIsNoFailure) {
+  SimulatedStore store(400 * 1000);
+  const auto object = open(store);
+  store.late_every = 150;
+  store.script.assign(151, Fault::none);
+  store.script.push_back(Fault::crowded);
+  EXPECT_TRUE(read_and_check(**object, 400 * 900));
 }
 
 // Each has a connection and two descriptors more, and handles of models stay open.

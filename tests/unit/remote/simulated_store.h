@@ -20,6 +20,7 @@ namespace st::remote {
 enum class Fault {
   none,
   refused,      // no connection
+  crowded,      // no descriptor for one
   cut_at_once,  // the connection ends before the head
   cut_half,     // and in the middle of the body
   short_body,   // a whole answer, by a proxy that lost the second half
@@ -89,6 +90,7 @@ class SimulatedStore {
     if (fault == Fault::removed) removed_ = true;
     switch (fault) {
       case Fault::refused: return cut(std::move(out), Cut::unreachable);
+      case Fault::crowded: return cut(std::move(out), Cut::crowded);
       case Fault::cut_at_once: return cut(std::move(out), Cut::broken);
       case Fault::silence: now += 20000; return cut(std::move(out), Cut::stalled);
       case Fault::error_500: return refusal(std::move(out), 500, "InternalError");
