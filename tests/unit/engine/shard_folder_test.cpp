@@ -99,6 +99,22 @@ class ShardFolderTest : public ::testing::Test {
       }
     return cuts;
   }
+  // What a writer leaves that dies at any call and has no index yet, and how another user sees it.
+  void each_that_another_user_finds(const std::function<void(SimEnv &left, os::Env &stranger)> &check) {
+    struct Stranger : FaultEnv {
+      using FaultEnv::FaultEnv;
+      uid_t geteuid() override { return 1000; }
+    };
+    size_t seen = 0;
+    for (const SimDisk &state : left_at_each_call()) {
+      SimEnv left(state);
+      if (left.exists(index_path) || shards_in(left) == 0) continue;
+      ++seen;
+      Stranger stranger(left);
+      check(left, stranger);
+    }
+    EXPECT_GT(seen, 0u);
+  }
   // Somebody else's file has the name of the first shard by then.
   void each_with_a_shard_of_others(const std::function<void(SimEnv &left, const std::string &shard)> &check) {
     const std::string shard = folder + "/model-00001-of-00003.safetensors";
@@ -687,19 +703,10 @@ TEST_F(ShardFolderTest, ARecoveryLeavesANewIndexBesideItsJournals) {
 }
 
 TEST_F(ShardFolderTest, ARecoveryLeavesTheListOfAnotherUser) {
-  struct Stranger : FaultEnv {
-    using FaultEnv::FaultEnv;
-    uid_t geteuid() override { return 1000; }
-  };
-  size_t seen = 0;
-  for (const SimDisk &state : left_at_each_call()) {
-    SimEnv left(state);
+  each_that_another_user_finds([&](SimEnv &left, os::Env &stranger) {
     const size_t shards = shards_in(left);
-    if (left.exists(index_path) || shards == 0) continue;
-    ++seen;
-    Stranger env(left);
     std::string told;
-    ASSERT_TRUE(is_ok(recover_all(env, folder, {}, [&](const write::Finding &f) {
+    ASSERT_TRUE(is_ok(recover_all(stranger, folder, {}, [&](const write::Finding &f) {
       told += f.message;
       return true;
     })));
@@ -707,8 +714,7 @@ TEST_F(ShardFolderTest, ARecoveryLeavesTheListOfAnotherUser) {
     EXPECT_EQ(shards_in(left), shards);
     EXPECT_TRUE(is_ok(recover_all(left, folder, {}, {})));
     EXPECT_EQ(left.names(folder).size(), 0u);
-  }
-  EXPECT_GT(seen, 0u);
+  });
 }
 
 TEST_F(ShardFolderTest, AShardThatIsNotAsItWasWrittenStays) {
@@ -729,21 +735,11 @@ TEST_F(ShardFolderTest, ShardsThatNoListNamesAreSomebodyElses) {
 }
 
 TEST_F(ShardFolderTest, AListOfAnotherUserIsNotBelieved) {
-  struct Stranger : FaultEnv {
-    using FaultEnv::FaultEnv;
-    uid_t geteuid() override { return 1000; }
-  };
-  size_t seen = 0;
-  for (const SimDisk &state : left_at_each_call()) {
-    SimEnv left(state);
+  each_that_another_user_finds([&](SimEnv &left, os::Env &stranger) {
     const size_t shards = shards_in(left);
-    if (left.exists(index_path) || shards == 0) continue;
-    ++seen;
-    Stranger env(left);
-    ASSERT_TRUE(fails_with(Status::invalid_argument, cut(env)));
+    ASSERT_TRUE(fails_with(Status::invalid_argument, cut(stranger)));
     ASSERT_EQ(shards_in(left), shards);
-  }
-  EXPECT_GT(seen, 0u);
+  });
 }
 
 // What a stranger puts into a shared folder ends nobody's work there.
