@@ -71,6 +71,32 @@ def test_any_binary_file_object(model, kind):
         assert same(dict(f))
 
 
+@pytest.mark.parametrize("url", ["{}", "simplecache::file://{}", "zip://inside.safetensors::{}.zip"])
+def test_what_fsspec_opens(model, tmp_path, url):
+    with zipfile.ZipFile(f"{model}.zip", "w") as archive:
+        archive.write(model, "inside.safetensors")
+    caches = {"simplecache": {"cache_storage": str(tmp_path / "cache")}} if "cache" in url else {}
+    with pytest.importorskip("fsspec").open(url.format(model), **caches) as file:
+        with libst.open_source(file) as f:
+            assert same(dict(f))
+        assert same(libst.load(file))
+
+
+def test_what_fsspec_opens_and_reads_by_ranges(large):
+    arrays, held = large
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/model.safetensors", held.data)
+
+    class Ranges(fsspec.spec.AbstractBufferedFile):
+        def _fetch_range(self, start, end):
+            return self.fs.cat_file(self.path, start, end)
+
+    with Ranges(memory, "/model.safetensors", block_size=1 << 16) as file, libst.open_source(file) as f:
+        got = f.read_many(list(f))
+        assert all(np.array_equal(got[name], arrays[name]) for name in arrays)
+
+
 def test_one_that_only_reads(model):
     class Reader:
         def __init__(self, file):
