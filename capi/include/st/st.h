@@ -1070,14 +1070,14 @@ st_status st_mapping_keep(st_file *file, st_mapping **out, const void **data,
 void st_mapping_free(st_mapping *mapping);
 
 /* "I hold no pointer from before": names, shapes, views, metadata and paths
- * that were taken from this handle are dead. For their sake the handle
- * kept states that a publish or refresh has superseded: mappings, descriptors,
+ * that were taken from this handle are dead. For their sake the handle kept
+ * states that a publish or refresh has superseded: mappings, descriptors,
  * indexes, blocks of deleted files. These go now, or when the last call that
  * uses them has ended. Snapshots keep what is theirs. Memory that the handle
  * owns (ST_MAP_NONE, st_load) stays if the state is still shown: a st_refresh
- * that comes next frees it. With a URL or a source, st_close alone does. Must
- * not race with calls on the same handle that give out pointers. NULL is
- * fine. */
+ * that comes next frees it. With a URL, a source or deltas, st_close alone
+ * does. Must not race with calls on the same handle that give out pointers.
+ * NULL is fine. */
 void st_release(st_file *file);
 
 /* ======================================================== what is no file */
