@@ -21,7 +21,8 @@
  *  Errors    Every function that can fail returns an st_status; ST_OK is 0.
  *            After a failure st_last_error() holds one sentence for the calling
  *            thread: what, where, what to do. Output parameters are untouched.
- *            But the memory that a read was to fill may hold any bytes.
+ *            But the memory that a read was to fill may hold any bytes. Any
+ *            call may change errno.
  *            Any function may return ST_E_NOMEM, ST_E_INTERNAL, or
  *            ST_E_INVALID_ARGUMENT: NULL where it is not allowed, a struct_size
  *            of less than 4 or more than 4096. So is a negative lock_timeout_ms
@@ -707,7 +708,8 @@ st_status st_update(st_file *file, const char *name, size_t name_len,
 typedef struct st_txn_options {
   uint32_t struct_size;
   uint32_t flags;           /* ST_TXN_... */
-  int32_t lock_timeout_ms;  /* at commit */
+  int32_t lock_timeout_ms;  /* at commit; 0 is ten seconds, whatever the handle
+                               has */
   uint32_t shard_grace_s;   /* with ST_TXN_NEW_NAMES: seconds that old shards
                                stay, or ST_GRACE_... */
   st_progress_fn progress;  /* of this transaction's calls; may be NULL */
