@@ -315,9 +315,11 @@ st_status st_last_error_info(st_error_info *out);
  * was done.
  * While a call waits for the server of a URL, libst calls this function ten
  * times a second. The numbers may repeat. Such calls are an open, a read, and a
- * call that reads whole models. Called on the thread that called libst; must
- * not call libst with the same handle, but for st_interrupt, nor wait for a
- * thread that does: that thread may be waiting for this call. */
+ * call that reads whole models.
+ * Called on the thread that called libst: of a handle that several threads use,
+ * by several at once. It must not call libst with the same handle, but for
+ * st_interrupt, nor wait for a thread that does: that thread may be waiting for
+ * this call. */
 typedef int (*st_progress_fn)(void *user, uint64_t done_bytes,
                               uint64_t total_bytes);
 
@@ -451,8 +453,8 @@ typedef struct st_open_options {
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
 
 /* Open a file that lies in memory, for reading only. `bytes` is borrowed until
- * st_close and must not change meanwhile. st_reopen of the handle is
- * ST_E_UNSUPPORTED. Statuses: the format's. Any thread. */
+ * st_close, also of its snapshots, and must not change meanwhile. st_reopen of
+ * the handle is ST_E_UNSUPPORTED. Statuses: the format's. Any thread. */
 st_status st_open_memory(const void *bytes, size_t size, st_file **out);
 
 /* Free the handle. Every view, name and shape taken from it dies with it. Its
@@ -970,9 +972,9 @@ typedef struct st_save_options {
  * ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE (no reader would take
  * it); ST_E_NO_SPACE, ST_E_NO_FILE (the folder), ST_E_PERMISSION,
  * ST_E_NOT_REGULAR, ST_E_UNSUPPORTED (the file is a mount point of its own),
- * ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing changed. ST_E_NEEDS_RECOVERY: the
- * new file is in place, but the folder could not be synced; save it again. Any
- * thread. */
+ * ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing changed.
+ * ST_E_NEEDS_RECOVERY: the new file is in place, but the folder could not be
+ * synced; save it again. Any thread. */
 st_status st_save(const char *path, const st_tensor *tensors, size_t n,
                   const st_metadata *meta, size_t m,
                   const st_save_options *opts);
@@ -1028,7 +1030,8 @@ void st_writer_free(st_writer *writer);
                                       `file` is reached */
 
 /* A second handle on the same file, with the same options: its own descriptor,
- * its own mapping, its own locks. For worker threads.
+ * its own mapping, its own locks. For worker threads. The callbacks of `file`
+ * are its own, too, and must live as long.
  *   flags  ST_REOPEN_..., or 0.
  * Statuses: as st_open; ST_E_FILE_CHANGED if the path names no file now, or a
  * file that no commit of `file` made. Shards are only asked so with
