@@ -1462,9 +1462,10 @@ st_status st_delta_apply(const char *base, const char *delta,
  * ST_TXN_JOURNAL_ONLY among the flags it answers when the journal is durable,
  * and the file follows: see st_sync.
  * The delta is checked against what the handle shows. If another process has
- * published the file since, call st_refresh first. Otherwise the answer is
- * ST_E_DELTA_BASE. For shards the answer is ST_E_FILE_CHANGED, whichever shard
- * was replaced. It is the same if this handle publishes a shard meanwhile.
+ * published the file since, call st_refresh first. Otherwise, where the new
+ * file is no base of the delta, the answer is ST_E_DELTA_BASE or
+ * ST_E_FILE_CHANGED. For shards it is ST_E_FILE_CHANGED, whichever shard was
+ * replaced. It is the same if this handle publishes a shard meanwhile.
  * Statuses: as st_delta_apply; ST_E_READ_ONLY; ST_E_POISONED; ST_E_FORKED;
  * ST_E_INTERRUPTED. Any thread. */
 st_status st_apply_delta(st_file *file, const char *delta,
