@@ -23,8 +23,8 @@ func (k PlanKind) String() string { return nameOf(k, "nothing", "patch", "publis
 // journal into a new file count nowhere.
 type Plan struct {
 	Kind         PlanKind
-	FileSize     uint64 // after it
-	DataOffset   uint64 // after it: where tensors begin
+	FileSize     uint64 // after it; of shards: of all that change
+	DataOffset   uint64 // after it: where tensors begin; of shards that change: the largest
 	BytesWritten uint64 // from the process: to files, headers, the index, and what journals still lack
 	BytesShared  uint64 // with the old files, in blocks of which nothing is copied
 	BytesCopied  uint64 // of the old files, by the kernel

@@ -16,7 +16,7 @@ import (
 // Save writes a file of tensors, durably: until it answers nil the path leads to the old file, or to none; then to the
 // new one. Readers of an old file keep it. A file that is replaced hands on its mode, owner, ACL and extended attributes,
 // and a symbolic link is followed. A path with the name of an index of shards, *.safetensors.index.json or
-// *.safetensors.index.VARIANT.json, is ErrInvalidArgument.
+// *.safetensors.index.VARIANT.json, is ErrInvalidArgument. So is a tensor named __metadata__.
 func Save(path string, tensors []Tensor, opts *SaveOptions) error {
 	o := given(opts)
 	if err := checkTimeout("save", o.LockTimeout); err != nil {

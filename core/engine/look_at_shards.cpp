@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
+#include <map>
 
 #include "os/waited.h"
 #include "shards/shards.h"
@@ -9,14 +11,18 @@
 namespace st::store {
 namespace {
 
+// Told of the shard that the index has a tensor in; the disagreement is the one that is found next.
+using Elsewhere = std::function<void(size_t number, uint32_t by_index)>;
+
 // Both directions: what the shard holds, and what the index says of it.
 std::vector<Error> disagreements(const std::string &path, const Index &held, const ShardIndex &index, uint32_t shard,
-                                 const std::vector<std::string_view> &names) {
+                                 const std::vector<std::string_view> &names, const Elsewhere &elsewhere) {
   std::vector<Error> found;
   for (size_t i = 0; i < held.size(); ++i) {
     const std::string_view name = held.at(i).name;
     const auto by_index = index.shard_of(name);
     if (by_index == shard) continue;
+    if (by_index) elsewhere(found.size(), *by_index);
     auto e = error(Status::shard_tensor, in_quotes(path), " holds tensor ", in_quotes(name),
                    by_index ? text(", which by the index is in ", in_quotes(index.shards()[*by_index]))
                             : std::string(", which the index does not name"));
@@ -40,6 +46,14 @@ Result<LookedShards> look_once(const os::Location &index_at, const std::shared_p
   for (const std::string &shard : index.shards())
     bytes += looked.shards.emplace_back().bytes = size_at(os::Location::find_in(folder, shard));
   const auto names = index.names_by_shard();
+  struct Misplaced {
+    uint32_t in;
+    size_t number;  // of the disagreement
+  };
+  std::map<uint32_t, std::vector<Misplaced>> misplaced;  // by the shard that the index has it in
+  const auto take = [](os::File file, const struct stat &s) {
+    return Snapshot::take(std::move(file), s, {.map = read::MapMode::none, .follows = true, .log = {}});
+  };
   for (uint32_t i = 0; i < index.shards().size(); ++i) {
     ST_TRY(control.check(0, bytes));
     LookedShard &shard = looked.shards[i];
@@ -54,11 +68,32 @@ Result<LookedShards> look_once(const os::Location &index_at, const std::shared_p
     }
     if (!file) continue;
     shard.state = Shards::state_of(s);
-    const auto snapshot = Snapshot::take(std::move(*file), s, {.map = read::MapMode::none, .follows = true, .log = {}});
+    const auto snapshot = take(std::move(*file), s);
     if (!snapshot) continue;
     const Index &held = (*snapshot)->header.index;
-    shard.disagreements = disagreements(path, held, index, i, names[i]);
+    shard.disagreements = disagreements(path, held, index, i, names[i], [&](size_t number, uint32_t by_index) {
+      misplaced[by_index].push_back({i, number});
+    });
     looked.held.add(held);
+  }
+  // Is such a tensor in both? An open that meets it says so.
+  for (const auto &[by_index, tensors] : misplaced) {
+    ST_TRY(control.check(0, bytes));
+    const auto at = os::Location::find_in(folder, index.shards()[by_index]);
+    struct stat s;
+    auto file = at ? open_regular(*at, O_RDONLY, &s) : Result<os::File>(Failure(at.error()));
+    if (!file) continue;
+    const auto snapshot = take(std::move(*file), s);
+    if (!snapshot) continue;
+    for (const Misplaced &t : tensors) {
+      Error &e = looked.shards[t.in].disagreements[t.number];
+      if (!(*snapshot)->header.index.find(e.tensor)) continue;
+      const std::string name = e.tensor;
+      e = error(Status::shard_duplicate, "tensor ", in_quotes(name), " is in ",
+                in_quotes(folder->path_of(index.shards()[t.in])), " and in ",
+                in_quotes(folder->path_of(index.shards()[by_index])), "; one of them would be hidden")
+              .about_tensor(name);
+    }
   }
   return looked;
 }

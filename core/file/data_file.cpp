@@ -151,7 +151,7 @@ Result<void> DataFile::refresh() {
   }
 }
 
-Result<DataFile::Found> DataFile::find(int32_t lock_timeout_ms) {
+Result<DataFile::Found> DataFile::find(int32_t lock_timeout_ms, const Snapshot *unseen) {
   constexpr auto half = os::Descriptors::GiveUp::half;
   for (;;) {
     Found found{begin_look(), {}};
@@ -171,7 +171,7 @@ Result<DataFile::Found> DataFile::find(int32_t lock_timeout_ms) {
     const bool withheld = !same_file && is_withheld();
     // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
     // read once more to where it is.
-    if (!withheld && (!stays || (now->has_own_memory() && now.alone()))) {
+    if (!withheld && (!stays || (now->has_own_memory() && now.alone(now.get() == unseen ? 1 : 0)))) {
       ST_TRY(const auto placed, place_found(found, std::move(fresh)));
       if (!placed) continue;
     } else if (now->has_own_memory()) {

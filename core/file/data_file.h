@@ -163,7 +163,8 @@ class DataFile {
     HeldSnapshot state;  // none: what is shown stays
     bool is_left_behind = false;
   };
-  Result<Found> find(int32_t lock_timeout_ms);
+  // `unseen`: a state that the model holds once, and nobody else can look at.
+  Result<Found> find(int32_t lock_timeout_ms, const Snapshot *unseen = nullptr);
   // Is it to be shown, or has another state been shown since the look began?
   bool is_next(const Found &found) const { return versions_.is_current(found.look.shown); }
   // That may be as good: is it of a look, or a commit, that began later than this one?

@@ -173,9 +173,7 @@ void Participant::leave_new_name(bool stays) noexcept {
 }
 
 void Participant::finish_new_name() {
-  Counters &counters = of_.file.counters();
-  ++counters.commits;
-  if (first_) counters.bytes_written += first_->built.written + first_->built.copied;
+  if (first_) of_.file.counters().bytes_written += first_->built.written + first_->built.copied;
   keep_warnings();
   first_.reset();
   unlock();

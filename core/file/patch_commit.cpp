@@ -125,6 +125,7 @@ Result<void> finish(Staged &staged, CommitLock &lock, const AnyTransaction::AtLa
                   "); close the handle and open the file anew, which finishes or drops it");
     });
   }
+  ++staged.file.counters().commits;
   count_and_show(staged);  // while the bytes are locked
   if (staged.journal.journal->committed())
     staged.file.deferred().add({std::move(lock.held), lock.identity.inode, lock.identity.data_offset,
@@ -148,11 +149,9 @@ Result<void> commit_patch(Staged &staged, CommitLock &lock, const AnyTransaction
 }
 
 void count_and_show(Staged &staged) noexcept {
-  Counters &counters = staged.file.counters();
-  ++counters.commits;
   try {
     for (const StagedTensor &t : staged.tensors) {
-      counters.bytes_written += t.piece.payload.length;
+      staged.file.counters().bytes_written += t.piece.payload.length;
       staged.show(t.index, t.piece.offset, t.piece.payload.length);
     }
     show_slices(staged);

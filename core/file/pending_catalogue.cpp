@@ -14,9 +14,8 @@ Failure refuse(Status status, std::string_view name, std::string_view why) {
 }  // namespace
 
 Result<void> check_new_name(std::string_view name) {
-  if (name != "__metadata__") return check_utf8(name);
-  return fail(Status::invalid_argument,
-              "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
+  if (name == "__metadata__") return refuse_name_of_metadata();
+  return check_utf8(name);
 }
 
 PendingCatalogue::PendingCatalogue(const Index &index, uint64_t hash_seed, std::string path)

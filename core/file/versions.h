@@ -52,8 +52,8 @@ class HeldState {
     if (!(slot_->uses.load(std::memory_order_relaxed) & VersionSlot::lent_bit))
       slot_->uses.fetch_or(VersionSlot::lent_bit, std::memory_order_relaxed);
   }
-  // Neither lent nor held by anybody else, but that it is the current one.
-  bool alone() const { return slot_->uses.load(std::memory_order_acquire) == 2; }
+  // Neither lent nor held by anybody else, but that it is the current one; or by so many others.
+  bool alone(uint64_t others = 0) const { return slot_->uses.load(std::memory_order_acquire) == 2 + others; }
 
  protected:
   explicit HeldState(VersionSlot *slot) : slot_(slot) {}

@@ -57,6 +57,9 @@ using MetadataPairs = std::span<const std::pair<std::string_view, std::string_vi
 // refuses, names that stand twice, and offsets beyond 2^63.
 Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata);
 
+// Status invalid_argument: of a tensor "__metadata__".
+Failure refuse_name_of_metadata();
+
 // Status header_utf8: JSON holds no other text. About that tensor.
 Result<void> check_utf8(std::string_view name);
 Result<void> check_utf8(std::string_view key, std::string_view value);  // of metadata

@@ -30,16 +30,17 @@ void append_tensor(std::string &out, const HeaderTensor &t) {
   out += "]}";
 }
 
+constexpr std::string_view metadata_name = "__metadata__";
+
 // The second of two tensors of one name, or one that is named like the metadata. A set of names takes more memory than
 // the header, so hashes tell first whether there may be such.
 const HeaderTensor *find_duplicate(std::span<const HeaderTensor> tensors) {
-  constexpr std::string_view metadata = "__metadata__";
-  std::vector<uint64_t> hashes{hash64(metadata.data(), metadata.size())};
+  std::vector<uint64_t> hashes{hash64(metadata_name.data(), metadata_name.size())};
   hashes.reserve(tensors.size() + 1);
   for (const HeaderTensor &t : tensors) hashes.push_back(hash64(t.name.data(), t.name.size()));
   std::sort(hashes.begin(), hashes.end());
   if (std::adjacent_find(hashes.begin(), hashes.end()) == hashes.end()) return nullptr;
-  std::set<std::string_view> names{metadata};
+  std::set<std::string_view> names{metadata_name};
   for (const HeaderTensor &t : tensors)
     if (!names.insert(t.name).second) return &t;
   return nullptr;
@@ -51,7 +52,8 @@ Result<void> check(std::span<const HeaderTensor> tensors) {
     return Failure(error(status, "tensor ", in_quotes(t.name), " ", why).about_tensor(t.name));
   };
   if (const HeaderTensor *t = find_duplicate(tensors))
-    return refuse(*t, Status::duplicate_name, "stands twice, or is named like the metadata; names must be distinct");
+    return t->name == metadata_name ? refuse_name_of_metadata()
+                                    : refuse(*t, Status::duplicate_name, "stands twice; names must be distinct");
   for (const HeaderTensor &t : tensors) {
     ST_TRY(check_utf8(t.name));
     auto nbytes = tensor_nbytes(t.dtype, t.shape);
@@ -83,6 +85,12 @@ Result<void> check(std::span<const HeaderTensor> tensors) {
 }
 
 }  // namespace
+
+Failure refuse_name_of_metadata() {
+  return Failure(error(Status::invalid_argument, "no tensor may be named ", in_quotes(metadata_name),
+                       ": that is where the format keeps metadata")
+                     .about_tensor(metadata_name));
+}
 
 Result<void> check_utf8(std::string_view name) {
   if (simdjson::validate_utf8(name.data(), name.size())) return {};

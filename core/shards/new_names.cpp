@@ -146,6 +146,7 @@ Result<void> ShardCommit::commit_new_names(const Asked &at_last) {
     }
   }
   for (const auto &part : parts_) part->finish_new_name();
+  if (index_.fresh) ++shards_.account().counters.commits;
   if (!done) shards_.poison();
   if (done) return done;
   return st::open_outcome(std::move(done.error()), [this](const std::string &why) {

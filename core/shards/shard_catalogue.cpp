@@ -217,6 +217,11 @@ std::vector<Opened> ShardCatalogue::opened() const {
   return all;
 }
 
+const Snapshot *ShardCatalogue::pinned_of(const Member &shard) const {
+  const auto found = std::ranges::find(members_, &shard, &std::shared_ptr<Member>::get);
+  return found == members_.end() ? nullptr : pinned(static_cast<uint32_t>(found - members_.begin()));
+}
+
 void ShardCatalogue::pin_shown(uint64_t settled_at) const {
   settled_at_ = settled_at;
   for (uint32_t i = 0; i < members_.size(); ++i)

@@ -75,6 +75,7 @@ class ShardCatalogue final : public Merged {
   bool agrees(uint32_t shard, const Snapshot &snapshot) const;
   // Its snapshot, if somebody needed it already.
   const Snapshot *pinned(uint32_t i) const { return pins_[i].get(); }
+  const Snapshot *pinned_of(const Member &shard) const;  // null also if the index does not name it
   // Pins those of the shards that are shown, and agree: so that they stay what they are here, whatever is published
   // next. Before this catalogue is shown; they are settled as those that are shown now.
   void pin_shown(uint64_t settled_at) const;

@@ -86,6 +86,7 @@ Result<void> ShardCommit::run_quietly(const Asked &approve, const Asked &at_last
   show();
   if (index_.fresh) os::hand_over(index_.file(), index_.held->lock);
   for (const auto &part : parts_) part->finish();
+  ++shards_.account().counters.commits;
   decision_.remove();
   return {};
 }

@@ -421,6 +421,7 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
       const auto is_it = [&](const Refreshed &r) { return r.member == member; };
       if (!member->opened() || std::ranges::any_of(all, is_it)) continue;
       all.push_back({member, member->opened()->begin_look()});
+      all.back().begun.shown = {};  // its numbers alone are asked for
       added = true;
     }
     return added;
@@ -430,10 +431,12 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
   ST_TRY(recover_left(timeout_ms));
   add_opened();
   for (int looks = 0; looks < most_looks; ++looks) {
+    const Held shown = hold();
+    const bool is_unseen = shown.alone();
     for (Refreshed &r : all) {
       r.now = {};  // not under the mutex: it may be the last to hold it
       if (!r.is_to_be_found) continue;
-      auto found = r.shard().find(timeout_ms);
+      auto found = r.shard().find(timeout_ms, is_unseen ? shown->pinned_of(*r.member) : nullptr);
       if (!found && found.error().status != Status::no_file) return Failure(std::move(found.error()));
       if (found)
         r.found = std::move(*found);

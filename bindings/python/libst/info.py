@@ -97,8 +97,8 @@ class Plan:
     Staged bytes that the kernel takes from a journal into a new file count nowhere.
 
     kind: "nothing", "patch" (in place, through the journal) or "publish" (a new file).
-    file_size: bytes, afterwards.
-    data_offset: where tensors begin afterwards, in bytes.
+    file_size: bytes, afterwards; of shards: of all that change.
+    data_offset: where tensors begin afterwards, in bytes; of shards that change: the largest.
     bytes_written: from the process: to files, headers, the index, and what journals still lack.
     bytes_shared: with the old files, in blocks of which nothing is copied.
     bytes_copied: of the old files, by the kernel.

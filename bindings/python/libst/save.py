@@ -65,8 +65,8 @@ def save(
     A file that is replaced hands on its mode, owner, ACL and attributes.
 
     After these nothing has changed: TypeError (`Status.DTYPE_MISMATCH`) for an element type that the format has not,
-    FormatError (nobody could read it), ValueError (`INVALID_ARGUMENT`: the path has the name of an index of shards),
-    BusyError, StorageError (no space, no such folder, forbidden).
+    FormatError (nobody could read it), ValueError (`INVALID_ARGUMENT`: the path has the name of an index of shards, or
+    a tensor is named "__metadata__"), BusyError, StorageError (no space, no such folder, forbidden).
     """
     if not hasattr(tensors, "items"):
         raise TypeError(f"tensors maps names to arrays; it is a {type(tensors).__name__}")

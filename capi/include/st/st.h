@@ -21,6 +21,8 @@
  *  Errors    Every function that can fail returns an st_status; ST_OK is 0.
  *            After a failure st_last_error() holds one sentence for the calling
  *            thread: what, where, what to do. Output parameters are untouched.
+ *            But the memory that a read was to fill may hold any bytes. Any
+ *            call may change errno.
  *            Any function may return ST_E_NOMEM, ST_E_INTERNAL, or
  *            ST_E_INVALID_ARGUMENT: NULL where it is not allowed, a struct_size
  *            of less than 4 or more than 4096. So is a negative lock_timeout_ms
@@ -110,10 +112,10 @@ const char *st_version(void);
  * reports of bugs: lines of "name: value", each ended by a newline. First
  * version, platform, processors, compiler, libraries, and the settings of the
  * environment. Then each system call that an old kernel or a sandbox may lack:
- * "yes", or "no; " and the replacement. The last lines say whether libst reads
- * URLs, and whether it makes deltas of elements. More lines may be added. This
- * function tries each call, and loads libst-remote.so.2. "" if memory ran out.
- * Lives until this thread's next st_build_info. Any thread. */
+ * "yes", or "no; " and the replacement. Then whether libst reads URLs. More
+ * lines may be added. This function tries each call, and loads
+ * libst-remote.so.2. "" if memory ran out. Lives until this thread's next
+ * st_build_info. Any thread. */
 const char *st_build_info(void);
 
 /* An open file, a transaction on it, a file being written. All opaque. */
@@ -313,9 +315,11 @@ st_status st_last_error_info(st_error_info *out);
  * was done.
  * While a call waits for the server of a URL, libst calls this function ten
  * times a second. The numbers may repeat. Such calls are an open, a read, and a
- * call that reads whole models. Called on the thread that called libst; must
- * not call libst with the same handle, but for st_interrupt, nor wait for a
- * thread that does: that thread may be waiting for this call. */
+ * call that reads whole models.
+ * Called on the thread that called libst: of a handle that several threads use,
+ * by several at once. It must not call libst with the same handle, but for
+ * st_interrupt, nor wait for a thread that does: that thread may be waiting for
+ * this call. */
 typedef int (*st_progress_fn)(void *user, uint64_t done_bytes,
                               uint64_t total_bytes);
 
@@ -449,8 +453,8 @@ typedef struct st_open_options {
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
 
 /* Open a file that lies in memory, for reading only. `bytes` is borrowed until
- * st_close and must not change meanwhile. Statuses: the format's. Any
- * thread. */
+ * st_close, also of its snapshots, and must not change meanwhile. st_reopen of
+ * the handle is ST_E_UNSUPPORTED. Statuses: the format's. Any thread. */
 st_status st_open_memory(const void *bytes, size_t size, st_file **out);
 
 /* Free the handle. Every view, name and shape taken from it dies with it. Its
@@ -539,8 +543,9 @@ typedef struct st_tensor {
 /* The number of tensors. 0 for NULL. */
 size_t st_count(const st_file *file);
 
-/* Describe the n tensors from `first` on, in the order of file offsets. `data`
- * is NULL in each. The shapes of all tensors of one shard lie in one array.
+/* Describe the n tensors from `first` on, in the order of file offsets; of
+ * several files as "Shards" and "Deltas" say. `data` is NULL in each. Without
+ * deltas the shapes of all tensors of one shard lie in one array.
  * ST_E_OUT_OF_RANGE if there are fewer. Any thread. */
 st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out);
 
@@ -681,9 +686,9 @@ st_status st_update(st_file *file, const char *name, size_t name_len,
                                   order */
 #define ST_LAYOUT_CANONICAL 1u /* as stock writers do: by dtype, wide before
                                   narrow, then by name */
-#define ST_LAYOUT_STOCK 2u     /* st_save and writers only: canonical, and byte
-                                  for byte what safetensors 0.8 writes (which
-                                  has no order of its own for several metadata
+#define ST_LAYOUT_STOCK 2u     /* not in a transaction: canonical, and byte for
+                                  byte what safetensors 0.8 writes (which has
+                                  no order of its own for several metadata
                                   keys: here, as given) */
 
 /* st_txn_options.flags */
@@ -705,14 +710,16 @@ st_status st_update(st_file *file, const char *name, size_t name_len,
 typedef struct st_txn_options {
   uint32_t struct_size;
   uint32_t flags;           /* ST_TXN_... */
-  int32_t lock_timeout_ms;  /* at commit */
+  int32_t lock_timeout_ms;  /* at commit; 0 is ten seconds, whatever the handle
+                               has */
   uint32_t shard_grace_s;   /* with ST_TXN_NEW_NAMES: seconds that old shards
                                stay, or ST_GRACE_... */
   st_progress_fn progress;  /* of this transaction's calls; may be NULL */
   void *progress_user;
   uint32_t layout;          /* ST_LAYOUT_KEEP or _CANONICAL. Any but KEEP, and
                                an alignment or reserve, makes the commit
-                               publish */
+                               publish: a file, or those shards that the
+                               transaction changes */
   uint32_t alignment;       /* of the first data byte of a new file: a multiple
                                of 8, at most 2^20; 0: chosen so that most bytes
                                are shared with the old file; if none can be,
@@ -809,7 +816,7 @@ st_status st_txn_update_slice(st_txn *txn, const char *name, size_t name_len,
  * for updates that follow in the same transaction.
  * Statuses: ST_E_DTYPE, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
  * ST_E_NBYTES_MISMATCH, ST_E_INVALID_ARGUMENT (the name "__metadata__"),
- * ST_E_HEADER_UTF8 (the name). */
+ * ST_E_HEADER_UTF8 (the name), ST_E_UNSUPPORTED (the index names no shard). */
 st_status st_txn_put(st_txn *txn, const char *name, size_t name_len,
                      const st_tensor *value);
 
@@ -837,8 +844,9 @@ st_status st_txn_set_metadata(st_txn *txn, const char *key, size_t key_len,
 typedef struct st_plan {
   uint32_t struct_size;
   uint32_t kind;          /* ST_PLAN_... */
-  uint64_t file_size;     /* after it, bytes */
-  uint64_t data_offset;   /* after it: where tensors begin */
+  uint64_t file_size;     /* after it, bytes; of shards: of all that change */
+  uint64_t data_offset;   /* after it: where tensors begin; of shards that
+                             change: the largest */
   uint64_t bytes_written; /* from the process: to files, headers, the index, and
                              what journals still lack */
   uint64_t bytes_shared;  /* with the old files, without a copy */
@@ -868,6 +876,8 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
  *                          tensor is missing or has another form;
  *   40 to 61               the file is no good any more: it was truncated, or
  *                          replaced by what is against the format;
+ *   ST_E_NO_FILE           nothing has the file's name any more;
+ *   ST_E_NOT_REGULAR       something else has it;
  *   ST_E_INVALID_ARGUMENT  the caller changed bytes that were staged;
  *   ST_E_NEEDS_RECOVERY    it failed at, or after, the point of no return: the
  *                          change is decided by recovery; open the file anew;
@@ -957,12 +967,12 @@ typedef struct st_save_options {
  *   opts     NULL for the defaults.
  * Statuses: ST_E_INVALID_ARGUMENT (the path has the name of an index of shards,
  * *.safetensors.index.json or *.safetensors.index.VARIANT.json: an open of it
- * looks for shards); ST_E_DTYPE, ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW,
- * ST_E_SUBBYTE, ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8,
- * ST_E_HEADER_TOO_LARGE (no reader would take it); ST_E_NO_SPACE, ST_E_NO_FILE
- * (the folder), ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_UNSUPPORTED (the file
- * is a mount point of its own), ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing
- * changed.
+ * looks for shards; a tensor is named "__metadata__"); ST_E_DTYPE,
+ * ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE, ST_E_DUPLICATE_NAME,
+ * ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE (no reader would take
+ * it); ST_E_NO_SPACE, ST_E_NO_FILE (the folder), ST_E_PERMISSION,
+ * ST_E_NOT_REGULAR, ST_E_UNSUPPORTED (the file is a mount point of its own),
+ * ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing changed.
  * ST_E_NEEDS_RECOVERY: the new file is in place, but the folder could not be
  * synced; save it again. Any thread. */
 st_status st_save(const char *path, const st_tensor *tensors, size_t n,
@@ -1002,7 +1012,8 @@ st_status st_writer_put(st_writer *writer, const st_tensor *tensor);
 /* Make the file durable and give it its name. Frees nothing. After ST_E_BUSY
  * and ST_E_INCOMPLETE it may be called again, and after ST_E_IO where too many
  * files were open (EMFILE, ENFILE). After any other answer the writer has
- * ended, and further calls answer ST_E_TXN_FAILED. Statuses: as st_save. */
+ * ended, and further calls answer ST_E_TXN_FAILED. Statuses: as st_save;
+ * ST_E_FORKED. */
 st_status st_writer_finish(st_writer *writer);
 
 /* Free the writer, and drop what it wrote if it was not finished. */
@@ -1019,7 +1030,8 @@ void st_writer_free(st_writer *writer);
                                       `file` is reached */
 
 /* A second handle on the same file, with the same options: its own descriptor,
- * its own mapping, its own locks. For worker threads.
+ * its own mapping, its own locks. For worker threads. The callbacks of `file`
+ * are its own, too, and must live as long.
  *   flags  ST_REOPEN_..., or 0.
  * Statuses: as st_open; ST_E_FILE_CHANGED if the path names no file now, or a
  * file that no commit of `file` made. Shards are only asked so with
@@ -1063,14 +1075,14 @@ st_status st_mapping_keep(st_file *file, st_mapping **out, const void **data,
 void st_mapping_free(st_mapping *mapping);
 
 /* "I hold no pointer from before": names, shapes, views, metadata and paths
- * that were taken from this handle are dead. For their sake the handle
- * kept states that a publish or refresh has superseded: mappings, descriptors,
+ * that were taken from this handle are dead. For their sake the handle kept
+ * states that a publish or refresh has superseded: mappings, descriptors,
  * indexes, blocks of deleted files. These go now, or when the last call that
  * uses them has ended. Snapshots keep what is theirs. Memory that the handle
  * owns (ST_MAP_NONE, st_load) stays if the state is still shown: a st_refresh
- * that comes next frees it. With a URL or a source, st_close alone does. Must
- * not race with calls on the same handle that give out pointers. NULL is
- * fine. */
+ * that comes next frees it. With a URL, a source or deltas, st_close alone
+ * does. Must not race with calls on the same handle that give out pointers.
+ * NULL is fine. */
 void st_release(st_file *file);
 
 /* ======================================================== what is no file */
@@ -1094,7 +1106,7 @@ typedef int (*st_source_read_fn)(void *user, const st_source_range *ranges,
                                  size_t n);
 
 /* Called once, when nothing reads any more: by st_close of the handle, or of
- * its last snapshot. */
+ * its last snapshot. A forked child that closes them calls it, too. */
 typedef void (*st_source_close_fn)(void *user);
 
 /* Bytes that are no file of this system: an object in a store, a member of an
@@ -1242,11 +1254,12 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *    which show one by one. So st_refresh, and a call that opens a shard, wait
  *    for a commit of another handle that renames its files: ST_E_BUSY.
  *  - A new name goes to the last shard that the transaction rewrites anyway,
- *    else to the last shard. weight_map follows, and total_size and
- *    total_parameters where the index has them as whole numbers, also spelled
- *    160.0, 1.6e2 or "160". What follows is written as a number: 120. Any other
- *    value of theirs stays, and st_verify warns of it. A total that was less
- *    than the tensors that go becomes 0.
+ *    else to the last shard. A shard that loses all its tensors stays as a file
+ *    without any, which the index names no more. weight_map follows, and
+ *    total_size and total_parameters where the index has them as whole numbers,
+ *    also spelled 160.0, 1.6e2 or "160". What follows is written as a number:
+ *    120. Any other value of theirs stays, and st_verify warns of it. A total
+ *    that was less than the tensors that go becomes 0.
  *  - st_file_io_info describes the first shard. A model without tensors may
  *    have no shard: the answer then has a reason, but no storage. st_file_stats
  *    sums the open shards.
@@ -1350,18 +1363,19 @@ st_status st_join(const char *from, const char *to,
  * tensors in shards, and the other way round. The delta itself is one file.
  *
  * st_open with st_open_options.deltas shows base and deltas as one, for
- * reading. Views lie in the file that has the tensor: st_tensor.shard counts
- * the base's files first, then the deltas. Names, dtypes, shapes and metadata
- * must fit, so all shards are opened, and so must the hashes that deltas have
- * of each other. The base is only sampled: the first bytes of a few tensors
- * that are replaced. st_verify checks everything. Tensors of which a delta
- * holds elements are made at the open, checked, and held in memory; they count
- * as tensors of the last delta that changes them. Their views are copies under
- * ST_MAP_COPY_ON_WRITE, made when first looked at. An open tells its progress
- * over them, and so does a refresh that reads them. A refresh keeps them as
- * long as their files stay. It is ST_E_DELTA_BASE if a patch or another write
- * has changed what lies below them. It need not notice what another program
- * stores through a mapping of its own. */
+ * reading: tensors in the order, and metadata, that st_delta_merge would write.
+ * Views lie in the file that has the tensor: st_tensor.shard counts the base's
+ * files first, then the deltas. Names, dtypes, shapes and metadata must fit, so
+ * all shards are opened, and so must the hashes that deltas have of each other.
+ * The base is only sampled: the first bytes of a few tensors that are replaced.
+ * st_verify checks everything. Tensors of which a delta holds elements are made
+ * at the open, checked, and held in memory; they count as tensors of the last
+ * delta that changes them. Their views are copies under ST_MAP_COPY_ON_WRITE,
+ * made when first looked at. An open tells its progress over them, and so does
+ * a refresh that reads them. A refresh keeps them as long as their files stay.
+ * It is ST_E_DELTA_BASE if a patch or another write has changed what lies below
+ * them. It need not notice what another program stores through a mapping of its
+ * own. */
 
 typedef struct st_delta_create_options {
   uint32_t struct_size;
@@ -1448,9 +1462,10 @@ st_status st_delta_apply(const char *base, const char *delta,
  * ST_TXN_JOURNAL_ONLY among the flags it answers when the journal is durable,
  * and the file follows: see st_sync.
  * The delta is checked against what the handle shows. If another process has
- * published the file since, call st_refresh first. Otherwise the answer is
- * ST_E_DELTA_BASE. For shards the answer is ST_E_FILE_CHANGED, whichever shard
- * was replaced. It is the same if this handle publishes a shard meanwhile.
+ * published the file since, call st_refresh first. Otherwise, where the new
+ * file is no base of the delta, the answer is ST_E_DELTA_BASE or
+ * ST_E_FILE_CHANGED. For shards it is ST_E_FILE_CHANGED, whichever shard was
+ * replaced. It is the same if this handle publishes a shard meanwhile.
  * Statuses: as st_delta_apply; ST_E_READ_ONLY; ST_E_POISONED; ST_E_FORKED;
  * ST_E_INTERRUPTED. Any thread. */
 st_status st_apply_delta(st_file *file, const char *delta,

@@ -270,6 +270,57 @@ TEST_F(CapiBulk, MemoryOfTheHandleGoesByARefreshAfterARelease) {
   }
 }
 
+TEST_F(CapiBulk, MemoryOfShardsGoesByARefreshUnlessSomebodyMayLookAtIt) {
+  const std::string folder = dir / "shards";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 4100, nullptr));
+  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_NONE}) {
+    auto o = options(map);
+    st_file *file = nullptr, *writer = nullptr, *pin = nullptr;
+    ASSERT_ST(ST_OK, st_open(folder.c_str(), &o, &file));
+    o.flags = ST_OPEN_READ_WRITE;
+    ASSERT_ST(ST_OK, st_open(folder.c_str(), &o, &writer));
+    const auto owned = [&] {
+      auto stats = sized<st_stats>();
+      EXPECT_ST(ST_OK, st_file_stats(file, &stats));
+      return stats.bytes_owned;
+    };
+    // Nobody was given any of it.
+    ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
+    EXPECT_EQ(owned(), 14037u);
+    st_release(file);
+    EXPECT_EQ(owned(), 14037u);
+    ASSERT_ST(ST_OK, st_refresh(file));
+    EXPECT_EQ(owned(), 0u);
+
+    // A view: it stays where it is, and shows what others have patched.
+    ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
+    st_tensor before = {}, after = {};
+    ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &before));
+    const st_tensor patch = value(0, new_a);
+    ASSERT_ST(ST_OK, st_update(writer, "a", ST_NTS, &patch));
+    ASSERT_ST(ST_OK, st_refresh(file));
+    EXPECT_EQ(owned(), 14037u);
+    ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &after));
+    EXPECT_EQ(before.data, after.data);
+    EXPECT_EQ(seen(file, "a"), new_a);
+
+    // A snapshot, which may be looked at.
+    ASSERT_ST(ST_OK, st_snapshot(file, &pin));
+    st_release(file);
+    ASSERT_ST(ST_OK, st_refresh(file));
+    EXPECT_EQ(owned(), 14037u);
+    EXPECT_EQ(seen(pin, "a"), new_a);
+    st_close(pin);
+    ASSERT_ST(ST_OK, st_refresh(file));
+    EXPECT_EQ(owned(), 0u);
+    EXPECT_EQ(seen(file, "a"), new_a);
+    const st_tensor back = value(0, tensors[0].bytes);
+    ASSERT_ST(ST_OK, st_update(writer, "a", ST_NTS, &back));
+    st_close(writer);
+    st_close(file);
+  }
+}
+
 TEST_F(CapiBulk, AnUpdateShowsInLoadedViews) {
   st_file *file = open();
   ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));

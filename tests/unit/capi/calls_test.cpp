@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 
 #include "base/little_endian.h"
@@ -572,6 +573,41 @@ TEST_F(CapiCalls, InfoAndStatsTellWhatWasDone) {
   EXPECT_EQ(stats.bytes_written, 4000u);
   EXPECT_GE(stats.journal_bytes, 4000u);
   EXPECT_EQ(stats.bytes_mapped, old.size());
+}
+
+TEST_F(CapiCalls, StatsCountATransactionOnceHoweverManyShardsItChanges) {
+  const std::string shards = dir / "shards";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), shards.c_str(), 5000, nullptr));
+  auto options = sized<st_open_options>();
+  options.flags = ST_OPEN_READ_WRITE;
+  st_file *several = nullptr;
+  ASSERT_ST(ST_OK, st_open(shards.c_str(), &options, &several));
+  ASSERT_EQ(st_shard_count(several), 3u);
+  const st_tensor a = value(0, new_a), b = value(1, new_b);
+  auto stats = sized<st_stats>();
+  uint64_t commits = 0;
+  const auto expect_one = [&](const char *what, uint32_t flags, const std::function<void(st_txn *)> &stage) {
+    auto o = sized<st_txn_options>();
+    o.flags = flags;
+    st_txn *txn = nullptr;
+    ASSERT_ST(ST_OK, st_txn_begin(several, &o, &txn));
+    stage(txn);
+    ASSERT_ST(ST_OK, st_txn_commit(txn)) << what;
+    st_txn_free(txn);
+    ASSERT_ST(ST_OK, st_file_stats(several, &stats));
+    EXPECT_EQ(stats.commits, ++commits) << what;
+  };
+  const auto change_two = [&](st_txn *txn) {
+    ASSERT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &a));
+    ASSERT_ST(ST_OK, st_txn_update(txn, "b", ST_NTS, &b));
+  };
+  expect_one("a patch of one", 0, [&](st_txn *txn) { ASSERT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &a)); });
+  expect_one("a patch of two", 0, change_two);
+  expect_one("a publish of two", ST_TXN_PUBLISH, change_two);
+  expect_one("new names", ST_TXN_PUBLISH | ST_TXN_NEW_NAMES, change_two);
+  expect_one("the index alone", 0,
+             [](st_txn *txn) { ASSERT_ST(ST_OK, st_txn_set_metadata(txn, "k", ST_NTS, "v", ST_NTS)); });
+  st_close(several);
 }
 
 TEST_F(CapiCalls, StatsSumTheShardsThatWereLookedAt) {

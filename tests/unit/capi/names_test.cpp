@@ -244,6 +244,37 @@ TEST(CapiNamesOfDtypes, EndAtTheirLengthOrBeforeTheirNul) {
     EXPECT_ST(ST_E_DTYPE, st_dtype_parse(name, length, &dtype));
 }
 
+using CapiReservedName = CapiScene;
+
+TEST_F(CapiReservedName, IsAnInvalidArgumentOfEachCallThatGivesNames) {
+  const std::string name = "__metadata__", to = dir / "new.safetensors";
+  st_tensor t = value(0, new_a);
+  t.name = name.data();
+  t.name_len = name.size();
+  st_writer *writer = nullptr;
+  st_file *file = open();
+  st_txn *txn = nullptr;
+  ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+  const auto expect_refused = [&](st_status answer, const char *call) {
+    EXPECT_STREQ(st_status_name(answer), "ST_E_INVALID_ARGUMENT") << call;
+    auto info = sized<st_error_info>();
+    ASSERT_ST(ST_OK, st_last_error_info(&info));
+    ASSERT_NE(info.tensor, nullptr) << call;
+    EXPECT_EQ(std::string(info.tensor, info.tensor_len), name) << call;
+  };
+  expect_refused(st_txn_put(txn, name.data(), name.size(), &t), "st_txn_put");
+  expect_refused(st_txn_rename(txn, "a", ST_NTS, name.data(), name.size()), "st_txn_rename");
+  expect_refused(st_save(to.c_str(), &t, 1, nullptr, 0, nullptr), "st_save");
+  expect_refused(st_writer_open(to.c_str(), &t, 1, nullptr, 0, nullptr, &writer), "st_writer_open");
+  EXPECT_EQ(writer, nullptr);
+  ASSERT_ST(ST_OK, st_writer_open(to.c_str(), nullptr, 0, nullptr, 0, nullptr, &writer));
+  expect_refused(st_writer_put(writer, &t), "st_writer_put");
+  st_writer_free(writer);
+  st_txn_free(txn);
+  st_close(file);
+  EXPECT_FALSE(std::filesystem::exists(to));
+}
+
 using CapiValues = CapiScene;
 
 TEST_F(CapiValues, MayBeMissingWhereTheyHaveNoLength) {

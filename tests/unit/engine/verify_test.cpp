@@ -404,6 +404,22 @@ TEST_F(VerifyShards, WhatDisagreesWithAnIndexThatStandsIsToldOnce) {
                        "', which the index names, is not there; fetch it, or the checkpoint, again\n");
 }
 
+// As an open says it, whichever of the two the index names.
+TEST_F(VerifyShards, ATensorInTwoShardsIsTold) {
+  const auto in_both = [this](const char *name, const char *first, const char *second) {
+    return "tensor '" + std::string(name) + "' is in '" + dir / first + "' and in '" + dir / second +
+           "'; one of them would be hidden\n";
+  };
+  put_bytes(dir / "m-2.safetensors", file_of(std::vector{u8_tensor("c", 4900, 3), u8_tensor("b", 100, 2)}));
+  EXPECT_TRUE(fails_with(Status::shard_duplicate, check(os::Env::posix())));
+  EXPECT_EQ(found, in_both("b", "m-2.safetensors", "m-1.safetensors"));
+  put_shards(dir.path());
+  put_bytes(dir / "m-1.safetensors",
+            file_of(std::vector{u8_tensor("a", 3900, 1), u8_tensor("b", 100, 2), u8_tensor("c", 100, 3)}));
+  EXPECT_TRUE(fails_with(Status::shard_duplicate, check(os::Env::posix())));
+  EXPECT_EQ(found, in_both("c", "m-1.safetensors", "m-2.safetensors"));
+}
+
 TEST_F(VerifyShards, ProgressGoesFromTheFirstByteOfAllShardsToTheLast) {
   put_bytes(dir / "m-1.safetensors", file_of(std::vector{u8_tensor("a", 9 << 20, 1), u8_tensor("b", 100, 2)}));
   ToldProgress told;

@@ -180,6 +180,7 @@ TEST_F(ShardsTest, WhatIsWrongHasAName) {
   EXPECT_EQ(first_failure(), Status::shard_tensor);
   put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3), u8_tensor("a", 10, 4)}));
   EXPECT_EQ(first_failure(), Status::shard_duplicate);
+  EXPECT_EQ(verified(), Status::shard_duplicate);
   put_index(R"({"weight_map":{"a":"../m-1.safetensors"}})");
   EXPECT_EQ(first_failure(), Status::shard_path);
   put_index("{}");

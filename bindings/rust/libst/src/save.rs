@@ -24,7 +24,7 @@ use crate::{sys, Dtype, Error, Layout, Progress, Result, View, Writer};
 /// [`Status::DuplicateName`], [`Status::Dtype`], [`Status::SizeMismatch`], [`Status::ShapeOverflow`],
 /// [`Status::Subbyte`], [`Status::Metadata`], [`Status::HeaderTooLarge`]: no reader would take it.
 /// [`Status::InvalidArgument`]: the path has the name of an index of shards, `*.safetensors.index.json` or
-/// `*.safetensors.index.VARIANT.json`.
+/// `*.safetensors.index.VARIANT.json`; or a tensor is named `__metadata__`.
 /// [`Status::NoSpace`], [`Status::NoFile`] (the folder), [`Status::Permission`], [`Status::NotRegular`], [`Status::Io`], [`Status::Busy`],
 /// [`Status::Cancelled`]: nothing changed. [`Status::NeedsRecovery`]: the new file is in place, but a power cut may bring
 /// the old one back; save it again.

@@ -347,9 +347,9 @@ numbered! {
 pub struct Plan {
     /// In place, or a new file.
     pub kind: PlanKind,
-    /// Bytes of the file after it.
+    /// Bytes of the file after it; of shards: of all that change.
     pub file_size: u64,
-    /// Where tensors begin after it.
+    /// Where tensors begin after it; of shards that change: the largest.
     pub data_offset: u64,
     /// Bytes from the process: to files, headers, the index, and what journals still lack.
     pub bytes_written: u64,
