@@ -15,9 +15,9 @@ std::unique_lock<std::mutex> lock_transactions() {
   return std::unique_lock(os::whole_over_fork<Transactions>().mutex);
 }
 
-Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
+Result<int32_t> timeout_of(int32_t lock_timeout_ms, int32_t by_default) {
   switch (lock_timeout_ms) {
-    case ST_TIMEOUT_DEFAULT: return default_lock_timeout_ms;
+    case ST_TIMEOUT_DEFAULT: return by_default;
     case ST_TIMEOUT_FOREVER: return -1;
     case ST_TIMEOUT_NONE: return 0;
     default: break;

@@ -159,7 +159,7 @@ inline std::string_view name_of(const char *name, size_t length) {
 std::unique_lock<std::mutex> lock_transactions();
 
 // As core has it: milliseconds, 0 not to wait, -1 for ever.
-Result<int32_t> timeout_of(int32_t lock_timeout_ms);
+Result<int32_t> timeout_of(int32_t lock_timeout_ms, int32_t by_default = default_lock_timeout_ms);
 
 // A handle of what was opened.
 Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out);
@@ -211,7 +211,8 @@ inline bool has_addresses(uint64_t nbytes) {
 Result<void> check_reserved(const st_tensor &value);
 Result<store::NewBytes> translate(std::string_view name, const st_tensor *value);
 Result<write::SaveOptions> translate(const st_save_options *given);
-Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);
+Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options,
+                                            int32_t default_timeout_ms = default_lock_timeout_ms);
 st_plan translate(const store::CommitPlan &planned);
 Result<store::AnyTransaction *> going_on(const char *call, st_txn *txn);
 

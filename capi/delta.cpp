@@ -20,7 +20,8 @@ st_status st_delta_create(const char *from, const char *to, const char *delta, c
 
 namespace {
 
-Result<store::DeltaPatchOptions> patch_options(const char *call, const st_delta_apply_options *opts, uint32_t known) {
+Result<store::DeltaPatchOptions> patch_options(const char *call, const st_delta_apply_options *opts, uint32_t known,
+                                               int32_t default_timeout_ms) {
   ST_TRY(auto o, st::capi::read_options(opts));
   if (o.flags & ~known & ST_TXN_JOURNAL_ONLY)
     return fail(
@@ -29,7 +30,7 @@ Result<store::DeltaPatchOptions> patch_options(const char *call, const st_delta_
   if (o.flags & ~known || o.reserved0 != 0)
     return fail(Status::unsupported, call, " was given a flag that libst ", st_version(), " does not know");
   store::DeltaPatchOptions options;
-  ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
+  ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms, default_timeout_ms));
   if (o.reverse && !*o.reverse)
     return fail(Status::no_file, call, " was given an empty path for the reverse delta; NULL is for none");
   if (o.reverse) options.reverse = o.reverse;
@@ -45,7 +46,8 @@ Result<store::DeltaPatchOptions> patch_options(const char *call, const st_delta_
 st_status st_delta_apply(const char *base, const char *delta, const st_delta_apply_options *opts, st_plan *done) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_delta_apply", base, delta));
-    ST_TRY(auto options, patch_options("st_delta_apply", opts, ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS));
+    ST_TRY(auto options,
+           patch_options("st_delta_apply", opts, ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS, default_lock_timeout_ms));
     if (done) ST_TRY(check_result(done));
     ST_TRY(auto patched, store::patch(os::Env::posix(), base, delta, std::move(options)));
     return done ? write_result(done, translate(patched.plan)) : Result<void>();
@@ -55,10 +57,11 @@ st_status st_delta_apply(const char *base, const char *delta, const st_delta_app
 st_status st_apply_delta(st_file *file, const char *delta, const st_delta_apply_options *opts, st_plan *done) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_apply_delta", file, delta));
-    ST_TRY(auto options,
-           patch_options("st_apply_delta", opts, ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_JOURNAL_ONLY));
+    const store::OpenOptions &of_file = file->model->options();
+    constexpr uint32_t known = ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_JOURNAL_ONLY;
+    ST_TRY(auto options, patch_options("st_apply_delta", opts, known, of_file.lock_timeout_ms));
     if (done) ST_TRY(check_result(done));
-    if (!options.progress) options.progress = file->model->options().progress;
+    if (!options.progress) options.progress = of_file.progress;
     ST_TRY(auto patched, store::patch(os::Env::posix(), *file->model, delta, std::move(options)));
     return done ? write_result(done, translate(patched.plan)) : Result<void>();
   });

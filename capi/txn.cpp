@@ -7,7 +7,7 @@ using namespace st::capi;
 
 namespace st::capi {
 
-Result<store::TransactionOptions> translate(const char *call, const st_txn_options &o) {
+Result<store::TransactionOptions> translate(const char *call, const st_txn_options &o, int32_t default_timeout_ms) {
   constexpr uint32_t known = ST_TXN_COPY | ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_NEW_NAMES | ST_TXN_JOURNAL_ONLY;
   if (o.flags & ~known)
     return fail(Status::unsupported, call, " was given a flag that libst ", st_version(), " does not know");
@@ -18,7 +18,7 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
     return fail(Status::invalid_argument, "st_txn_options.layout is ", o.layout,
                 "; it takes ST_LAYOUT_KEEP or _CANONICAL");
   store::TransactionOptions options;
-  ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
+  ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms, default_timeout_ms));
   options.copy = o.flags & ST_TXN_COPY;
   options.progress = progress_of(o.progress, o.progress_user);
   options.journal_only = o.flags & ST_TXN_JOURNAL_ONLY;
@@ -83,8 +83,9 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out) 
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_txn_begin", file, out));
     ST_TRY(auto o, read_options(opts));
-    ST_TRY(auto options, translate("st_txn_begin", o));
-    if (!options.progress) options.progress = file->model->options().progress;
+    const store::OpenOptions &of_file = file->model->options();
+    ST_TRY(auto options, translate("st_txn_begin", o, of_file.lock_timeout_ms));
+    if (!options.progress) options.progress = of_file.progress;
     ST_TRY(auto transaction, file->model->begin(std::move(options)));
     auto txn = std::make_unique<st_txn>(st_txn{file, std::move(transaction), os::MadeIn(os::Env::posix())});
     const auto lock = lock_transactions();

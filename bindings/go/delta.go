@@ -45,7 +45,6 @@ func (f *File) ApplyDelta(delta string, opts *ApplyDeltaOptions) (Plan, error) {
 	if o.Context == nil {
 		o.Context = f.ctx
 	}
-	o.LockTimeout = f.h.timeoutOr(o.LockTimeout)
 	return applyDelta([]string{delta}, o, &f.watchedBy(o.Progress).hooks, func(p []*C.char, c *C.st_delta_apply_options, done *C.st_plan) C.st_status {
 		return C.st_apply_delta(f.h.c, p[0], c, done)
 	})

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
 )
 
@@ -40,7 +39,6 @@ type handle struct {
 	users    atomic.Int64           // and closedBit
 	snapshot bool                   // made by Snapshot: st_interrupt would stop calls of another handle too
 	steady   bool                   // what it shows is changed by Refresh alone: not writable, or a snapshot
-	timeout  time.Duration          // Options.LockTimeout
 	held     *held                  // OpenBytes' argument or OpenSource's reader; else nil
 	mutex    sync.Mutex             // of changes of state, and of what frees the handle or a transaction on it
 	state    atomic.Pointer[handle] // see shown; nil if none is at hand
@@ -146,7 +144,7 @@ func Open(path string, opts *Options) (*File, error) {
 		return nil, err
 	}
 	opened = true
-	return newFile(&handle{c: c, steady: !o.ReadWrite, timeout: o.LockTimeout}, context.Background(), calls, path), nil
+	return newFile(&handle{c: c, steady: !o.ReadWrite}, context.Background(), calls, path), nil
 }
 
 // OpenBytes opens a file that lies in memory, read-only and without a copy: the bytes are pinned until Close and must
@@ -164,14 +162,6 @@ func OpenBytes(data []byte) (*File, error) {
 		return nil, err
 	}
 	return newFile(h, context.Background(), hooks{}, ""), nil
-}
-
-// timeoutOr is a transaction's own timeout, or the file's.
-func (h *handle) timeoutOr(own time.Duration) time.Duration {
-	if own == 0 {
-		return h.timeout
-	}
-	return own
 }
 
 func newFile(h *handle, ctx context.Context, hooks hooks, path string) *File {
@@ -216,7 +206,7 @@ func (f *File) Reopen() (*File, error) { return f.reopened(0, f.h.steady) }
 func (f *File) ReopenCopyOnWrite() (*File, error) { return f.reopened(C.ST_REOPEN_COPY_ON_WRITE, true) }
 
 func (f *File) reopened(flags C.uint32_t, steady bool) (*File, error) {
-	h := &handle{steady: steady, timeout: f.h.timeout}
+	h := &handle{steady: steady}
 	opened := false
 	defer func() {
 		if !opened && h.c != nil { // a callback panicked

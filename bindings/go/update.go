@@ -82,7 +82,6 @@ func (o txOf) free() {
 // default options. Its calls end with the file's context (see WithContext); it is still to be rolled back then.
 func (f *File) Begin(opts *TxOptions) (*Tx, error) {
 	o := given(opts)
-	o.LockTimeout = f.h.timeoutOr(o.LockTimeout)
 	if err := checkTimeout("begin", o.LockTimeout); err != nil {
 		return nil, err
 	}

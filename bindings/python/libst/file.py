@@ -123,7 +123,7 @@ def open(
         warn_of_blob(raw, stacklevel=2)
     handle = opened(partial(callbacks.call, _abi.st_open, raw, options), callbacks.faces)
     text = path if isinstance(path, str) else os.fsdecode(raw)
-    file = File._of(handle, callbacks, guarded, text, mode, lock_timeout)
+    file = File._of(handle, callbacks, guarded, text, mode)
     file._options = {
         "path": absolute(text),
         "mode": mode,
@@ -212,7 +212,7 @@ def open_memory(data: Any) -> "File":
     not copied, is kept alive by the file and its views, and must not change
     meanwhile. Raises FormatError.
     """
-    return File._of(opened_memory(data), callbacks_for(None), False, None, "r", 0)
+    return File._of(opened_memory(data), callbacks_for(None), False, None, "r")
 
 
 class File(Mapping[str, Array]):
@@ -236,7 +236,7 @@ class File(Mapping[str, Array]):
     """
 
     __slots__ = (
-        "_handle", "_pins", "_writable", "_callbacks", "_guarded", "_path", "_mode", "_lock_timeout", "_options",
+        "_handle", "_pins", "_writable", "_callbacks", "_guarded", "_path", "_mode", "_options",
         "__weakref__",
     )  # fmt: skip
 
@@ -247,7 +247,6 @@ class File(Mapping[str, Array]):
     _guarded: bool  # whether a callback may run when a view is taken
     _path: Optional[str]
     _mode: str
-    _lock_timeout: Optional[float]
     _options: Optional[dict[str, Any]]  # of `open`, for another process; None for a file in memory
 
     def __init__(self) -> None:
@@ -261,7 +260,6 @@ class File(Mapping[str, Array]):
         guarded: bool,
         path: Optional[str],
         mode: str,
-        lock_timeout: Optional[float],
     ) -> "File":
         self = cls.__new__(cls)
         self._handle = handle
@@ -271,7 +269,6 @@ class File(Mapping[str, Array]):
         self._guarded = guarded
         self._path = path
         self._mode = mode
-        self._lock_timeout = lock_timeout
         self._options = None
         return self
 
@@ -326,7 +323,7 @@ class File(Mapping[str, Array]):
         now, or another one, which no commit of this one put there."""
         callbacks = self._callbacks
         handle = opened(lambda out: callbacks.call(_abi.st_reopen, self._live(), 0, out), callbacks.faces)
-        file = File._of(handle, self._callbacks, self._guarded, self._path, self._mode, self._lock_timeout)
+        file = File._of(handle, self._callbacks, self._guarded, self._path, self._mode)
         file._options = self._options
         return file
 
@@ -620,7 +617,7 @@ class File(Mapping[str, Array]):
         Raises io.UnsupportedOperation (`Status.READ_ONLY`); StorageError (`POISONED`).
         """
         grace = number("shard_grace", shard_grace, _abi.ST_GRACE_NONE - 1)
-        timeout = timeout_ms(self._lock_timeout if lock_timeout is _INHERIT else lock_timeout)
+        timeout = _abi.ST_TIMEOUT_DEFAULT if lock_timeout is _INHERIT else timeout_ms(lock_timeout)
         callbacks = self._callbacks if progress is None else callbacks_for(progress)
         flags = _abi.ST_TXN_PUBLISH if publish else 0
         flags |= _abi.ST_TXN_BREAK_LINKS if break_links else 0
@@ -646,7 +643,7 @@ class File(Mapping[str, Array]):
         `journal_only` as in `transaction`, `lock_timeout` and `progress` as in `open`, by default the file's.
         Raises what `libst.patch` raises; io.UnsupportedOperation (`Status.READ_ONLY`).
         """
-        timeout = timeout_ms(self._lock_timeout if lock_timeout is _INHERIT else lock_timeout)
+        timeout = _abi.ST_TIMEOUT_DEFAULT if lock_timeout is _INHERIT else timeout_ms(lock_timeout)
         callbacks = self._callbacks if progress is None else callbacks_for(progress)
         back = None if reverse is None else fs_path(reverse)
         options = apply_options(back, publish, break_links, journal_only, timeout, callbacks)

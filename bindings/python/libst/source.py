@@ -87,7 +87,7 @@ def open_source(
     )
     options = source_options(callbacks, io_threads, block_size)
     handle = opened(partial(callbacks.call, _abi.st_open_source, given, options), callbacks.faces)
-    return File._of(handle, callbacks, True, None, "r", 0)
+    return File._of(handle, callbacks, True, None, "r")
 
 
 def _text(what: str, text: Optional[str]) -> Optional[bytes]:

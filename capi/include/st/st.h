@@ -369,7 +369,8 @@ typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
 /* How long a call waits for locks, in milliseconds (every lock_timeout_ms). It
  * is the sum of its waits; the work between them does not count. A compact of
  * shards may wait so long for each shard. */
-#define ST_TIMEOUT_DEFAULT 0    /* ten seconds */
+#define ST_TIMEOUT_DEFAULT 0    /* ten seconds; of st_txn_begin and
+                                   st_apply_delta, what the handle has */
 #define ST_TIMEOUT_FOREVER (-1)
 #define ST_TIMEOUT_NONE (-2)    /* do not wait */
 
@@ -710,8 +711,7 @@ st_status st_update(st_file *file, const char *name, size_t name_len,
 typedef struct st_txn_options {
   uint32_t struct_size;
   uint32_t flags;           /* ST_TXN_... */
-  int32_t lock_timeout_ms;  /* at commit; 0 is ten seconds, whatever the handle
-                               has */
+  int32_t lock_timeout_ms;  /* at commit */
   uint32_t shard_grace_s;   /* with ST_TXN_NEW_NAMES: seconds that old shards
                                stay, or ST_GRACE_... */
   st_progress_fn progress;  /* of this transaction's calls; may be NULL */

@@ -176,36 +176,62 @@ TEST_F(CapiTimeouts, OfNoneAndOfSomeMillisecondsEndBusy) {
   }
 }
 
+// What has none of its own has the handle's.
+TEST_F(CapiTimeouts, OfTransactionsAndDeltasAreTheHandles) {
+  st_file *file = open_with(path, ST_TIMEOUT_NONE);
+  const Lock changed(path);
+  const auto commit = [&](const st_txn_options *options) {
+    st_txn *txn = nullptr;
+    st_status status = st_txn_begin(file, options, &txn);
+    if (status == ST_OK) status = st_txn_update(txn, "a", ST_NTS, &a);
+    if (status == ST_OK) status = st_txn_commit(txn);
+    return st_txn_free(txn), status;
+  };
+  const auto options = sized<st_txn_options>();
+  const auto of_delta = sized<st_delta_apply_options>();
+  EXPECT_ST(ST_E_BUSY, commit(nullptr));
+  EXPECT_ST(ST_E_BUSY, commit(&options));
+  EXPECT_ST(ST_E_BUSY, st_apply_delta(file, delta.c_str(), nullptr, nullptr));
+  EXPECT_ST(ST_E_BUSY, st_apply_delta(file, delta.c_str(), &of_delta, nullptr));
+  st_close(file);
+}
+
 TEST_F(CapiTimeouts, OfADefaultAndForEverWait) {
-  for (const int32_t ms : {ST_TIMEOUT_DEFAULT, ST_TIMEOUT_FOREVER})
-    for (const bool of_the_handle : {true, false}) {
-      put_bytes(path, old);
-      st_file *file = open_with(path, of_the_handle ? ms : ST_TIMEOUT_NONE);
-      Lock lock(path);
-      st_status status = ST_E_INTERNAL;
-      std::atomic<bool> over = false;
-      const auto change = [&] {
-        if (of_the_handle) {
-          status = st_update(file, "a", ST_NTS, &a);
-          return;
-        }
-        const auto options = waiting<st_txn_options>(ms);
-        st_txn *txn = nullptr;
-        status = st_txn_begin(file, &options, &txn);
-        if (status == ST_OK) status = st_txn_update(txn, "a", ST_NTS, &a);
-        if (status == ST_OK) status = st_txn_commit(txn);
-        st_txn_free(txn);
-      };
-      std::thread waits([&] { change(), over = true; });
-      auto stats = sized<st_stats>();
-      while (!over && st_file_stats(file, &stats) == ST_OK && stats.lock_waits == 0) std::this_thread::yield();
-      EXPECT_FALSE(over) << st_status_name(status);
-      lock.close();
-      waits.join();
-      EXPECT_STREQ(st_status_name(status), "ST_OK") << ms;
-      EXPECT_TRUE(same_bytes(seen(file, "a"), new_a));
-      st_close(file);
-    }
+  struct Timeouts {
+    int32_t handle, transaction;
+    bool is_update = false;
+  };
+  for (const Timeouts ms :
+       {Timeouts{ST_TIMEOUT_DEFAULT, 0, true}, Timeouts{ST_TIMEOUT_FOREVER, 0, true},
+        Timeouts{ST_TIMEOUT_DEFAULT, ST_TIMEOUT_DEFAULT}, Timeouts{ST_TIMEOUT_FOREVER, ST_TIMEOUT_DEFAULT},
+        Timeouts{ST_TIMEOUT_NONE, ST_TIMEOUT_FOREVER}}) {
+    put_bytes(path, old);
+    st_file *file = open_with(path, ms.handle);
+    Lock lock(path);
+    st_status status = ST_E_INTERNAL;
+    std::atomic<bool> over = false;
+    const auto change = [&] {
+      if (ms.is_update) {
+        status = st_update(file, "a", ST_NTS, &a);
+        return;
+      }
+      const auto options = waiting<st_txn_options>(ms.transaction);
+      st_txn *txn = nullptr;
+      status = st_txn_begin(file, &options, &txn);
+      if (status == ST_OK) status = st_txn_update(txn, "a", ST_NTS, &a);
+      if (status == ST_OK) status = st_txn_commit(txn);
+      st_txn_free(txn);
+    };
+    std::thread waits([&] { change(), over = true; });
+    auto stats = sized<st_stats>();
+    while (!over && st_file_stats(file, &stats) == ST_OK && stats.lock_waits == 0) std::this_thread::yield();
+    EXPECT_FALSE(over) << st_status_name(status);
+    lock.close();
+    waits.join();
+    EXPECT_STREQ(st_status_name(status), "ST_OK") << ms.handle << ms.transaction;
+    EXPECT_TRUE(same_bytes(seen(file, "a"), new_a));
+    st_close(file);
+  }
 }
 
 // A recovery of shards waits for each of them, and is told so 20 times a second.

@@ -188,10 +188,7 @@ impl<'a> Patch<'a> {
     ///
     /// # Errors
     /// As [`patch()`]; [`Status::ReadOnly`](crate::Status::ReadOnly).
-    pub fn run_on(mut self, file: &File, delta: impl AsRef<Path>) -> Result<Plan> {
-        if self.c.lock_timeout_ms == sys::ST_TIMEOUT_DEFAULT {
-            self.c.lock_timeout_ms = file.lock_timeout_ms();
-        }
+    pub fn run_on(self, file: &File, delta: impl AsRef<Path>) -> Result<Plan> {
         // SAFETY: as above, and an open handle.
         self.apply(delta.as_ref(), |delta, c, plan| unsafe {
             sys::st_apply_delta(file.handle().raw(), delta, c, plan)

@@ -60,7 +60,6 @@ pub struct File {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     pub(crate) writable: bool,
-    pub(crate) lock_timeout_ms: i32,
     pub(crate) copy_on_write: bool,
 }
 
@@ -68,7 +67,6 @@ impl Opened {
     pub(crate) fn by(c: &sys::st_open_options) -> Opened {
         Opened {
             writable: c.flags & sys::ST_OPEN_READ_WRITE != 0,
-            lock_timeout_ms: c.lock_timeout_ms,
             copy_on_write: c.map == sys::ST_MAP_COPY_ON_WRITE,
         }
     }
@@ -90,10 +88,6 @@ impl File {
 
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
-    }
-
-    pub(crate) fn lock_timeout_ms(&self) -> i32 {
-        self.opened.lock_timeout_ms
     }
 
     // ---------------------------------------------------------- open and close

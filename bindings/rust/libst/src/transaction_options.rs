@@ -122,11 +122,7 @@ impl<'f> TransactionOptions<'f> {
     /// # Errors
     /// [`Status::ReadOnly`], [`Status::Poisoned`].
     pub fn begin(self, file: &'f File) -> Result<Transaction<'f>> {
-        let mut c = self.c;
-        if c.lock_timeout_ms == sys::ST_TIMEOUT_DEFAULT {
-            c.lock_timeout_ms = file.lock_timeout_ms();
-        }
-        Transaction::begin(file.handle(), c, self.progress.map(OwnProgress::new))
+        Transaction::begin(file.handle(), self.c, self.progress.map(OwnProgress::new))
     }
 }
 
