@@ -67,7 +67,7 @@ run_sanitizers() {
   filter+=':*/RedoFourFlushes:*LargeFailures*Copied:FewDescriptorsTest.AChangeOfAll*:CapiLongLife.AChildBegins*'
   filter+=':WriterTest.ATensorThatNoHeader*:WriterTest.TheLongestHeader*:SpellHeader.RefusesOneThatIsLonger*:ShardIndex.RefusesToSpellOneThatIsLonger'
   bash "$ROOT/tests/asan.sh" &&
-    ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:malloc_context_size=5:quarantine_size_mb=32 \
+    ASAN_OPTIONS=handle_sigill=1:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:malloc_context_size=5:quarantine_size_mb=32 \
       UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ST_TEST_BOUND=${ST_TEST_BOUND:-small} GTEST_FILTER="${GTEST_FILTER-$filter}" \
       run_meson "$ROOT/build-asan"
 }

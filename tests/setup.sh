@@ -29,7 +29,7 @@ TO_TEST=(
   fuse3 xfsprogs btrfs-progs ntfs-3g exfat-fuse exfatprogs abigail-tools sshfs openssh-sftp-server rclone fio
   glusterfs-client moosefs-master moosefs-chunkserver moosefs-client iproute2
   ceph-common ceph-fuse ceph-mds ceph-mon ceph-osd
-  clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 shellcheck man-db mandoc zsh fish valgrind libst1
+  clang-14 libclang-rt-14-dev lld-14 clang-format-14 clang-tidy-14 shellcheck man-db mandoc zsh fish valgrind libst1
   spin tcc nginx-light openssl
 )
 [[ ${ST_TEST_BOUND:-} != full ]] || TO_TEST+=(redis-server)
