@@ -67,7 +67,7 @@ def open(
     Cost: the header is read and indexed; data is not touched.
 
     Args:
-        path: the file; symbolic links are followed.
+        path: the file, an index of shards, a folder that has one, or a URL (for reading); symbolic links are followed.
         mode: "r", or "r+" to allow changes.
         mapping: how the data is reached. "auto" as the storage asks (the environment's
             ST_MAP overrides it), "shared", "private", or "none": no mapping, a
