@@ -774,7 +774,12 @@ class _Values(ValuesView[Array]):
 
 
 def fs_path(path: Path) -> bytes:
-    raw = os.fsencode(path)
+    try:
+        raw = os.fsencode(path)
+    except TypeError as error:
+        if not hasattr(path, "read"):
+            raise
+        raise TypeError(f"{error}; libst.load and libst.open_source take file objects") from None
     if b"\0" in raw:
         hint = "; the bytes of a file are opened by open_memory" if isinstance(path, bytes) else ""
         raise ValueError(f"embedded null byte in the path{hint}")
