@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, shell
+from conftest import ROOT, quick_compiler, shell
 
 LICENSE = (ROOT / "LICENSE").read_text()
 
@@ -69,6 +69,18 @@ def test_a_program_that_is_frozen_has_the_library_inside(python, tmp_path):
     )
     said = shell("env -i moved/program", tmp_path, python)
     assert said.splitlines() == ["[0.0, 2.0, 4.0, 6.0]", "torch"]  # torch itself is what lacks, not libst's part for it
+
+
+def test_an_editable_install_finds_the_library_of_its_build(environment, tmp_path):
+    shell(
+        "python3 -m venv venv && venv/bin/pip install --quiet --disable-pip-version-check "
+        f"-Cbuild-dir={tmp_path}/build --editable {ROOT}",
+        tmp_path,
+        environment | quick_compiler() | {"CXXFLAGS": "-O0"},
+    )
+    said = shell("venv/bin/python -c 'import libst; print(libst.__file__, libst._library.path)'", tmp_path, environment)
+    package, library = map(Path, said.split())
+    assert package.is_relative_to(ROOT) and library == tmp_path / "build/bindings/python/libst.so.2"
 
 
 def test_the_source_package_has_what_the_build_takes_and_not_what_fuzzing_found(tmp_path):
