@@ -92,7 +92,7 @@ std::string wrong_arguments(const CLI::App &command, const CLI::ParseError &erro
   if (dynamic_cast<const CLI::RequiredError *>(&error) || dynamic_cast<const CLI::ExtrasError *>(&error)) {
     for (const std::string &word : command.remaining()) {
       if (word == "--") break;  // behind it all are names
-      if (word.starts_with('-')) {
+      if (word.starts_with('-') && word != "-") {
         return fmt::format("no option is named '{}'; a name that begins with '-' stands behind '--'", word);
       }
     }

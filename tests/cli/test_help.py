@@ -141,6 +141,10 @@ def test_an_unknown_option_is_named(stctl, model, args, word):
     assert stctl(*[model if arg == "MODEL" else arg for arg in args], code=2) == ("", f"stctl: {sentence}\n")
 
 
+def test_standard_output_where_no_argument_stands_is_no_option(stctl, model):
+    assert "not expected: -; see stctl diff" in stctl("diff", model, model, "-", code=2)[1]
+
+
 def test_behind_two_dashes_there_are_no_options(stctl, model):
     assert "required" in stctl("get", "--", "-m.st", code=2)[1]
     assert "not expected: y" in stctl("mv", model, "--", "-a", "-b", "y", code=2)[1]

@@ -9,9 +9,28 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, shell
+from conftest import ROOT, quick_compiler, shell
 
 LICENSE = (ROOT / "LICENSE").read_text()
+
+FROZEN = """
+import libst.compat
+
+libst.compat.install()
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+save_file({"a": np.arange(4.0)}, "a.safetensors")
+with libst.open("a.safetensors", "r+") as f:
+    f.update("a", f["a"] * 2)
+print(load_file("a.safetensors")["a"].tolist())
+try:
+    import safetensors.torch
+except ImportError as error:
+    print(error.name)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +57,30 @@ def test_the_wheel_carries_the_library_and_the_license(installed, notes):
     assert "License-Expression: Apache-2.0" in (notes / "METADATA").read_text()
     record = (notes / "RECORD").read_text()
     assert "meson" not in record and "tests/" not in record
+
+
+def test_a_program_that_is_frozen_has_the_library_inside(python, tmp_path):
+    (tmp_path / "program.py").write_text(FROZEN)
+    shell(
+        "pip install --quiet --disable-pip-version-check pyinstaller==6.22.3 && "
+        "pyinstaller --log-level ERROR program.py && mv dist/program moved",
+        tmp_path,
+        python | {"PYINSTALLER_CONFIG_DIR": str(tmp_path / "cache")},
+    )
+    said = shell("env -i moved/program", tmp_path, python)
+    assert said.splitlines() == ["[0.0, 2.0, 4.0, 6.0]", "torch"]  # torch itself is what lacks, not libst's part for it
+
+
+def test_an_editable_install_finds_the_library_of_its_build(environment, tmp_path):
+    shell(
+        "python3 -m venv venv && venv/bin/pip install --quiet --disable-pip-version-check "
+        f"-Cbuild-dir={tmp_path}/build --editable {ROOT}",
+        tmp_path,
+        environment | quick_compiler() | {"CXXFLAGS": "-O0"},
+    )
+    said = shell("venv/bin/python -c 'import libst; print(libst.__file__, libst._library.path)'", tmp_path, environment)
+    package, library = map(Path, said.split())
+    assert package.is_relative_to(ROOT) and library == tmp_path / "build/bindings/python/libst.so.2"
 
 
 def test_the_source_package_has_what_the_build_takes_and_not_what_fuzzing_found(tmp_path):

@@ -211,6 +211,13 @@ def test_bad_arguments_are_refused(model):
             f["\ud800"]
 
 
+def test_a_file_object_where_a_path_is_wanted_is_told_what_takes_it(model):
+    with open(model, "rb") as file, pytest.raises(TypeError, match="not BufferedReader; .*open_source take"):
+        libst.open(file)
+    with pytest.raises(TypeError, match="not int$"):
+        libst.open(3)
+
+
 def test_paths_may_be_str_bytes_or_pathlike(model, monkeypatch):
     monkeypatch.chdir(model.parent)
     for path in (str(model), os.fsencode(model), model, model.name):

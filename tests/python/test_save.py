@@ -208,6 +208,28 @@ def test_what_nobody_could_read_is_refused(tmp_path):
     assert os.listdir(tmp_path) == ["m"]
 
 
+@pytest.mark.parametrize("packed, kind, sentence", [
+    (libst.Packed(np.zeros(4, np.uint8), "F4", (8,)), TypeError, "a name, such as 'F4', not of type ndarray"),
+    (libst.Packed(np.float32, (2,), np.zeros(8, np.uint8)), TypeError, "a name, such as 'F4', not of type type"),
+    (libst.Packed("F4", 8, np.zeros(4, np.uint8)), TypeError, "a tuple of numbers, not 8"),
+    (libst.Packed("F4", "8", np.zeros(4, np.uint8)), TypeError, "a tuple of numbers, not '8'"),
+    (libst.Packed("F4", (8.0,), np.zeros(4, np.uint8)), TypeError, "a dimension is a number"),
+    (libst.Packed("F4", (-8,), np.zeros(4, np.uint8)), ValueError, "a dimension is a number"),
+    (libst.Packed("F4", (2**64 + 8,), np.zeros(4, np.uint8)), ValueError, "a dimension is a number"),
+])  # fmt: skip
+def test_a_packed_tensor_whose_dtype_or_shape_is_none_says_so(tmp_path, packed, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        libst.save(tmp_path / "m", {"x": packed})
+    with libst.writer(tmp_path / "m") as w:
+        with pytest.raises(kind, match=sentence):
+            w.add("x", packed)
+        w.add("y", np.ones(1))
+    with libst.open(tmp_path / "m", "r+") as f:
+        with pytest.raises(kind, match=sentence), f.transaction() as t:
+            t.put("x", packed)
+        assert list(f) == ["y"]
+
+
 def test_a_writer_is_finished_when_files_can_be_opened_again(tmp_path):
     w = libst.writer(tmp_path / "m")
     w.add("a", np.ones(3))

@@ -1,19 +1,28 @@
 """Find libst.so.2 (libst-2.dll, libst.2.dylib), and load it.
 
 In this order: the file that the environment's LIBST_LIBRARY names, the library
-beside this file (where a wheel has it), the system's.
+beside this file (where a wheel has it; of an editable install in the build tree),
+the system's.
 """
 
 import ctypes
 import os
 import sys
+from typing import Any
 
 SONAME = {"win32": "libst-2.dll", "darwin": "libst.2.dylib"}.get(sys.platform, "libst.so.2")
 MAJOR = 2
 
 
+def _beside() -> str:
+    loader: Any = getattr(sys.modules.get("libst"), "__loader__", None)
+    if type(loader).__module__ == "_libst_editable_loader":  # meson-python's; this file lies among the sources
+        return str(loader.get_resource_reader("libst").files().joinpath(SONAME))
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)
+
+
 def _load() -> tuple[ctypes.CDLL, str]:
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)
+    beside = _beside()
     named = os.environ.get("LIBST_LIBRARY")
     if named:
         path, why = named, f"LIBST_LIBRARY names {named}, which cannot be loaded. Unset it, or let it name {SONAME}"

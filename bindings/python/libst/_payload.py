@@ -3,12 +3,13 @@
 import ctypes
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
 from . import _abi
+from ._arguments import number
 from ._index import Part
 from ._rows import Columns, address
 from ._torch import bytes_of, is_ready, told_form
@@ -41,14 +42,13 @@ def form_of(value: Any) -> Form:
     if type(value) is np.ndarray:
         return NUMBERS.get(value.dtype) or _number(value.dtype), value.shape, value.nbytes, value.flags.c_contiguous
     if isinstance(value, Packed):
-        if value.dtype not in _BY_NAME:
-            raise refusal(Status.DTYPE_MISMATCH, f"the format has no element type named {value.dtype!r}")
+        dtype, shape = _form_of_packed(value)
         data = np.asanyarray(value.data)
         _refuse_mask(data)
         if data.dtype.hasobject:
             raise refusal(Status.DTYPE_MISMATCH, f"the bytes of an array of {data.dtype} are addresses, not values")
         ready = isinstance(value.data, np.ndarray) and data.flags.c_contiguous
-        return _BY_NAME[value.dtype], tuple(value.shape), data.nbytes, ready
+        return dtype, shape, data.nbytes, ready
     if _is_torch(value):
         name, shape, nbytes = told_form(value)
         return _BY_NAME[name], shape, nbytes, is_ready(value)
@@ -61,6 +61,18 @@ def form_of(value: Any) -> Form:
         return _number(value.dtype), value.shape, value.nbytes, False
     _refuse_mask(value)
     return _number(value.dtype), value.shape, value.nbytes, value.flags.c_contiguous
+
+
+def _form_of_packed(value: Packed) -> tuple[int, tuple[int, ...]]:
+    """An array or a number may stand in another's place, and ctypes would cut a large one."""
+    if not isinstance(value.dtype, str):
+        kind = type(value.dtype).__name__
+        raise refusal(Status.DTYPE_MISMATCH, f"the dtype of a libst.Packed is a name, such as 'F4', not of type {kind}")
+    if value.dtype not in _BY_NAME:
+        raise refusal(Status.DTYPE_MISMATCH, f"the format has no element type named {value.dtype!r}")
+    if isinstance(value.shape, (str, bytes)) or not isinstance(value.shape, Iterable):
+        raise TypeError(f"the shape of a libst.Packed is a tuple of numbers, not {value.shape!r}")
+    return _BY_NAME[value.dtype], tuple(number("a dimension", extent, 2**64 - 1) for extent in value.shape)
 
 
 def _refuse_mask(array: Any) -> None:

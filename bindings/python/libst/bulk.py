@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from ctypes import c_void_p
 from math import prod
-from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from .status import Status
 
 if TYPE_CHECKING:
     from .file import File, Path
+    from .source import BinaryFile
 
 _PAGE = 4096  # what O_DIRECT wants memory and file to agree in
 _ALIGNMENT = 64  # of an array that does not follow its neighbour in the file
@@ -49,7 +50,7 @@ _BITS = [int(_abi.st_dtype_bits(number)) for number in range(len(NUMPY))]
 
 
 def load(
-    path: Union[Path, BinaryIO],
+    path: Union[Path, BinaryFile],
     names: Optional[Iterable[str]] = None,
     *,
     framework: str = "numpy",

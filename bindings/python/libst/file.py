@@ -67,7 +67,7 @@ def open(
     Cost: the header is read and indexed; data is not touched.
 
     Args:
-        path: the file; symbolic links are followed.
+        path: the file, an index of shards, a folder that has one, or a URL (for reading); symbolic links are followed.
         mode: "r", or "r+" to allow changes.
         mapping: how the data is reached. "auto" as the storage asks (the environment's
             ST_MAP overrides it), "shared", "private", or "none": no mapping, a
@@ -771,7 +771,12 @@ class _Values(ValuesView[Array]):
 
 
 def fs_path(path: Path) -> bytes:
-    raw = os.fsencode(path)
+    try:
+        raw = os.fsencode(path)
+    except TypeError as error:
+        if not hasattr(path, "read"):
+            raise
+        raise TypeError(f"{error}; libst.load and libst.open_source take file objects") from None
     if b"\0" in raw:
         hint = "; the bytes of a file are opened by open_memory" if isinstance(path, bytes) else ""
         raise ValueError(f"embedded null byte in the path{hint}")

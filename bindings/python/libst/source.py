@@ -6,7 +6,7 @@ import operator
 import os
 import threading
 from functools import partial
-from typing import Any, BinaryIO, Callable, Optional, Union
+from typing import Any, Callable, Literal, Optional, Protocol, Union
 
 from . import _abi
 from ._arguments import number
@@ -19,8 +19,16 @@ from .file import File, source_options
 Read = Callable[[int, memoryview], object]
 
 
+class BinaryFile(Protocol):
+    """What file objects have in common; `readinto` is taken where it is there."""
+
+    def seek(self, offset: int, whence: Literal[0, 1, 2] = 0, /) -> Any: ...
+    def tell(self) -> int: ...
+    def read(self, size: int = -1, /) -> Optional[bytes]: ...
+
+
 def open_source(
-    source: Union[BinaryIO, Read],
+    source: Union[BinaryFile, Read],
     *,
     size: Optional[int] = None,
     name: "Union[str, os.PathLike[str], None]" = None,
@@ -97,19 +105,19 @@ def _text(what: str, text: Optional[str]) -> Optional[bytes]:
     return None if text is None else text.encode("utf-8", "backslashreplace")
 
 
-def _end_of(source: BinaryIO) -> int:
+def _end_of(source: BinaryFile) -> int:
     end: Optional[int] = source.seek(0, 2)
     return source.tell() if end is None else end  # some tell nothing there, as an mmap before Python 3.13
 
 
-def _read_at(source: BinaryIO, offset: int, buffer: memoryview) -> None:
+def _read_at(source: BinaryFile, offset: int, buffer: memoryview) -> None:
     source.seek(offset)
     readinto = getattr(source, "readinto", None)
     while len(buffer):
         if readinto is not None:
             got = readinto(buffer)
         else:
-            chunk = source.read(len(buffer))
+            chunk: Any = source.read(len(buffer))
             got = len(chunk)
             if got <= len(buffer):
                 buffer[:got] = chunk
