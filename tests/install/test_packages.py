@@ -71,16 +71,25 @@ def test_a_program_that_is_frozen_has_the_library_inside(python, tmp_path):
     assert said.splitlines() == ["[0.0, 2.0, 4.0, 6.0]", "torch"]  # torch itself is what lacks, not libst's part for it
 
 
-def test_an_editable_install_finds_the_library_of_its_build(environment, tmp_path):
+@pytest.fixture
+def build_of_its_own():
+    """Beside that of the wheel, so that ccache has compiled it already."""
+    folder = ROOT / "build-editable"
+    shutil.rmtree(folder, ignore_errors=True)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_an_editable_install_finds_the_library_of_its_build(python, build_of_its_own, tmp_path):
     shell(
         "python3 -m venv venv && venv/bin/pip install --quiet --disable-pip-version-check "
-        f"-Cbuild-dir={tmp_path}/build --editable {ROOT}",
+        f"-Cbuild-dir={build_of_its_own} --editable {ROOT}",
         tmp_path,
-        environment | quick_compiler() | {"CXXFLAGS": "-O0"},
+        python | quick_compiler() | {"CXXFLAGS": "-O0"},
     )
-    said = shell("venv/bin/python -c 'import libst; print(libst.__file__, libst._library.path)'", tmp_path, environment)
+    said = shell("venv/bin/python -c 'import libst; print(libst.__file__, libst._library.path)'", tmp_path, python)
     package, library = map(Path, said.split())
-    assert package.is_relative_to(ROOT) and library == tmp_path / "build/bindings/python/libst.so.2"
+    assert package.is_relative_to(ROOT) and library == build_of_its_own / "bindings/python/libst.so.2"
 
 
 def test_the_source_package_has_what_the_build_takes_and_not_what_fuzzing_found(tmp_path):
