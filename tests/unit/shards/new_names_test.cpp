@@ -14,6 +14,7 @@
 #include "shards/old_list.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
+#include "stale_env.h"
 #include "told_progress.h"
 
 namespace st::store {
@@ -32,10 +33,12 @@ class ClockEnv : public testing::FaultEnv {
   uint64_t unix_time() override { return now; }
   int openat(int dir, const char *path, int flags, mode_t mode) override {
     if (creating != 0 && flags & O_CREAT) return creating;
+    if (!vanishing.empty() && vanishing.ends_with(std::string("/") + path)) fs::remove(vanishing);
     return FaultEnv::openat(dir, path, flags, mode);
   }
   uint64_t now = 1000000;
-  int creating = 0;  // what is answered to that
+  int creating = 0;       // what is answered to that
+  std::string vanishing;  // somebody removes it just before it is opened
 };
 
 class NewNames : public testing::ShardsScene {
@@ -130,6 +133,22 @@ TEST_F(NewNames, RecoveryRemovesOldShardsBeforeTheirTimeAndTellsOfEach) {
   ASSERT_TRUE(is_ok(recover(env)));
   EXPECT_THAT(told, HasSubstr("old shard '" + ckpt + "/m-1.safetensors' was removed"));
   EXPECT_THAT(names(), ElementsAre("m-1.g1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
+}
+
+TEST_F(NewNames, AListThatGoesWhileItIsLookedAtIsNone) {
+  for (const bool recovers : {true, false}) {
+    ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+    ASSERT_TRUE(fs::exists(list_path));
+    ClockEnv meanwhile;
+    meanwhile.vanishing = list_path;
+    if (recovers) {
+      EXPECT_TRUE(is_ok(recover(meanwhile)));
+    } else {
+      EXPECT_TRUE(is_ok(verify(meanwhile, index, {}, {})));
+    }
+    ASSERT_FALSE(fs::exists(list_path));
+    ASSERT_TRUE(is_ok(rename(*open(), "x", "a")));
+  }
 }
 
 // By a commit, whatever becomes of it, and by a recovery. Nothing is locked then.
@@ -314,6 +333,30 @@ TEST_F(NewNames, AChangeOfAShardThatHasANewNameIsRefusedUntilTheHandleIsRefreshe
   ASSERT_TRUE(is_ok(late->refresh()));
   ASSERT_TRUE(is_ok(try_to({"a"}, false)->commit()));
   EXPECT_TRUE(same_bytes(bytes(*open(), "a"), new_a));
+}
+
+// A host may lead the index's name to the old index for a while.
+TEST_F(NewNames, AHostThatRemembersTheOldIndexChangesNoOldShard) {
+  const std::string new_a = pattern(4000, 9);
+  for (const auto client : {StaleEnv::Client::kernel, StaleEnv::Client::remembers, StaleEnv::Client::glusterfs}) {
+    SCOPED_TRACE(static_cast<int>(client));
+    StaleEnv here(env), there(env);
+    here.client = there.client = client;
+    auto late = open(there, index);
+    ASSERT_EQ(bytes(*late, "a").size(), 4000u);
+    ASSERT_TRUE(is_ok(rename(*open(here, index), "b", "x")));
+    const auto change = [&] {
+      auto t = *late->begin({});
+      EXPECT_TRUE(is_ok(t->update("a", u8(new_a))));
+      return t->commit();
+    };
+    EXPECT_TRUE(fails_with(Status::file_changed, change()));
+    ASSERT_TRUE(is_ok(late->refresh()));
+    ASSERT_TRUE(is_ok(change()));
+    EXPECT_TRUE(same_bytes(bytes(*open(here, index), "a"), new_a));
+    late.reset();
+    ASSERT_TRUE(is_ok(rename(*open(), "x", "b")));
+  }
 }
 
 TEST_F(NewNames, AChangeOfAShardThatHasGoneMeanwhileIsRefusedAsOneOfAnOldShard) {
