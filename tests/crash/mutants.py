@@ -181,6 +181,8 @@ MUTANTS = [
            "  ST_TRY(check_named(index_, index));\n", ""),
     Mutant("hosts: a file that was replaced before a journal was taken is changed", COMMIT_LOCK,
            "    if (replaced) return write::Look::again;\n", "    static_cast<void>(replaced);\n", rule="REPLACED_UNSEEN"),
+    Mutant("hosts: the index that this kernel remembers is taken for the one that stands", SHARDS,
+           "if (std::any_of(changed.begin(), changed.end(), is_shared)) shards_.location().renew();", "static_cast<void>(is_shared);"),
     Mutant("hosts: a save has no journal", REPLACE_FILE, "    ST_TRY(fence_->raise(s));\n", ""),
     Mutant("hosts: a save does not look for its journal before it takes the name", REPLACE_FILE,
            "    if (!moved_ && old_.locked) return fence_->stands();\n", ""),
