@@ -112,7 +112,9 @@ Result<void> ShardCommit::prepare_new_names(const Asked &at_last) {
     if (part->keeps_any()) ST_TRY(part->take_new_name(name_after(name_of(*part))));
   ST_TRY(sync_folder());
   ST_TRY(with_room(at_last));
-  return check_in_place();
+  ST_TRY(check_in_place());
+  for (const auto &part : parts_) ST_TRY(part->check_fence());
+  return {};
 }
 
 // Also if that cannot be told.
