@@ -168,15 +168,6 @@ Result<void> Participant::prepare_new_name(const os::Location &at) {
   return first_->replacement->file().sync();
 }
 
-Result<void> Participant::check_new_name(const os::Location &at) const {
-  if (!first_ || !of_.has_other_hosts()) return {};
-  at.renew();
-  ST_TRY(auto gone, at.was_replaced(first_->replacement->file()));
-  if (!gone) return {};
-  return fail(Status::file_changed, "the new file ", in_quotes(at.path()),
-              " was removed by another host, as this one had lost its locks; nothing was changed; open it anew");
-}
-
 void Participant::leave_new_name(bool stays) noexcept {
   if (first_) first_->replacement->leave(stays);
 }

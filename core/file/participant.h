@@ -91,8 +91,6 @@ class Participant {
   // Makes a new file beside `at`, whole and durable but for its name; then gives it the name. No file, if it is empty.
   Result<void> prepare_new_name(const os::Location &at);
   Result<void> take_new_name(const std::string &name) { return first_->replacement->rename_beside(name); }
-  // Has no other host taken it for that of a dead writer?
-  Result<void> check_new_name(const os::Location &at) const;
   // From now on the new file stays, or after all it does not.
   void leave_new_name(bool stays) noexcept;
   void finish_new_name();

@@ -68,6 +68,7 @@ SHARDS = "core/shards/shard_transaction.cpp"
 SHARDS_COMMIT = "core/shards/shard_commit.cpp"
 PARTICIPANT = "core/file/participant.cpp"
 NEW_NAMES = "core/shards/new_names.cpp"
+SHARD_COMMIT = "core/shards/shard_commit.cpp"
 OLD_SHARDS = "core/shards/old_shards.cpp"
 PATCH = "core/journal/patch.cpp"
 PIECES = "core/journal/pieces.cpp"
@@ -183,6 +184,10 @@ MUTANTS = [
            "    if (replaced) return write::Look::again;\n", "    static_cast<void>(replaced);\n", rule="REPLACED_UNSEEN"),
     Mutant("hosts: the index that this kernel remembers is taken for the one that stands", SHARDS,
            "if (std::any_of(changed.begin(), changed.end(), is_shared)) shards_.location().renew();", "static_cast<void>(is_shared);"),
+    Mutant("hosts: a commit under new names has no journal", SHARD_COMMIT,
+           "  if (work_.grace_s)\n    for (const auto &part : parts_) ST_TRY(part->raise_fence());\n", ""),
+    Mutant("hosts: a commit under new names does not look for its journals", NEW_NAMES,
+           "  for (const auto &part : parts_) ST_TRY(part->check_fence());\n", ""),
     Mutant("hosts: a save has no journal", REPLACE_FILE, "    ST_TRY(fence_->raise(s));\n", ""),
     Mutant("hosts: a save does not look for its journal before it takes the name", REPLACE_FILE,
            "    if (!moved_ && old_.locked) return fence_->stands();\n", ""),
