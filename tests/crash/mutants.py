@@ -68,7 +68,6 @@ SHARDS = "core/shards/shard_transaction.cpp"
 SHARDS_COMMIT = "core/shards/shard_commit.cpp"
 PARTICIPANT = "core/file/participant.cpp"
 NEW_NAMES = "core/shards/new_names.cpp"
-SHARD_COMMIT = "core/shards/shard_commit.cpp"
 OLD_SHARDS = "core/shards/old_shards.cpp"
 PATCH = "core/journal/patch.cpp"
 PIECES = "core/journal/pieces.cpp"
@@ -184,7 +183,7 @@ MUTANTS = [
            "    if (replaced) return write::Look::again;\n", "    static_cast<void>(replaced);\n", rule="REPLACED_UNSEEN"),
     Mutant("hosts: the index that this kernel remembers is taken for the one that stands", SHARDS,
            "if (std::any_of(changed.begin(), changed.end(), is_shared)) shards_.location().renew();", "static_cast<void>(is_shared);"),
-    Mutant("hosts: a commit under new names has no journal", SHARD_COMMIT,
+    Mutant("hosts: a commit under new names has no journal", SHARDS_COMMIT,
            "  if (work_.grace_s)\n    for (const auto &part : parts_) ST_TRY(part->raise_fence());\n", ""),
     Mutant("hosts: a commit under new names does not look for its journals", NEW_NAMES,
            "  for (const auto &part : parts_) ST_TRY(part->check_fence());\n", ""),
