@@ -1,6 +1,7 @@
 // The commit of a transaction on shards whose new files take no other's name (`ST_TXN_NEW_NAMES`). What the old index
 // names stays as it is, so readers of it find all that they look for; and the rename of the index is the only step that
-// counts. Before it nothing names the new files, and after it nothing is left to do. So there is no journal.
+// counts. Before it nothing names the new files, and after it nothing is left to do. So no journal decides; see
+// Participant::raise_fence.
 #include <algorithm>
 #include <cerrno>
 #include <new>
