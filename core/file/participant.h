@@ -82,6 +82,11 @@ class Participant {
 
   // The same if it takes no other's name: see new_names.cpp. Before it is locked, or planned.
   Result<void> publish_anyway() { return make_publish(of_); }
+  // No journal decides then. Yet each has one where other hosts write, from before it is locked: if this host loses its
+  // locks, their next holder takes the journal away.
+  Result<void> raise_fence() { return of_.has_other_hosts() ? of_.need_journal() : Result<void>(); }
+  // Right before the change is decided: is it still there?
+  Result<void> check_fence() const { return of_.has_other_hosts() ? check_is_there() : Result<void>(); }
   bool keeps_any() const { return !after().tensors().empty(); }
   // Makes a new file beside `at`, whole and durable but for its name; then gives it the name. No file, if it is empty.
   Result<void> prepare_new_name(const os::Location &at);

@@ -1,6 +1,7 @@
 // The commit of a transaction on shards whose new files take no other's name (`ST_TXN_NEW_NAMES`). What the old index
 // names stays as it is, so readers of it find all that they look for; and the rename of the index is the only step that
-// counts. Before it nothing names the new files, and after it nothing is left to do. So there is no journal.
+// counts. Before it nothing names the new files, and after it nothing is left to do. So no journal decides; see
+// Participant::raise_fence.
 #include <algorithm>
 #include <cerrno>
 #include <new>
@@ -112,7 +113,9 @@ Result<void> ShardCommit::prepare_new_names(const Asked &at_last) {
     if (part->keeps_any()) ST_TRY(part->take_new_name(name_after(name_of(*part))));
   ST_TRY(sync_folder());
   ST_TRY(with_room(at_last));
-  return check_in_place();
+  ST_TRY(check_in_place());
+  for (const auto &part : parts_) ST_TRY(part->check_fence());
+  return {};
 }
 
 // Also if that cannot be told.

@@ -156,8 +156,13 @@ Result<void> OldShards::read_list(const ShardIndex &now) {
     return {};
   }
   std::vector<write::OldShard> list;
-  ST_TRY(auto file, list_at().open(O_RDONLY | O_NONBLOCK | O_NOCTTY));
-  ST_TRY(verdict_, judge_list(file, &list));
+  auto file = os::open_regular(list_at(), O_RDONLY);
+  if (!file && file.error().os_errno == ENOENT) {  // whoever looks without a lock may see it go
+    has_list_ = false;
+    return {};
+  }
+  if (!file) return Failure(std::move(file.error()));
+  ST_TRY(verdict_, judge_list(*file, &list));
   return take_in(std::move(list), now);
 }
 

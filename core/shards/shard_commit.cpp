@@ -70,6 +70,8 @@ Result<void> ShardCommit::run(const Asked &approve, const Asked &at_last) {
 
 Result<void> ShardCommit::run_quietly(const Asked &approve, const Asked &at_last) {
   ST_TRY(prepare_to_lock());
+  if (work_.grace_s)
+    for (const auto &part : parts_) ST_TRY(part->raise_fence());
   ST_TRY(lock_all());
   work_.spent = true;
   ST_TRY(may_change(approve));

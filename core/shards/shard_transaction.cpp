@@ -1,6 +1,7 @@
 #include "shards/shard_transaction.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
 
 #include "newfile/room.h"
@@ -259,14 +260,18 @@ Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
 }
 
 // A shard that the index names no more is an old one, which others may have given a new name since: what is changed
-// there is seen by nobody.
+// there is seen by nobody. This kernel may still lead the name to an index that another host has replaced.
 Result<void> ShardTransaction::check_named() const {
+  const Parts changed = parts_with_work();
+  const auto is_shared = [](const auto &part) { return part.second->staged().has_other_hosts(); };
+  if (std::any_of(changed.begin(), changed.end(), is_shared)) shards_.location().renew();
   struct stat now;
-  if (shards_.location().stat(&now) < 0 || shown().is_of(now)) return {};
+  const int r = shards_.location().stat(&now);
+  if (r == -ENOENT || (r == 0 && shown().is_of(now))) return {};
   ST_TRY(auto read,
          shards_.with_room([this] { return Shards::read_index(shards_.location(), {options_.lock_timeout_ms}); }));
   const auto &named = read.index.shards();
-  for (const auto &[shard, transaction] : parts_with_work()) {
+  for (const auto &[shard, transaction] : changed) {
     if (std::find(named.begin(), named.end(), shown().shards()[shard]->name()) != named.end()) continue;
     Error e = named_no_more(shards_, shown().shards()[shard]->name());
     e.shard = shard;

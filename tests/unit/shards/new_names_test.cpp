@@ -14,6 +14,7 @@
 #include "shards/old_list.h"
 #include "shards/shards.h"
 #include "shards_scene.h"
+#include "stale_env.h"
 #include "told_progress.h"
 
 namespace st::store {
@@ -32,10 +33,12 @@ class ClockEnv : public testing::FaultEnv {
   uint64_t unix_time() override { return now; }
   int openat(int dir, const char *path, int flags, mode_t mode) override {
     if (creating != 0 && flags & O_CREAT) return creating;
+    if (!vanishing.empty() && vanishing.ends_with(std::string("/") + path)) fs::remove(vanishing);
     return FaultEnv::openat(dir, path, flags, mode);
   }
   uint64_t now = 1000000;
-  int creating = 0;  // what is answered to that
+  int creating = 0;       // what is answered to that
+  std::string vanishing;  // somebody removes it just before it is opened
 };
 
 class NewNames : public testing::ShardsScene {
@@ -130,6 +133,22 @@ TEST_F(NewNames, RecoveryRemovesOldShardsBeforeTheirTimeAndTellsOfEach) {
   ASSERT_TRUE(is_ok(recover(env)));
   EXPECT_THAT(told, HasSubstr("old shard '" + ckpt + "/m-1.safetensors' was removed"));
   EXPECT_THAT(names(), ElementsAre("m-1.g1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
+}
+
+TEST_F(NewNames, AListThatGoesWhileItIsLookedAtIsNone) {
+  for (const bool recovers : {true, false}) {
+    ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+    ASSERT_TRUE(fs::exists(list_path));
+    ClockEnv meanwhile;
+    meanwhile.vanishing = list_path;
+    if (recovers) {
+      EXPECT_TRUE(is_ok(recover(meanwhile)));
+    } else {
+      EXPECT_TRUE(is_ok(verify(meanwhile, index, {}, {})));
+    }
+    ASSERT_FALSE(fs::exists(list_path));
+    ASSERT_TRUE(is_ok(rename(*open(), "x", "a")));
+  }
 }
 
 // By a commit, whatever becomes of it, and by a recovery. Nothing is locked then.
@@ -314,6 +333,146 @@ TEST_F(NewNames, AChangeOfAShardThatHasANewNameIsRefusedUntilTheHandleIsRefreshe
   ASSERT_TRUE(is_ok(late->refresh()));
   ASSERT_TRUE(is_ok(try_to({"a"}, false)->commit()));
   EXPECT_TRUE(same_bytes(bytes(*open(), "a"), new_a));
+}
+
+// A host may lead the index's name to the old index for a while.
+TEST_F(NewNames, AHostThatRemembersTheOldIndexChangesNoOldShard) {
+  const std::string new_a = pattern(4000, 9);
+  for (const auto client : {StaleEnv::Client::kernel, StaleEnv::Client::remembers, StaleEnv::Client::glusterfs}) {
+    SCOPED_TRACE(static_cast<int>(client));
+    StaleEnv here(env), there(env);
+    here.client = there.client = client;
+    auto late = open(there, index);
+    ASSERT_EQ(bytes(*late, "a").size(), 4000u);
+    ASSERT_TRUE(is_ok(rename(*open(here, index), "b", "x")));
+    const auto change = [&] {
+      auto t = *late->begin({});
+      EXPECT_TRUE(is_ok(t->update("a", u8(new_a))));
+      return t->commit();
+    };
+    EXPECT_TRUE(fails_with(Status::file_changed, change()));
+    ASSERT_TRUE(is_ok(late->refresh()));
+    ASSERT_TRUE(is_ok(change()));
+    EXPECT_TRUE(same_bytes(bytes(*open(here, index), "a"), new_a));
+    late.reset();
+    ASSERT_TRUE(is_ok(rename(*open(), "x", "b")));
+  }
+}
+
+// A host is frozen amid its commit for so long that it loses its locks. Another one changes an old shard meanwhile, or
+// cleans up, and then the first goes on. What stays open is a request that was sent after the last question, so nobody
+// is frozen there.
+class NewNamesOfAFrozenHost : public NewNames {
+ protected:
+  struct InodeOf {
+    explicit InodeOf(const std::string &at) {
+      struct stat s;
+      EXPECT_EQ(::stat(at.c_str(), &s), 0);
+      inode = s.st_ino;
+    }
+    ino_t inode;
+  };
+  void put_anew() {
+    fs::remove_all(ckpt);
+    fs::create_directory(ckpt);
+    put_shards(ckpt);
+    put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+  }
+  // What is told there is told amid the commit of the frozen one.
+  static std::unique_ptr<Model> open_other(StaleEnv &with, const std::string &path) {
+    OpenOptions options;
+    options.writable = true;
+    options.lock_timeout_ms = 0;
+    auto opened = open_path(with, path, options);
+    return opened ? std::move(*opened) : nullptr;
+  }
+  static TransactionOptions usual() {
+    TransactionOptions options;
+    options.lock_timeout_ms = 0;
+    return options;
+  }
+  // `meanwhile` runs before the call of that number. The locks may have been lost some calls before.
+  Result<void> commit(StaleEnv &host, size_t frozen_at, const std::function<void()> &meanwhile,
+                      size_t lost_before = 0) {
+    auto c = open(host, index);
+    size_t so_far = 0;
+    host.before = [&](Call) {
+      if (so_far + lost_before == frozen_at) host.lose_locks();
+      if (so_far++ == frozen_at) meanwhile();
+      return 0;
+    };
+    auto done = rename(*c, "b", "x");
+    host.before = {};
+    return done;
+  }
+  // How many calls of a commit come before its last question.
+  size_t calls_before_question() {
+    put_anew();
+    StaleEnv host(env);
+    auto c = open(host, index);
+    const ino_t old = InodeOf(index).inode;
+    size_t so_far = 0, question = 0;
+    host.before = [&](Call call) {
+      if (call == Call::renew_name && InodeOf(index).inode == old) question = so_far;
+      ++so_far;
+      return 0;
+    };
+    EXPECT_TRUE(is_ok(rename(*c, "b", "x")));
+    host.before = {};
+    return question;
+  }
+  // Each of the last questions, and some before.
+  static size_t next(size_t n, size_t calls) { return n + (n + 24 < calls ? 4 : 1); }
+};
+
+TEST_F(NewNamesOfAFrozenHost, LosesNoChangeOfAnother) {
+  const std::string new_a = pattern(4000, 9);
+  const size_t calls = calls_before_question();
+  ASSERT_GT(calls, 20u);
+  size_t refused = 0;
+  for (const size_t lost_before : {0, 25, 50, 100})
+    for (size_t n = lost_before; n <= calls; n = next(n, calls)) {
+      put_anew();
+      StaleEnv one(env), two(env);
+      bool is_changed = false;
+      const auto change = [&] {
+        const auto other = open_other(one, index);
+        if (!other) return;
+        auto t = *other->begin(usual());
+        is_changed = t->update("a", u8(new_a)) && t->commit();
+      };
+      const auto done = commit(two, n, change, lost_before);
+      EXPECT_TRUE(is_changed || lost_before > 0) << n;
+      refused += !done;
+      EXPECT_TRUE(!is_changed || same_bytes(bytes(*open(), "a"), new_a)) << n << " after " << lost_before;
+      EXPECT_TRUE(is_ok(verify(env, index, {}, {}))) << n << " after " << lost_before;
+      ASSERT_FALSE(HasFailure()) << n << " after " << lost_before;
+    }
+  EXPECT_GT(refused, 0u);
+}
+
+// As it is taken for that of a dead writer: by a recovery, or by a commit on another shard that comes to nothing.
+TEST_F(NewNamesOfAFrozenHost, NamesNoFileThatAnotherHasRemoved) {
+  const size_t calls = calls_before_question();
+  for (const bool recovers : {true, false})
+    for (size_t n = 0; n <= calls; n = next(n, calls)) {
+      put_anew();
+      StaleEnv one(env), two(env);
+      const auto done = commit(two, n, [&] {
+        if (recovers) {
+          EXPECT_TRUE(is_ok(recover(one)));
+          return;
+        }
+        const auto other = open_other(one, index);
+        auto t = *other->begin(new_names());
+        EXPECT_TRUE(is_ok(t->rename("c", "y")));
+        t->at_last([] { return Result<void>(fail(Status::cancelled, "no")); });
+        EXPECT_TRUE(fails_with(Status::cancelled, t->commit()));
+      });
+      EXPECT_TRUE(is_ok(verify(env, index, {}, {}))) << n;
+      EXPECT_TRUE(same_bytes(bytes(*open(), done ? "x" : "b"), pattern(100, 2))) << n;
+      ASSERT_FALSE(HasFailure()) << n;
+    }
 }
 
 TEST_F(NewNames, AChangeOfAShardThatHasGoneMeanwhileIsRefusedAsOneOfAnOldShard) {
