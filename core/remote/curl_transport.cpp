@@ -477,6 +477,8 @@ class CurlTransport final : public Transport {
     } else if (flight.answer.cut != Cut::none) {
       flight.answer.why = without_password(flight.reason[0] ? flight.reason : curl_easy_strerror(code));
       if (flight.answer.cut == Cut::stalled) flight.answer.why = "nothing came in time: " + flight.answer.why;
+      if (flight.answer.cut == Cut::crowded)
+        flight.answer.why += "; if it is a good one, this process has too many open files (ulimit -n)";
     }
     return land(easy);
   }

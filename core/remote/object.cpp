@@ -104,10 +104,12 @@ Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::
   std::unique_ptr<Object> object(new Object(std::move(store), std::move(site)));
   object->begin_.resize(object->store_->limits().first);
   uint64_t received = 0;
-  const Store::Lent transport(*object->store_, stops);
-  if (!transport) return Failure(stopped());
-  ST_TRY(object->version_, pull_first(*transport, &object->site_, object->store_->limits(), object->store_->pace(),
-                                      object->begin_.data(), &received, stops));
+  ST_TRY(object->with_connection(stops, [&](Transport &transport) -> Result<std::optional<Error>> {
+    ST_TRY(auto first, pull_first(transport, &object->site_, object->store_->limits(), object->store_->pace(),
+                                  object->begin_.data(), &received, stops));
+    object->version_ = std::move(first.version);
+    return std::move(first.crowded);
+  }));
   object->begin_.resize(received);
   object->begin_.shrink_to_fit();
   const Version &version = object->version_;
@@ -122,6 +124,22 @@ Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::
     ST_TRY(object->about(object->check_->check_begin()));
   }
   return object;
+}
+
+// As long as other calls have connections it gives back its descriptors, and waits for theirs. An answer to it alone
+// counts if it was alone all the time. The first does not: what has ended meanwhile may be enough.
+template <class Ask>
+Result<void> Object::with_connection(const Stops &stops, Ask ask) const {
+  const auto is_alone = [this] { return store_->pace().busy() == 1; };
+  for (int alone = 0;;) {
+    Store::Lent transport(*store_, stops);
+    if (!transport) return Failure(stopped());
+    const bool was_alone = is_alone();
+    ST_TRY(std::optional<Error> crowded, ask(*transport));
+    if (!crowded) return {};
+    if (was_alone && is_alone() && ++alone > 1) return Failure(*std::move(crowded));
+    transport.end();
+  }
 }
 
 Result<void> Object::read(std::span<const Wanted> ranges, const Stops &stops) {
@@ -166,23 +184,15 @@ Result<std::vector<Summed>> Object::pull_from_store(const std::vector<Wanted> &r
   const bool is_the_end = ranges.empty();
   Aside aside;
   std::vector<Summed> came;
-  for (bool came_all = false; !came_all;) {
-    Store::Lent transport(*store_, stops);
-    if (!transport) return Failure(stopped());
-    const bool is_alone = store_->pace().connections() == 1;
+  ST_TRY(with_connection(stops, [&](Transport &transport) -> Result<std::optional<Error>> {
     if (asks)
-      aside = {site_->head_request(version_, (*transport).unix_time()),
+      aside = {site_->head_request(version_, transport.unix_time()),
                is_silent_ ? most_wait_for_the_silent_ms : most_wait_ms, is_the_end || makes_it_whole(ranges)};
-    ST_TRY(auto pulled, pull(*transport, *site_, version_, ranges, store_->limits(), store_->pace(), stops,
+    ST_TRY(auto pulled, pull(transport, *site_, version_, ranges, store_->limits(), store_->pace(), stops,
                              asks ? &aside : nullptr, check_ ? &*check_ : nullptr));
-    came_all = !pulled.crowded;
-    if (came_all) {
-      came = std::move(pulled.summed);
-    } else {
-      if (is_alone) return Failure(*std::move(pulled.crowded));
-      transport.end();  // the others go on with its descriptors, and it waits for one of them
-    }
-  }
+    came = std::move(pulled.summed);
+    return std::move(pulled.crowded);
+  }));
   if (asks && !aside.answer) is_silent_ = true;
   if (!asks || (!is_the_end && (!aside.answer || passes(*aside.answer)))) return came;
   asking.check = nullptr;

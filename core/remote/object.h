@@ -106,6 +106,10 @@ class Object {
  private:
   Object(std::shared_ptr<Store> store, std::shared_ptr<const Site> site)
       : store_(std::move(store)), site_(std::move(site)) {}
+  // `ask` asks by a transport, and answers nothing, or why this process has no descriptor for a connection: then it is
+  // called anew.
+  template <class Ask>
+  Result<void> with_connection(const Stops &stops, Ask ask) const;
   // Is that so much that the whole object is likely to be read?
   bool is_much(std::span<const Wanted> ranges) const;
   bool makes_it_whole(std::span<const Wanted> ranges) const;

@@ -82,11 +82,15 @@ void Pace::fewer() {
   if (!lock.owns_lock()) return;
   connections_ = before_ = std::max(std::min(connections_, busy_), 2u) - 1;
   grows_ = true;
-  crowded_ = false;
-  asked_before_ = busy_;
-  answers_ = 0;
-  bytes_ = 0;
   rate_ = 0;
+  begin_step(busy_);
+}
+
+void Pace::begin_step(uint32_t asked_before) {
+  crowded_ = false;
+  asked_before_ = asked_before;
+  answers_ = short_answers_ = 0;
+  bytes_ = 0;
 }
 
 void Pace::refill(double tokens) {
@@ -98,7 +102,10 @@ void Pace::came(uint64_t bytes, uint64_t head_ms, uint64_t whole_ms, uint64_t no
   refill(token_an_answer + static_cast<double>(bytes) / MiB);
   times_[class_of(bytes)].add(whole_ms);
   learn_piece(bytes, head_ms, whole_ms);
-  if (bytes >= MiB) learn_connections(bytes, whole_ms, now_ms);
+  if (bytes >= MiB)
+    learn_connections(bytes, whole_ms, now_ms);
+  else
+    regain_connections();
 }
 
 void Pace::came_in_part(uint64_t bytes) {
@@ -113,6 +120,15 @@ void Pace::learn_piece(uint64_t bytes, uint64_t head_ms, uint64_t whole_ms) {
   const double rate = static_cast<double>(bytes) / static_cast<double>(whole_ms - head_ms);
   const auto wanted = static_cast<uint64_t>(heads_a_piece * head_ms_ * rate);
   piece_ = std::clamp(wanted, limits_.piece, std::max(limits_.piece, limits_.longest_piece));
+}
+
+// Of fewer(), where only short answers come, of which nothing is learned: one more each time, up to those of the begin.
+void Pace::regain_connections() {
+  if (!grows_ || connections_ >= std::min(limits_.first_connections, limits_.connections) || !crowded_) return;
+  if (++short_answers_ <= connections_) return;
+  before_ = ++connections_;
+  begin_step(busy_);
+  free_.notify_one();
 }
 
 // A step is as many answers as there are connections. It counts if there was more to ask for all the time.

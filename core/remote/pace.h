@@ -59,6 +59,8 @@ class Pace {
   std::string told() const;
 
  private:
+  void begin_step(uint32_t asked_before);
+  void regain_connections();
   void learn_connections(uint64_t bytes, uint64_t whole_ms, uint64_t now_ms);
   void learn_piece(uint64_t bytes, uint64_t head_ms, uint64_t whole_ms);
   void refill(double tokens);
@@ -79,7 +81,8 @@ class Pace {
   uint32_t asked_before_ = 0;  // answers that are not of this step
   uint32_t answers_ = 0;       // of this step
   uint64_t bytes_ = 0, step_began_ = 0;
-  double rate_ = 0;  // of the step before: bytes a millisecond
+  double rate_ = 0;             // of the step before: bytes a millisecond
+  uint32_t short_answers_ = 0;  // of those that bring some back
 
   double tokens_;
   uint64_t refilled_ = 0;

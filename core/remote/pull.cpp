@@ -90,6 +90,7 @@ constexpr uint64_t never = UINT64_MAX;
 struct InFlight {
   Piece piece;
   uint64_t sent = 0;
+  bool alone = false;                     // when it was sent
   Summed sum = {0};                       // the piece's, and of what this request brought
   uint64_t late_at = never;               // then it gets a hedge
   uint64_t hedge = 0;                     // the request that asks for the same bytes; 0: none
@@ -187,6 +188,7 @@ class Pull {
     const Piece piece = flight.piece;
     const uint64_t id = ++last_id_;
     flight.sent = now;
+    flight.alone = flying_.empty() && !aside_;
     flight.sum = piece.sum;
     const bool is_hedge = flight.hedge_of != 0;
     try {
@@ -291,14 +293,20 @@ class Pull {
     return verdict.next == Next::take ? Result<void>() : ask_again(flight, answer, std::move(verdict), now);
   }
 
-  // As long as others have a connection, it waits for theirs.
+  // As long as others have a connection, it waits for theirs. One that was sent beside others is sent once more alone:
+  // what they had may be free by now.
   Result<void> do_with_fewer(const InFlight &flight, const Answer &answer) {
     if (flight.hedge_of) {
       flying_.at(flight.hedge_of).hedge = 0;
       return {};
     }
     if (flight.hedge) drop(flight.hedge);
-    if (flying_.empty()) crowded_ = about(site_, error(Status::io, answer.why));
+    if (flying_.empty() && aside_) {  // which may have the only one, and is asked for once more when all has come
+      transport_.drop(aside_id);
+      std::exchange(aside_, nullptr)->answer = Answer{.id = aside_id, .cut = Cut::crowded, .why = answer.why};
+    } else if (flying_.empty() && flight.alone) {
+      crowded_ = about(site_, error(Status::io, answer.why));
+    }
     waiting_.push_back(flight.piece);
     return {};
   }
@@ -367,8 +375,8 @@ class Pull {
 
 }  // namespace
 
-Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
-                           std::byte *into, uint64_t *received, const Stops &stops) {
+Result<First> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
+                         std::byte *into, uint64_t *received, const Stops &stops) {
   // What a request would fill is the caller's, also where memory ends amid this call.
   const struct AtTheEnd {
     Transport &transport;
@@ -377,7 +385,7 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
   Waits waits(transport, stops);
   const uint64_t begun = transport.now_ms();
   uint32_t tries = 0, redirects = 0;
-  bool renewed = false, made_room = false;
+  bool renewed = false;
   for (uint64_t id = 1;; ++id) {
     const uint64_t keys = (*site)->keys();
     Request request = (*site)->request(0, limits.first, {}, transport.unix_time());
@@ -398,7 +406,11 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
       const uint64_t now = transport.now_ms();
       pace.came(answer->received, answer->head_ms, now - sent, now);
       *received = std::min(answer->received, version.size);
-      return version;
+      return First{std::move(version), std::nullopt};
+    }
+    if (answer->cut == Cut::crowded) {
+      pace.fewer();
+      return First{{}, about(**site, std::move(verdict.error))};
     }
     if (verdict.next == Next::elsewhere && ++redirects <= most_redirects) {
       ST_TRY(auto next, (*site)->after(*answer));
@@ -406,7 +418,6 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
       continue;
     }
     if (verdict.next == Next::elsewhere) verdict.error.message += text("; that is the redirect number ", redirects);
-    if (answer->cut == Cut::crowded && !std::exchange(made_room, true)) continue;
     if (verdict.next != Next::again) {
       const bool leads_on = verdict.next == Next::elsewhere;
       const auto renewal = leads_on || renewed ? Renewal::none : (*site)->renew(keys, *answer, transport.unix_time());

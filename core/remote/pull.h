@@ -15,10 +15,15 @@ struct Wanted {
   std::byte *to;
 };
 
+struct First {
+  Version version;
+  std::optional<Error> crowded;  // this process has no descriptor for a connection, and `pace` allows fewer from now on
+};
+
 // The first request: size, version, and the begin of the object into `into`, of limits.first bytes. *site becomes where
-// redirects lead. Both answer the status cancelled where `stops` says so.
-Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
-                           std::byte *into, uint64_t *received, const Stops &stops = {});
+// redirects lead. Both answer the status cancelled where `stops` says so. The caller has a place of `pace`.
+Result<First> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
+                         std::byte *into, uint64_t *received, const Stops &stops = {});
 
 // A request without a body, which is asked once beside others. It takes no place.
 struct Aside {
@@ -30,7 +35,7 @@ struct Aside {
 
 struct Pulled {
   std::vector<Summed> summed;    // what came, by offset, if there is a `check`
-  std::optional<Error> crowded;  // this process has no descriptor for a connection, and `pace` allows fewer from now on
+  std::optional<Error> crowded;  // as in First
 };
 
 // The caller has a place of `pace`, which is for the first request.

@@ -1325,6 +1325,32 @@ def test_a_process_with_too_many_open_files_is_told(nginx):
         libst.open(url)
 
 
+@pytest.mark.parametrize("left", range(5))
+def test_a_process_without_a_descriptor_for_the_certificates_is_told(nginx, monkeypatch, left):
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+    url = f"{nginx.https}/model.safetensors"
+    libst.open(url).close()
+    with descriptors_left(left):
+        try:
+            libst.open(url).close()
+        except libst.Error as e:
+            told = e
+        else:
+            return
+    assert "ulimit -n" in str(told)
+
+
+# Two are opened side by side.
+@pytest.mark.parametrize("left", [5, 7, 9])
+def test_an_open_of_shards_makes_do_with_the_descriptors_that_are_left(nginx, arrays, left):
+    url = f"{nginx.http}/shards/model.safetensors.index.json"
+    libst.open(url).close()
+    for _ in range(10):
+        with descriptors_left(left):
+            loaded = libst.load(url)
+        check(loaded, arrays)
+
+
 @pytest.mark.parametrize("kind", ["http", "https"])
 @pytest.mark.parametrize("left", [5, 20, 40])
 def test_a_load_makes_do_with_the_descriptors_that_are_left(nginx, folder, monkeypatch, kind, left):

@@ -69,6 +69,27 @@ TEST(PaceTest, FewerAreAllowedThanAreBusyAndLearnedAnew) {
   EXPECT_EQ(pace.connections(), 2u);
 }
 
+// Of short answers nothing is learned. Yet that there was no descriptor for a while does not count for good.
+TEST(PaceTest, ShortAnswersBringBackTheConnectionsOfTheBegin) {
+  Pace pace({});
+  for (int i = 0; i < 16; ++i) ASSERT_TRUE(pace.take_place());
+  for (int i = 0; i < 15; ++i) {
+    pace.fewer();
+    pace.give_back();
+  }
+  EXPECT_EQ(pace.connections(), 1u);
+  for (uint64_t now = 0; now < 1000; ++now) pace.came(1000, 1, 1, now);
+  EXPECT_EQ(pace.connections(), 1u) << "nobody waits";
+  for (uint64_t now = 1000; now < 2000; ++now) {
+    while (pace.take_place()) {
+    }
+    pace.came(1000, 1, 1, now);
+    pace.give_back();
+  }
+  EXPECT_EQ(pace.connections(), 16u);
+  EXPECT_EQ(learned_on_a_line_for(500, {.first_connections = 2}), 64u);
+}
+
 TEST(PaceTest, NothingIsLearnedWhereNobodyWaits) {
   Pace pace({});
   for (uint64_t now = 0; now < 1000; ++now) pace.came(8 * MiB, 1, 1, now);

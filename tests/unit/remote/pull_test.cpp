@@ -698,14 +698,20 @@ TEST_F(PullTest, WithoutADescriptorForOneMoreConnectionFewerDo) {
   Pace &pace = (*object)->store()->pace();
   EXPECT_EQ(pace.connections(), 3u);
   // Of three that are side by side the second has none: it comes when another one is done.
-  store.script = {Fault::none, Fault::none, Fault::crowded};
+  store.requests = 0;
+  store.script = {Fault::none, Fault::crowded};
   EXPECT_TRUE(read_and_check(**object, 2000));
-  EXPECT_EQ(pace.connections(), 2u);
-  // Nor has any of the next call's. So it gives back its transport, and begins anew with one.
-  store.script.assign(store.requests, Fault::none);
-  store.script.insert(store.script.end(), 2, Fault::crowded);
+  EXPECT_EQ(store.requests, 5 + 1u);
+  // Nor has the last one, and then there is nobody to wait for.
+  store.requests = 0;
+  store.script = {Fault::none, Fault::none, Fault::none, Fault::none, Fault::crowded};
   EXPECT_TRUE(read_and_check(**object, 2000));
-  EXPECT_EQ(pace.connections(), 1u);
+  EXPECT_EQ(store.requests, 5 + 1u);
+  // Nor has the only one. So the call gives back its transport, and begins anew.
+  store.requests = 0;
+  store.script = {Fault::crowded};
+  EXPECT_TRUE(read_and_check(**object, 400));
+  EXPECT_EQ(store.requests, 1 + 1u);
   // Where there is not even one, it is said at once.
   const uint64_t before = store.now;
   store.script.assign(store.requests, Fault::none);
@@ -724,6 +730,45 @@ TEST_F(PullTest, AFirstRequestWithoutADescriptorIsSentOnceMore) {
   EXPECT_EQ(open(store).error().status, Status::io);
   EXPECT_EQ(store.requests, 2u);
   EXPECT_EQ(store.now, 0u);
+}
+
+TEST_F(PullTest, AnOpenWaitsForTheDescriptorOfAnotherCall) {
+  SimulatedStore store(size);
+  store.descriptors = 1;
+  const auto shared = std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits());
+  std::optional<Store::Lent> other;
+  other.emplace(*shared, Stops());
+  Request request = site()->request(0, 1, {}, 0);
+  std::byte into[1];
+  request.into = into;
+  request.fits = [](const Head &) { return true; };
+  (**other).get(1, std::move(request));
+  const auto opened = Object::open(shared, site(), [&] {
+    other.reset();
+    return false;
+  });
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_TRUE(read_and_check(**opened, 2000));
+  EXPECT_EQ(shared->pace().busy(), 0u);
+}
+
+// One descriptor is enough for the bytes, and then for the checksum.
+TEST_F(PullTest, TheBytesComeBeforeTheChecksumWhereThereIsOneDescriptor) {
+  SimulatedStore store(size);
+  store.head_code = 200;
+  store.head_takes = 50;
+  store.descriptors = 1;
+  const auto object = open(store);
+  const auto done = read_range(**object, 100, size - 100);
+  EXPECT_TRUE(done) << done.error().message;
+  EXPECT_EQ(store.heads, 1u);
+
+  SimulatedStore flips(size);
+  flips.head_code = 200;
+  flips.head_takes = 50;
+  flips.descriptors = 1;
+  flips.script = {Fault::none, Fault::flipped};
+  EXPECT_EQ(read_range(**open(flips), 100, size - 100).error().status, Status::checksum);
 }
 
 TEST_F(PullTest, AHedgeWithoutADescriptorIsNoFailure) {

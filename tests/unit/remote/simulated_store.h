@@ -64,6 +64,7 @@ class SimulatedStore {
   uint64_t late_every = 0;  // each so many-th request takes 10 s, and half of the body comes at once; 0: none
   uint64_t sent = 0, dropped = 0, most_flying = 0;
   uint64_t again_in = 0;
+  uint64_t descriptors = UINT64_MAX, connected = 0;  // a transport keeps its connections for the next requests
   bool tells_checksum = false;
   std::vector<std::pair<std::string, std::string>> also;  // fields of each answer
   int head_code = 0;              // of the answers to HEAD, which tell the checksum; 0: they do not come
@@ -160,6 +161,12 @@ class SimulatedStore {
     return n;
   }
 
+  static Answer cut(Answer out, Cut how) {
+    out.cut = how;
+    out.why = "it was cut";
+    return out;
+  }
+
   static std::string field(const Request &request, std::string_view name) {
     for (const std::string &f : request.fields)
       if (f.starts_with(std::string(name) + ": ")) return f.substr(name.size() + 2);
@@ -170,11 +177,6 @@ class SimulatedStore {
   void replace() {
     etag_ = "\"second\"";
     for (std::byte &b : bytes_) b = ~b;
-  }
-  static Answer cut(Answer out, Cut how) {
-    out.cut = how;
-    out.why = "it was cut";
-    return out;
   }
   static Answer refusal(Answer out, int code, const char *name) {
     out.head.code = code;
@@ -201,6 +203,9 @@ class SimulatedTransport : public Transport {
   explicit SimulatedTransport(
       SimulatedStore &store, std::function<size_t(size_t n)> pick = [](size_t) { return 0; })
       : store_(store), pick_(std::move(pick)) {}
+  ~SimulatedTransport() override { disconnect(connected_); }
+  SimulatedTransport(const SimulatedTransport &) = delete;
+  SimulatedTransport &operator=(const SimulatedTransport &) = delete;
 
   void get(uint64_t id, Request request) override {
     for (const Flying &other : flying_)
@@ -211,7 +216,8 @@ class SimulatedTransport : public Transport {
     const bool is_head = request.method == "HEAD";
     const uint64_t takes = is_head ? store_.head_takes : store_.takes;
     store_.heads_sent += is_head;
-    flying_.push_back({id, std::move(request), store_.now + (late ? 10000 : takes), late});
+    const bool crowded = !connect();
+    flying_.push_back({id, std::move(request), store_.now + (crowded ? 0 : late ? 10000 : takes), late, crowded});
     store_.most_flying = std::max<uint64_t>(store_.most_flying, flying_.size());
   }
   uint64_t received(uint64_t id) const override {
@@ -219,10 +225,17 @@ class SimulatedTransport : public Transport {
     return found->late ? found->told = store_.half(found->request, found->told) : 0;
   }
   void drop(uint64_t id) override {
-    flying_.erase(at(id));
+    const auto found = at(id);
+    if (!found->crowded) disconnect(1);
+    flying_.erase(found);
     ++store_.dropped;
   }
-  void drop_all() override { flying_.clear(); }
+  void drop_all() override {
+    while (!flying_.empty()) {
+      if (!flying_.front().crowded) disconnect(1);
+      flying_.pop_front();
+    }
+  }
   std::optional<Answer> next(uint64_t wait_ms) override {
     uint64_t first = UINT64_MAX;
     for (const Flying &one : flying_) first = std::min(first, one.due);
@@ -243,6 +256,7 @@ class SimulatedTransport : public Transport {
     const auto chosen = flying_.begin() + static_cast<std::ptrdiff_t>(due[pick_(due.size())]);
     const Flying one = std::move(*chosen);
     flying_.erase(chosen);
+    if (one.crowded) return SimulatedStore::cut({.id = one.id}, Cut::crowded);
     return store_.answer(one.request, one.id, one.told);
   }
   uint64_t came() const override { return store_.came; }
@@ -255,9 +269,21 @@ class SimulatedTransport : public Transport {
     uint64_t id;
     Request request;
     uint64_t due;
-    bool late;
+    bool late, crowded;
     mutable uint64_t told = 0;
   };
+  bool connect() {
+    const auto busy = std::count_if(flying_.begin(), flying_.end(), [](const Flying &one) { return !one.crowded; });
+    if (static_cast<uint64_t>(busy) < connected_) return true;
+    if (store_.connected == store_.descriptors) return false;
+    ++connected_;
+    ++store_.connected;
+    return true;
+  }
+  void disconnect(uint64_t n) {
+    connected_ -= n;
+    store_.connected -= n;
+  }
   std::deque<Flying>::const_iterator at(uint64_t id) const {
     return std::find_if(flying_.begin(), flying_.end(), [&](const Flying &one) { return one.id == id; });
   }
@@ -265,6 +291,7 @@ class SimulatedTransport : public Transport {
   SimulatedStore &store_;
   std::function<size_t(size_t)> pick_;
   std::deque<Flying> flying_;
+  uint64_t connected_ = 0;
 };
 
 }  // namespace st::remote
