@@ -186,8 +186,23 @@ Result<DataFile::Found> DataFile::find(int32_t lock_timeout_ms, const Snapshot *
         return Failure(std::move(read.error()));
       }
     }
+    ST_TRY(refresh_before(*now));
     return found;
   }
+}
+
+// A state that nobody looked at gives way to another one, and may be given out before that is shown. Then its views
+// show what others patch, as those of `now` do.
+Result<void> DataFile::refresh_before(const Snapshot &now) const {
+  Result<void> done;
+  versions_.each([&](const Snapshot &state) {
+    const bool is_before = &state != &now && state.is_of_same_file(now) &&
+                           state.content.wanted() != read::MapMode::copy_on_write && state.has_own_memory();
+    if (!done || !is_before) return;
+    done = state.refresh_own_memory();
+    if (!done && done.error().status == Status::file_changed) done = {};  // nobody patches it any more
+  });
+  return done;
 }
 
 bool DataFile::show(const Found &found) noexcept {

@@ -304,6 +304,7 @@ class DataFile {
   }
   Result<std::unique_ptr<Snapshot>> look(bool follows, int32_t lock_timeout_ms);
   void keep_open_as_others(const Snapshot &placed) const;
+  Result<void> refresh_before(const Snapshot &now) const;
   Result<bool> place_found(Found &found, std::unique_ptr<Snapshot> state);
   bool is_withheld() const { return withheld_by_ == env_.fork_generation() + 1; }
   HeldSnapshot place(std::unique_ptr<Snapshot> state, uint64_t look);

@@ -622,6 +622,27 @@ TEST_F(ShownOfShards, ARefreshBesideWhichAShardGoesShowsWhatIsLeft) {
   });
 }
 
+// What nobody looked at may be put away. Up to the end somebody may come and look.
+TEST_F(ShownOfShards, WhatIsLookedAtBesideARefreshShowsByTheNextWhatOthersPatch) {
+  each_call([&](size_t n, bool &more) {
+    auto c = open(env, MapMode::none), other = open(unsynced);
+    ASSERT_TRUE(same_bytes(of(c->catalogue(), "a"), old_a));
+    std::optional<Catalogue> taken;
+    const auto look = [&] {
+      taken.emplace(c->catalogue());
+      ASSERT_TRUE(same_bytes(of(*taken, "a"), old_a));
+    };
+    more = during(Of::refresh, n, look, [&] { ASSERT_TRUE(is_ok(c->refresh())); });
+    if (!more) return;
+    auto t = begin(*other, false, false);
+    ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+    ASSERT_TRUE(is_ok(t->commit()));
+    ASSERT_TRUE(is_ok(c->refresh()));
+    EXPECT_TRUE(same_bytes(of(*taken, "a"), new_a));
+    EXPECT_TRUE(same_bytes(of(c->catalogue(), "a"), new_a));
+  });
+}
+
 TEST_F(ShownOfShards, ACommitBesideARefreshShowsAllThatItFindsOrNothing) {
   each_call([&](size_t n, bool &more) {
     auto c = open_all();
