@@ -451,27 +451,33 @@ TEST_F(NewNamesOfAFrozenHost, LosesNoChangeOfAnother) {
   EXPECT_GT(refused, 0u);
 }
 
-// As it is taken for that of a dead writer: by a recovery, or by a commit on another shard that comes to nothing.
+// As it is taken for that of a dead writer: by a recovery, or by a commit on another shard that comes to nothing. An
+// open looks at all shards; a handle that is open already looks at those that it changes.
 TEST_F(NewNamesOfAFrozenHost, NamesNoFileThatAnotherHasRemoved) {
+  enum class By { recovery, commit, commit_of_open_handle };
   const size_t calls = calls_before_question();
-  for (const bool recovers : {true, false})
+  for (const auto by : {By::recovery, By::commit, By::commit_of_open_handle})
     for (size_t n = 0; n <= calls; n = next(n, calls)) {
       put_anew();
       StaleEnv one(env), two(env);
+      auto other = by == By::commit_of_open_handle ? open_other(one, index) : nullptr;
       const auto done = commit(two, n, [&] {
-        if (recovers) {
+        if (by == By::recovery) {
           EXPECT_TRUE(is_ok(recover(one)));
           return;
         }
-        const auto other = open_other(one, index);
-        auto t = *other->begin(new_names());
+        if (!other) other = open_other(one, index);
+        auto options = new_names();
+        if (by == By::commit_of_open_handle)  // it goes no further than that
+          options.progress = [this](uint64_t, uint64_t) { return fs::exists(ckpt + "/m-1.g1.safetensors"); };
+        auto t = *other->begin(options);
         EXPECT_TRUE(is_ok(t->rename("c", "y")));
         t->at_last([] { return Result<void>(fail(Status::cancelled, "no")); });
         EXPECT_TRUE(fails_with(Status::cancelled, t->commit()));
       });
       EXPECT_TRUE(is_ok(verify(env, index, {}, {}))) << n;
       EXPECT_TRUE(same_bytes(bytes(*open(), done ? "x" : "b"), pattern(100, 2))) << n;
-      ASSERT_FALSE(HasFailure()) << n;
+      ASSERT_FALSE(HasFailure()) << n << " by " << static_cast<int>(by);
     }
 }
 
