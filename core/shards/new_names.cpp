@@ -98,7 +98,7 @@ Result<void> ShardCommit::prepare_new_names(const Asked &at_last) {
   ST_TRY(open_folder());
   const uint64_t now = shards_.env().unix_time();
   shards_.keep_open(old_->due(now));
-  ST_TRY(with_room([&] { return old_->remove(now, {work_.timeout_ms}, write::told_to(found_.log())); }));
+  ST_TRY(with_room([&] { return old_->remove(now, index_.file(), {work_.timeout_ms}, write::told_to(found_.log())); }));
   ST_TRY(
       prepare_each([&](Participant &part) { return part.prepare_new_name(shards_.location().beside(name_of(part))); }));
   ST_TRY(auto spelled, new_index());

@@ -243,13 +243,28 @@ std::set<std::string> OldShards::due(uint64_t now) const {
   return names;
 }
 
-Result<void> OldShards::remove(uint64_t now, const os::LockWait &wait, const write::Findings &findings) {
+// A writer on another host may have lost its locks, and be about to rename an index that names what is unnamed still.
+// Without its new index it cannot; unless it has. Where a decided change waits, the new index may be that of the
+// change.
+Result<bool> OldShards::take_new_index(const os::File &locked) const {
+  if (!locked.reads_past_cache()) return true;
+  if (!write::all_rest(index_)) return false;
+  write::TemporaryFile::remove_stale(index_, {write::undecided_infix});
+  if (write::TemporaryFile::is_any(index_, write::undecided_infix)) return false;
+  ST_TRY(const auto replaced, index_.was_replaced(locked));
+  return !replaced;
+}
+
+Result<void> OldShards::remove(uint64_t now, const os::File &locked, const os::LockWait &wait,
+                               const write::Findings &findings) {
   if (!verdict_.is_good()) put_list_aside(findings);
   for (const std::string &name : temporary_)
     if (write::remove_unlocked(index_.beside(name)))
       tell(findings, LogLevel::info, Status::ok, write::removed_new_file(name));
   const auto is_due = [&](const write::OldShard &old) { return old.until <= now; };
   if (unnamed_.empty() && std::none_of(listed_.begin(), listed_.end(), is_due)) return {};
+  ST_TRY(const auto none_comes, take_new_index(locked));
+  if (!none_comes) return {};
   const auto named = named_by_others(wait, findings);
   if (!named) return {};
   // The journal that a dead writer has beside one goes first.
@@ -337,7 +352,7 @@ Result<void> remove_all_old(const os::Location &index, const os::LockWait &wait,
   ST_TRY(auto folder, index.folder()->to_sync());
   const bool only_list = old.only_list();
   ST_TRY(const auto before, old.spell({}));
-  ST_TRY(old.remove(UINT64_MAX, wait, findings));
+  ST_TRY(old.remove(UINT64_MAX, exclusive->file, wait, findings));
   ST_TRY(auto list, old.spell({}));
   if (list.empty() && !old.unnamed().empty()) return {};  // which somebody works on: they lie beside a list
   const bool is_believed = old.verdict().is_good();

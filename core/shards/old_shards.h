@@ -35,10 +35,10 @@ class OldShards {
   // Empty journals of writers that died, beside shards that went: nobody opens these, and so nobody else would drop
   // them.
   void drop_journals(const write::Findings &findings) const;
-  // The rest under the exclusive lock on the index. Removes the unnamed, and the old ones whose time ends before `now`;
-  // what is left is in listed() and unnamed(). Afterwards a list without them may be written. `wait`: for a lease on
-  // another index.
-  Result<void> remove(uint64_t now, const os::LockWait &wait, const write::Findings &findings);
+  // The rest under the exclusive lock on the index, `locked`. Removes the unnamed, and the old ones whose time ends
+  // before `now`; what is left is in listed() and unnamed(). Afterwards a list without them may be written. `wait`: for
+  // a lease on another index.
+  Result<void> remove(uint64_t now, const os::File &locked, const os::LockWait &wait, const write::Findings &findings);
   // What the list would be with more in it. Status unsupported if that is too long.
   Result<std::string> spell(const std::vector<write::OldShard> &more) const;
   // Takes the list's place, durable but for its name, with the rights of the index to read it; of no text: there is
@@ -61,6 +61,7 @@ class OldShards {
   Result<void> take_in(std::vector<write::OldShard> list, const ShardIndex &now);
   void put_list_aside(const write::Findings &findings);
   std::optional<std::set<std::string>> named_by_others(const os::LockWait &wait, const write::Findings &findings) const;
+  Result<bool> take_new_index(const os::File &locked) const;
   bool remove(const std::string &name, const write::OldShard *listed, const write::Findings &findings) const;
 
   os::Location index_;

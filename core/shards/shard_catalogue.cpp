@@ -144,6 +144,7 @@ Result<HeldSnapshot> ShardCatalogue::first_look(uint32_t i) const {
   if (!opened) {
     Error e = std::move(opened.error());
     if (e.status == Status::no_file) {
+      owner_.ask_anew(read_.identity);
       ST_TRY(check_same_index());  // an old shard goes after its time
       return Failure(Shards::missing(owner_.path(), i, members_[i]->path()));
     }
@@ -163,6 +164,7 @@ Result<HeldSnapshot> ShardCatalogue::first_look(uint32_t i) const {
     ST_TRY(owner_.with_room([&] { return Shards::await_writers(owner_.location(), wait); }));
     ST_TRY((*opened)->refresh_settled());
   }
+  owner_.ask_anew(read_.identity);
   ST_TRY(check_same_index());  // nor need it go with an index that an own commit has put there since
   Error e = explain(i, *(*opened)->hold());
   e.shard = i;

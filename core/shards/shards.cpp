@@ -87,6 +87,7 @@ Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms) {
     ST_TRY(auto read, with_room([&] { return read_index(at_, {timeout_ms}); }));
     if (auto there = with_room([&] { return check_all_there(read.index); }); !there) {
       struct stat now;
+      ask_anew(read.identity);
       const bool is_replaced = at_.stat(&now) == 0 && state_of(now) != state_of(read.identity);
       if (is_replaced) continue;  // by a commit under new names, and what it has replaced is gone
       return there;
@@ -309,6 +310,10 @@ Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t
     return Failure(again.error());
   return fail(Status::file_changed, "the index of shards ", in_quotes(path_),
               " was replaced since it was read; refresh the handle, or open it anew");
+}
+
+void Shards::ask_anew(const struct stat &index) const {
+  if (!sources_ && at_.has_other_hosts(index)) at_.renew();
 }
 
 namespace {

@@ -125,6 +125,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // later state of it that was found to have the same bytes; 0: none.
   enum class Own { may_follow, may_not };
   Result<void> check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as, Own ours) const;
+  // Before it is said that a shard does not go with the index: this kernel may lead the name to the one before still.
+  void ask_anew(const struct stat &index) const;
   // As the index names it.
   std::string name_of(const DataFile &shard, const ShardCatalogue &shown) const;
   // Only so many shards keep journals for their next transaction: fewer where few files may be open.

@@ -187,6 +187,11 @@ MUTANTS = [
            "  if (work_.grace_s)\n    for (const auto &part : parts_) ST_TRY(part->raise_fence());\n", ""),
     Mutant("hosts: a commit under new names does not look for its journals", NEW_NAMES,
            "  for (const auto &part : parts_) ST_TRY(part->check_fence());\n", ""),
+    Mutant("hosts: the new index of a host that lost its locks stays beside shards that go", OLD_SHARDS,
+           "  write::TemporaryFile::remove_stale(index_, {write::undecided_infix});\n"
+           "  if (write::TemporaryFile::is_any(index_, write::undecided_infix)) return false;\n", ""),
+    Mutant("hosts: a shard is missed by the index that this kernel remembers", "core/shards/shards.cpp",
+           "  if (!sources_ && at_.has_other_hosts(index)) at_.renew();\n", "  static_cast<void>(index);\n"),
     Mutant("hosts: a save has no journal", REPLACE_FILE, "    ST_TRY(fence_->raise(s));\n", ""),
     Mutant("hosts: a save does not look for its journal before it takes the name", REPLACE_FILE,
            "    if (!moved_ && old_.locked) return fence_->stands();\n", ""),

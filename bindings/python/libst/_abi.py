@@ -15,7 +15,10 @@ from ._st_h import FUNCTIONS, declare
 try:
     declare(library)
 except AttributeError as missing:
-    raise ImportError(f"{library_path} is older than this package ({missing})") from None
+    raise ImportError(
+        f"{library_path} is older than this package ({missing}). Put a libst of the package's version there, or let "
+        "LIBST_LIBRARY name one"
+    ) from None
 
 globals().update({name: getattr(library, name) for name in FUNCTIONS})
 

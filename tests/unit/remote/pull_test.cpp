@@ -697,7 +697,7 @@ TEST_F(PullTest, WithoutADescriptorForOneMoreConnectionFewerDo) {
   const auto object = open(store);
   Pace &pace = (*object)->store()->pace();
   EXPECT_EQ(pace.connections(), 3u);
-  // Of three that are side by side the second has none: it comes when another one is done.
+  // The second of three side by side has none. It comes when another one is done.
   store.requests = 0;
   store.script = {Fault::none, Fault::crowded};
   EXPECT_TRUE(read_and_check(**object, 2000));

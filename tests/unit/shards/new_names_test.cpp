@@ -43,7 +43,9 @@ class ClockEnv : public testing::FaultEnv {
 
 class NewNames : public testing::ShardsScene {
  protected:
-  NewNames() {
+  NewNames() { put_anew(); }
+  void put_anew() {
+    fs::remove_all(ckpt);
     fs::create_directory(ckpt);
     put_shards(ckpt);
     put_bytes(index, R"({"metadata":{"total_size":9100},"weight_map":)"
@@ -372,12 +374,6 @@ class NewNamesOfAFrozenHost : public NewNames {
     }
     ino_t inode;
   };
-  void put_anew() {
-    fs::remove_all(ckpt);
-    fs::create_directory(ckpt);
-    put_shards(ckpt);
-    put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
-  }
   // What is told there is told amid the commit of the frozen one.
   static std::unique_ptr<Model> open_other(StaleEnv &with, const std::string &path) {
     OpenOptions options;
@@ -451,28 +447,73 @@ TEST_F(NewNamesOfAFrozenHost, LosesNoChangeOfAnother) {
   EXPECT_GT(refused, 0u);
 }
 
-// As it is taken for that of a dead writer: by a recovery, or by a commit on another shard that comes to nothing.
+// As it is taken for that of a dead writer: by a recovery, or by a commit on another shard that comes to nothing. An
+// open looks at all shards; a handle that is open already looks at those that it changes.
 TEST_F(NewNamesOfAFrozenHost, NamesNoFileThatAnotherHasRemoved) {
+  enum class By { recovery, commit, commit_of_open_handle };
   const size_t calls = calls_before_question();
-  for (const bool recovers : {true, false})
+  for (const auto by : {By::recovery, By::commit, By::commit_of_open_handle})
     for (size_t n = 0; n <= calls; n = next(n, calls)) {
       put_anew();
       StaleEnv one(env), two(env);
+      auto other = by == By::commit_of_open_handle ? open_other(one, index) : nullptr;
       const auto done = commit(two, n, [&] {
-        if (recovers) {
+        if (by == By::recovery) {
           EXPECT_TRUE(is_ok(recover(one)));
           return;
         }
-        const auto other = open_other(one, index);
-        auto t = *other->begin(new_names());
+        if (!other) other = open_other(one, index);
+        auto options = new_names();
+        if (by == By::commit_of_open_handle)  // it goes no further than that
+          options.progress = [this](uint64_t, uint64_t) { return fs::exists(ckpt + "/m-1.g1.safetensors"); };
+        auto t = *other->begin(options);
         EXPECT_TRUE(is_ok(t->rename("c", "y")));
         t->at_last([] { return Result<void>(fail(Status::cancelled, "no")); });
         EXPECT_TRUE(fails_with(Status::cancelled, t->commit()));
       });
       EXPECT_TRUE(is_ok(verify(env, index, {}, {}))) << n;
       EXPECT_TRUE(same_bytes(bytes(*open(), done ? "x" : "b"), pattern(100, 2))) << n;
-      ASSERT_FALSE(HasFailure()) << n;
+      ASSERT_FALSE(HasFailure()) << n << " by " << static_cast<int>(by);
     }
+}
+
+// Meanwhile another host commits twice, and its second commit removes what the first has made old.
+TEST_F(NewNames, AnOpenFollowsWhatAnotherCommits) {
+  for (const auto client : {StaleEnv::Client::kernel, StaleEnv::Client::remembers, StaleEnv::Client::glusterfs})
+    for (size_t n = 0, calls = 1; n < calls; ++n) {
+      put_anew();
+      StaleEnv here(env), there(env);
+      here.client = there.client = client;
+      size_t so_far = 0;
+      there.before = [&](Call) {
+        if (so_far++ != n) return 0;
+        EXPECT_TRUE(is_ok(rename(*open(here, index), "b", "x", new_names(0))));
+        EXPECT_TRUE(is_ok(rename(*open(here, index), "x", "y", new_names(0))));
+        return 0;
+      };
+      auto opened = open(there, index);
+      there.before = {};
+      calls = so_far;
+      ASSERT_TRUE(opened) << n;
+      const auto found = opened->catalogue().find("a");
+      EXPECT_TRUE(found || found.error().status == Status::file_changed);
+      ASSERT_FALSE(HasFailure()) << n << " of " << calls << ", client " << static_cast<int>(client);
+    }
+}
+
+TEST_F(NewNames, AHostThatRemembersTheOldIndexMissesNoShard) {
+  for (const auto client : {StaleEnv::Client::kernel, StaleEnv::Client::remembers, StaleEnv::Client::glusterfs}) {
+    SCOPED_TRACE(static_cast<int>(client));
+    put_anew();
+    StaleEnv here(env), there(env);
+    here.client = there.client = client;
+    auto late = open(there, index);
+    ASSERT_TRUE(is_ok(rename(*open(here, index), "b", "x", new_names(0))));
+    ASSERT_TRUE(is_ok(rename(*open(here, index), "x", "y", new_names(0))));
+    EXPECT_TRUE(fails_with(Status::file_changed, late->catalogue().find("a")));
+    ASSERT_TRUE(is_ok(late->refresh()));
+    EXPECT_EQ(bytes(*late, "a").size(), 4000u);
+  }
 }
 
 TEST_F(NewNames, AChangeOfAShardThatHasGoneMeanwhileIsRefusedAsOneOfAnOldShard) {
