@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <functional>
 #include <map>
 
 #include "os/waited.h"
@@ -11,18 +10,22 @@
 namespace st::store {
 namespace {
 
-// Told of the shard that the index has a tensor in; the disagreement is the one that is found next.
-using Elsewhere = std::function<void(size_t number, uint32_t by_index)>;
+// A disagreement on a tensor that the index has in another shard.
+struct Misplaced {
+  uint32_t in;
+  size_t number;  // of the disagreements there
+};
+using MisplacedByIndex = std::map<uint32_t, std::vector<Misplaced>>;  // by that other shard
 
 // Both directions: what the shard holds, and what the index says of it.
 std::vector<Error> disagreements(const std::string &path, const Index &held, const ShardIndex &index, uint32_t shard,
-                                 const std::vector<std::string_view> &names, const Elsewhere &elsewhere) {
+                                 const std::vector<std::string_view> &names, MisplacedByIndex *misplaced) {
   std::vector<Error> found;
   for (size_t i = 0; i < held.size(); ++i) {
     const std::string_view name = held.at(i).name;
     const auto by_index = index.shard_of(name);
     if (by_index == shard) continue;
-    if (by_index) elsewhere(found.size(), *by_index);
+    if (by_index) (*misplaced)[*by_index].push_back({shard, found.size()});
     auto e = error(Status::shard_tensor, in_quotes(path), " holds tensor ", in_quotes(name),
                    by_index ? text(", which by the index is in ", in_quotes(index.shards()[*by_index]))
                             : std::string(", which the index does not name"));
@@ -37,6 +40,30 @@ std::vector<Error> disagreements(const std::string &path, const Index &held, con
   return found;
 }
 
+Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat &s) {
+  return Snapshot::take(std::move(file), s, {.map = read::MapMode::none, .follows = true, .log = {}});
+}
+
+// Of tensors that the index has in this shard: those that are there, too. An open that meets one says so.
+void name_duplicates(const std::shared_ptr<const os::Directory> &folder, const ShardIndex &index, uint32_t shard,
+                     const std::vector<Misplaced> &tensors, LookedShards *looked) {
+  const auto at = os::Location::find_in(folder, index.shards()[shard]);
+  struct stat s;
+  auto file = at ? open_regular(*at, O_RDONLY, &s) : Result<os::File>(Failure(at.error()));
+  if (!file) return;
+  const auto snapshot = take(std::move(*file), s);
+  if (!snapshot) return;
+  for (const Misplaced &t : tensors) {
+    Error &e = looked->shards[t.in].disagreements[t.number];
+    if (!(*snapshot)->header.index.find(e.tensor)) continue;
+    const std::string name = e.tensor;
+    e = error(Status::shard_duplicate, "tensor ", in_quotes(name), " is in ",
+              in_quotes(folder->path_of(index.shards()[t.in])), " and in ",
+              in_quotes(folder->path_of(index.shards()[shard])), "; one of them would be hidden")
+            .about_tensor(name);
+  }
+}
+
 Result<LookedShards> look_once(const os::Location &index_at, const std::shared_ptr<const os::Directory> &folder,
                                const Control &control) {
   LookedShards looked;
@@ -46,14 +73,7 @@ Result<LookedShards> look_once(const os::Location &index_at, const std::shared_p
   for (const std::string &shard : index.shards())
     bytes += looked.shards.emplace_back().bytes = size_at(os::Location::find_in(folder, shard));
   const auto names = index.names_by_shard();
-  struct Misplaced {
-    uint32_t in;
-    size_t number;  // of the disagreement
-  };
-  std::map<uint32_t, std::vector<Misplaced>> misplaced;  // by the shard that the index has it in
-  const auto take = [](os::File file, const struct stat &s) {
-    return Snapshot::take(std::move(file), s, {.map = read::MapMode::none, .follows = true, .log = {}});
-  };
+  MisplacedByIndex misplaced;
   for (uint32_t i = 0; i < index.shards().size(); ++i) {
     ST_TRY(control.check(0, bytes));
     LookedShard &shard = looked.shards[i];
@@ -71,29 +91,12 @@ Result<LookedShards> look_once(const os::Location &index_at, const std::shared_p
     const auto snapshot = take(std::move(*file), s);
     if (!snapshot) continue;
     const Index &held = (*snapshot)->header.index;
-    shard.disagreements = disagreements(path, held, index, i, names[i], [&](size_t number, uint32_t by_index) {
-      misplaced[by_index].push_back({i, number});
-    });
+    shard.disagreements = disagreements(path, held, index, i, names[i], &misplaced);
     looked.held.add(held);
   }
-  // Is such a tensor in both? An open that meets it says so.
   for (const auto &[by_index, tensors] : misplaced) {
     ST_TRY(control.check(0, bytes));
-    const auto at = os::Location::find_in(folder, index.shards()[by_index]);
-    struct stat s;
-    auto file = at ? open_regular(*at, O_RDONLY, &s) : Result<os::File>(Failure(at.error()));
-    if (!file) continue;
-    const auto snapshot = take(std::move(*file), s);
-    if (!snapshot) continue;
-    for (const Misplaced &t : tensors) {
-      Error &e = looked.shards[t.in].disagreements[t.number];
-      if (!(*snapshot)->header.index.find(e.tensor)) continue;
-      const std::string name = e.tensor;
-      e = error(Status::shard_duplicate, "tensor ", in_quotes(name), " is in ",
-                in_quotes(folder->path_of(index.shards()[t.in])), " and in ",
-                in_quotes(folder->path_of(index.shards()[by_index])), "; one of them would be hidden")
-              .about_tensor(name);
-    }
+    name_duplicates(folder, index, by_index, tensors, &looked);
   }
   return looked;
 }
