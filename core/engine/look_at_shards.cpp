@@ -44,7 +44,7 @@ Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat &s) {
   return Snapshot::take(std::move(file), s, {.map = read::MapMode::none, .follows = true, .log = {}});
 }
 
-// Of tensors that the index has in this shard: those that are there, too. An open that meets one says so.
+// Tensors that another shard holds, and the index has in this one: is one there, too? An open that meets it says so.
 void name_duplicates(const std::shared_ptr<const os::Directory> &folder, const ShardIndex &index, uint32_t shard,
                      const std::vector<Misplaced> &tensors, LookedShards *looked) {
   const auto at = os::Location::find_in(folder, index.shards()[shard]);

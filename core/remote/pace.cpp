@@ -122,7 +122,8 @@ void Pace::learn_piece(uint64_t bytes, uint64_t head_ms, uint64_t whole_ms) {
   piece_ = std::clamp(wanted, limits_.piece, std::max(limits_.piece, limits_.longest_piece));
 }
 
-// Of fewer(), where only short answers come, of which nothing is learned: one more each time, up to those of the begin.
+// After fewer(). Short answers teach nothing; where no others come, they bring back one connection each time, up to as
+// many as at the begin.
 void Pace::regain_connections() {
   if (!grows_ || connections_ >= std::min(limits_.first_connections, limits_.connections) || !crowded_) return;
   if (++short_answers_ <= connections_) return;

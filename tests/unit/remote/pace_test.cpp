@@ -69,7 +69,7 @@ TEST(PaceTest, FewerAreAllowedThanAreBusyAndLearnedAnew) {
   EXPECT_EQ(pace.connections(), 2u);
 }
 
-// Of short answers nothing is learned. Yet that there was no descriptor for a while does not count for good.
+// Short answers teach nothing. Yet that there was no descriptor for a while does not count for good.
 TEST(PaceTest, ShortAnswersBringBackTheConnectionsOfTheBegin) {
   Pace pace({});
   for (int i = 0; i < 16; ++i) ASSERT_TRUE(pace.take_place());
