@@ -29,6 +29,11 @@ class CapiBulk : public testing::CapiScene {
     return {name, name ? std::strlen(name) : 0, 0, room.data(), room.size(), nullptr, 0, 0};
   }
   static st_status read_one(st_file *file, const st_read_request &r) { return st_read_many(file, &r, 1, nullptr); }
+  static uint64_t owned(const st_file *file) {
+    auto stats = sized<st_stats>();
+    EXPECT_ST(ST_OK, st_file_stats(file, &stats));
+    return stats.bytes_owned;
+  }
   static int say_no(void *, uint64_t, uint64_t) { return 1; }
   std::string a_room = std::string(4000, '?'), b_room = std::string(10007, '?'), n_room = std::string(30, '?');
 };
@@ -254,17 +259,12 @@ TEST_F(CapiBulk, LoadedViewsOutliveTheTruncationOfTheFile) {
 TEST_F(CapiBulk, MemoryOfTheHandleGoesByARefreshAfterARelease) {
   for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_NONE}) {
     st_file *file = open_with(options(map));
-    auto stats = sized<st_stats>();
-    const auto owned = [&] {
-      EXPECT_ST(ST_OK, st_file_stats(file, &stats));
-      return stats.bytes_owned;
-    };
     ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
-    EXPECT_EQ(owned(), 14037u);
+    EXPECT_EQ(owned(file), 14037u);
     st_release(file);
-    EXPECT_EQ(owned(), 14037u);
+    EXPECT_EQ(owned(file), 14037u);
     ASSERT_ST(ST_OK, st_refresh(file));
-    EXPECT_EQ(owned(), 0u);
+    EXPECT_EQ(owned(file), 0u);
     EXPECT_EQ(seen(file, "a"), tensors[0].bytes);
     st_close(file);
   }
@@ -279,18 +279,13 @@ TEST_F(CapiBulk, MemoryOfShardsGoesByARefreshUnlessSomebodyMayLookAtIt) {
     ASSERT_ST(ST_OK, st_open(folder.c_str(), &o, &file));
     o.flags = ST_OPEN_READ_WRITE;
     ASSERT_ST(ST_OK, st_open(folder.c_str(), &o, &writer));
-    const auto owned = [&] {
-      auto stats = sized<st_stats>();
-      EXPECT_ST(ST_OK, st_file_stats(file, &stats));
-      return stats.bytes_owned;
-    };
     // Nobody was given any of it.
     ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
-    EXPECT_EQ(owned(), 14037u);
+    EXPECT_EQ(owned(file), 14037u);
     st_release(file);
-    EXPECT_EQ(owned(), 14037u);
+    EXPECT_EQ(owned(file), 14037u);
     ASSERT_ST(ST_OK, st_refresh(file));
-    EXPECT_EQ(owned(), 0u);
+    EXPECT_EQ(owned(file), 0u);
 
     // A view: it stays where it is, and shows what others have patched.
     ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
@@ -299,7 +294,7 @@ TEST_F(CapiBulk, MemoryOfShardsGoesByARefreshUnlessSomebodyMayLookAtIt) {
     const st_tensor patch = value(0, new_a);
     ASSERT_ST(ST_OK, st_update(writer, "a", ST_NTS, &patch));
     ASSERT_ST(ST_OK, st_refresh(file));
-    EXPECT_EQ(owned(), 14037u);
+    EXPECT_EQ(owned(file), 14037u);
     ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &after));
     EXPECT_EQ(before.data, after.data);
     EXPECT_EQ(seen(file, "a"), new_a);
@@ -308,11 +303,11 @@ TEST_F(CapiBulk, MemoryOfShardsGoesByARefreshUnlessSomebodyMayLookAtIt) {
     ASSERT_ST(ST_OK, st_snapshot(file, &pin));
     st_release(file);
     ASSERT_ST(ST_OK, st_refresh(file));
-    EXPECT_EQ(owned(), 14037u);
+    EXPECT_EQ(owned(file), 14037u);
     EXPECT_EQ(seen(pin, "a"), new_a);
     st_close(pin);
     ASSERT_ST(ST_OK, st_refresh(file));
-    EXPECT_EQ(owned(), 0u);
+    EXPECT_EQ(owned(file), 0u);
     EXPECT_EQ(seen(file, "a"), new_a);
     const st_tensor back = value(0, tensors[0].bytes);
     ASSERT_ST(ST_OK, st_update(writer, "a", ST_NTS, &back));
