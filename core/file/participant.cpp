@@ -94,9 +94,15 @@ Result<void> Participant::prepare(const write::Super &super, write::SuperPartici
   return journal.commit();
 }
 
-Result<void> Participant::apply_patch() {
+Result<void> Participant::check_is_there() const {
+  for (const auto *made : {&first_, &second_})
+    if (*made) ST_TRY((*made)->replacement->check_is_there());
+  return of_.check_journal_is_there();
+}
+
+Result<void> Participant::apply_patch(write::StillOurs &ours) {
   if (publishes()) return {};
-  return write::apply_prepared(lock_.file(), *of_.journal.journal, pieces_, buffer_);
+  return write::apply_prepared(lock_.file(), *of_.journal.journal, pieces_, buffer_, ours);
 }
 
 Result<void> Participant::take_name(const NewFile *made) {

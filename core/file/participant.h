@@ -55,8 +55,8 @@ class Participant {
 
   // Every step that can fail. Afterwards all of it is on the disk, but means nothing yet.
   Result<void> prepare(const write::Super &super, write::SuperParticipant *entry);
-  // Is the prepared journal where recovery will look for it?
-  Result<void> check_is_there() const { return of_.check_journal_is_there(); }
+  // Are the prepared journal and the new files where recovery will look for them?
+  Result<void> check_is_there() const;
   // The commit is decided: from here on nothing is dropped, whatever happens. First the new file is withheld from the
   // handle's refreshes (DataFile::withhold), until show(). If all is left to recovery, that ends for all parts
   // together.
@@ -66,7 +66,7 @@ class Participant {
   void end_withholding() noexcept {
     if (publishes()) of_.file.end_withholding();
   }
-  Result<void> apply_patch();
+  Result<void> apply_patch(write::StillOurs &ours);
   Result<void> publish_gains();   // before the index takes its new state
   Result<void> publish_losses();  // after it
   Result<void> mark_done();
@@ -86,7 +86,7 @@ class Participant {
   // locks, their next holder takes the journal away.
   Result<void> raise_fence() { return of_.has_other_hosts() ? of_.need_journal() : Result<void>(); }
   // Right before the change is decided: is it still there?
-  Result<void> check_fence() const { return of_.has_other_hosts() ? check_is_there() : Result<void>(); }
+  Result<void> check_fence() const { return of_.has_other_hosts() ? of_.check_journal_is_there() : Result<void>(); }
   bool keeps_any() const { return !after().tensors().empty(); }
   // Makes a new file beside `at`, whole and durable but for its name; then gives it the name. No file, if it is empty.
   Result<void> prepare_new_name(const os::Location &at);

@@ -1,7 +1,9 @@
 #include "journal/claim.h"
 
+#include <algorithm>
 #include <cerrno>
 
+#include "journal/super_journal.h"
 #include "os/random.h"
 
 namespace st::write {
@@ -14,27 +16,34 @@ Result<bool> rename_in(const os::File &dir, const std::string &from, const std::
   return true;
 }
 
-namespace {
-
-bool is_of_several(const Found &found) {
-  return found.waits() && found.verdict.is_good() && (found.record.is_part() || found.record.is_super());
-}
-
-}  // namespace
-
 Result<bool> claim(const Folder &folder, std::string *name, Found &found) {
   const os::File &dir = folder.dir();
-  if (!dir.reads_past_cache() || !found.file || is_of_several(found)) return true;
-  std::string taken = os::random_name(dir.env());
+  if (!dir.reads_past_cache() || !found.file) return true;
+  std::string taken = name_of_claimed(*name, os::random_name(dir.env()));
   auto renamed = rename_in(dir, *name, taken);
   if (!renamed || !*renamed) return renamed;
-  name->swap(taken);
+  *name = std::move(taken);
   // A client may remember how large it was, and that it had no bytes yet: so it asks for the name once more.
   dir.env().renew_name(dir.fd(), name->c_str());
   ST_TRY(read_state(found));
-  if (!is_of_several(found)) return true;
-  name->swap(taken);
-  return rename_in(dir, taken, *name);
+  return true;
+}
+
+Result<std::unique_ptr<Found>> look_for(const Folder &folder, std::string *name, const struct stat &data, bool write) {
+  constexpr int attempts = 100;
+  auto looked = look_at(folder, *name, data, write);
+  if (!folder.dir().reads_past_cache()) return looked;
+  const auto transaction = transaction_of(*name);
+  for (int left = attempts; looked && !*looked; --left) {
+    ST_TRY(const auto names, folder.journals());
+    const auto claimed = std::find_if(names.begin(), names.end(),
+                                      [&](const std::string &n) { return transaction_of(n) == transaction; });
+    if (claimed == names.end()) return looked;
+    if (left == 0) return Failure(folder.dir().error(ESTALE, "find a journal in"));
+    *name = *claimed;
+    looked = look_at(folder, *name, data, write);
+  }
+  return looked;
 }
 
 Result<void> check_named(const os::Location &file, const os::File &locked) {
@@ -44,12 +53,25 @@ Result<void> check_named(const os::Location &file, const os::File &locked) {
   return {};
 }
 
+namespace {
+
+Failure recovered_by_another(const Found &found) {
+  return fail(Status::busy, "another host recovers ", in_quotes(found.file.path()),
+              " by now, as this one, or that one, was stopped or cut off, and lost its locks; try again");
+}
+
+}  // namespace
+
 Result<void> check_claimed(const Folder &folder, const std::string &name, const Found &found) {
   if (!folder.dir().reads_past_cache()) return {};
   ST_TRY(auto ours, is_under_name(folder.dir().fd(), name, found.file));
-  if (ours) return {};
-  return fail(Status::busy, "another host recovers ", in_quotes(found.file.path()),
-              " by now, as this one was stopped or cut off, and lost its locks; try again");
+  return ours ? Result<void>() : recovered_by_another(found);
+}
+
+Result<void> drop_applied(const Folder &folder, const std::string &name, const Found &found) {
+  ST_TRY(empty(found));
+  ST_TRY(const bool ours, drop_for_good(folder, name));
+  return ours ? Result<void>() : recovered_by_another(found);
 }
 
 Result<bool> is_under_name(int folder, const std::string &name, const os::File &opened) {

@@ -20,14 +20,18 @@ namespace st::write {
 
 // False: `from` is gone.
 Result<bool> rename_in(const os::File &folder, const std::string &from, const std::string &to);
-// Gives a journal that was found another name, in `name`, and reads its state anew. False: it is gone. A record that
-// belongs to several files is found by the name of its journal, and keeps it.
+// Gives a journal that was found another name, in `name`, and reads its state anew. False: it is gone.
 Result<bool> claim(const Folder &folder, std::string *name, Found &found);
+// As look_at(), of a journal that has this name, or had it before others claimed it: then `name` is its name by now.
+Result<std::unique_ptr<Found>> look_for(const Folder &folder, std::string *name, const struct stat &data, bool write);
 // Does the name still lead to the file that a recoverer has locked? If not, it has lost its locks, and a journal that
 // it found may be of the file that has taken the name since. An error of ESTALE then: the next attempt locks that file.
 Result<void> check_named(const os::Location &file, const os::File &locked);
 // Has somebody else claimed it since? Then status busy.
 Result<void> check_claimed(const Folder &folder, const std::string &name, const Found &found);
+// What was carried out is durably empty, and goes. Status busy if somebody else has claimed it since: that host may
+// carry it out again, so nobody goes on from here.
+Result<void> drop_applied(const Folder &folder, const std::string &name, const Found &found);
 
 // Does the entry of an open folder lead to this open file?
 Result<bool> is_under_name(int folder, const std::string &name, const os::File &opened);

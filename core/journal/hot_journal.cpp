@@ -23,14 +23,17 @@ bool drop(const Folder &folder, const std::string &name) {
 
 // Its writer may have lost its locks, and write a record when it wakes up. By then the record must be under no name
 // that is looked at, also after a power cut. An unlinked name may come back; this one tells what it is.
-Result<void> drop_for_good(const Folder &folder, const std::string &name) {
-  if (!folder.dir().reads_past_cache()) return drop(folder, name), Result<void>();
+Result<bool> drop_for_good(const Folder &folder, const std::string &name) {
+  if (!folder.dir().reads_past_cache()) {
+    drop(folder, name);
+    return true;
+  }
   const std::string gone = name + std::string(gone_suffix);
   ST_TRY(auto there, rename_in(folder.dir(), name, gone));
-  if (!there) return {};
+  if (!there) return false;
   ST_TRY(folder.dir().sync());
   drop(folder, gone);
-  return {};
+  return true;
 }
 
 Result<void> drop_gone(const Folder &folder, std::vector<std::string> *names) {
@@ -182,13 +185,17 @@ Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::s
 
 Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found) {
   auto lock = os::RangeLock::acquire(found.file, {os::whole_file(true)}, {});
-  if (!lock && lock.error().status == Status::busy) return false;
-  if (!lock) return Failure(std::move(lock.error()));
+  if (!lock && lock.error().status != Status::busy) return Failure(std::move(lock.error()));
+  if (!lock && !found.file.reads_past_cache()) return false;
+  if (!lock) {  // for a record: under locks that are ours by now
+    ST_TRY(const auto held, who_holds(found));
+    if (held != Holder::writer) return false;
+  }
   ST_TRY(auto ours, claim(folder, name, found));
   if (!ours || found.waits()) return false;
-  if (found.size > 0) ST_TRY(empty(found));
-  ST_TRY(drop_for_good(folder, *name));
-  return true;
+  // Elsewhere the name that it gets next is enough, and its writer may be about to decide by it.
+  if (found.size > 0 && !folder.dir().reads_past_cache()) ST_TRY(empty(found));
+  return drop_for_good(folder, *name);
 }
 
 // A parked journal still says what its last transaction changed. Its owner may have locked it for another one since it
@@ -437,17 +444,23 @@ Result<void> Replay::confirm() {
   return write::confirm(hot_);
 }
 
-Result<void> Replay::apply() {
+Result<void> Replay::apply(StillOurs &ours) {
   const Buffers buffers(hot_.record);
+  const auto copy = [&](const RangeRecord &range) -> Result<void> {
+    for (uint64_t at = range.offset, end = at + range.length; at < end;) {
+      const uint64_t n = up_to_sector(at, write_out_bytes, end - at);
+      ST_TRY(ours.check());
+      ST_TRY(copy_payload(data_, hot_.file, range, at, at + n, buffers.payload.get()));
+      at += n;
+    }
+    return {};
+  };
   const auto apply = [&](const RangeRecord &range) -> Result<Verdict> {
     ST_TRY(changing_.keep(range.offset, range.length));
-    if (range.is_sparse()) {
-      ST_TRY(write_changes(data_, hot_.file, range, buffers.packed.get(), buffers.payload.get()));
-      return Verdict::good();
-    }
-    ST_TRY(hot_.record.is_undo() ? put_back(data_, hot_.file, range, buffers.payload.get())
-                                 : copy_payload(data_, hot_.file, range, range.offset, range.offset + range.length,
-                                                buffers.payload.get()));
+    ST_TRY(ours.check());
+    ST_TRY(range.is_sparse()       ? write_changes(data_, hot_.file, range, buffers.packed.get(), buffers.payload.get())
+           : hot_.record.is_undo() ? put_back(data_, hot_.file, range, buffers.payload.get())
+                                   : copy(range));
     return Verdict::good();
   };
   ST_TRY(auto verdict, manifest_.each(apply));
@@ -472,7 +485,8 @@ Result<void> stay_empty(Found &found) {
 
 Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &hot) {
   ST_TRY(empty(hot));
-  return drop_for_good(folder, name);
+  ST_TRY(drop_for_good(folder, name));
+  return {};
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include "journal/journal_folder.h"
 #include "journal/journal_layout.h"
 #include "journal/manifest.h"
+#include "journal/still_ours.h"
 #include "os/writable_mappings.h"
 
 namespace st::write {
@@ -46,8 +47,9 @@ Result<std::unique_ptr<Found>> look_to_settle(const Folder &folder, const std::s
 // claimed, and is under `name`.
 Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found);
 bool drop(const Folder &folder, const std::string &name);
-// The same, of a journal that was another's. Where other hosts may write, no power cut brings it back either.
-Result<void> drop_for_good(const Folder &folder, const std::string &name);
+// The same, of a journal that was another's. Where other hosts may write, no power cut brings it back either. False:
+// another host has claimed it, or dropped it.
+Result<bool> drop_for_good(const Folder &folder, const std::string &name);
 // Takes out of `names` what somebody was dropping for good, and finishes it.
 Result<void> drop_gone(const Folder &folder, std::vector<std::string> *names);
 // By its lock (see Journal::create): nobody, a keeper for later, or a writer that may have a record in it on the disk.
@@ -94,7 +96,7 @@ class Replay {
   Result<void> may_apply();
   // Then what was found becomes durable: see confirm() above. If one flush was for all of it, all is written once more.
   Result<void> confirm();
-  Result<void> apply();
+  Result<void> apply(StillOurs &ours);
   bool touched() const { return touched_; }  // as far as judge() has seen
   uint64_t ranges() const { return ranges_; }
   uint64_t bytes() const { return bytes_; }

@@ -101,10 +101,11 @@ Applied carry_out(Record record, Flushes flushes, FileSync sync, const os::File 
   // recovery puts the old bytes back, which is no change yet.
   if (!undo)
     if (auto may = ask.at_last(); !may) return Failed({std::move(may.error()), false, false});
+  StillOurs ours = undo ? StillOurs() : StillOurs(journal.file(), ask.is_there);
   ST_TRY(commit_there(journal, ask.is_there, !undo));
 
   // 7. The new bytes. Redo: a failure is left to recovery. Undo: it is rolled back at once.
-  if (auto written = write_pieces(data, journal, pieces, buffer); !written) {
+  if (auto written = write_pieces(data, journal, pieces, buffer, ours); !written) {
     if (!undo) return Failed({std::move(written.error()), true, true});
     const bool changed = written.error().status == Status::invalid_argument;
     PatchFailure failure = back(std::move(written.error()));
@@ -162,8 +163,8 @@ Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &j
 }
 
 Result<void> apply_prepared(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
-                            const ChunkBuffer &buffer) {
-  ST_TRY(write_pieces(data, journal, pieces, buffer));
+                            const ChunkBuffer &buffer, StillOurs &ours) {
+  ST_TRY(write_pieces(data, journal, pieces, buffer, ours));
   return data.sync_data();
 }
 

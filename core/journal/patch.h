@@ -41,7 +41,8 @@ using Applied = tl::expected<void, PatchFailure>;
 struct PatchQuestions {
   using Question = std::function<Result<void>()>;
   // Is the journal where recovery looks for it? Asked before the commit record. Asked once more when the record is
-  // durable and nothing is written to the file yet: if the journal is gone, the record is taken back.
+  // durable and nothing is written to the file yet: if the journal is gone, the record is taken back. Where other hosts
+  // write it is asked on the way, too (still_ours.h).
   Question is_there;
   // Asked once, right before the commit: before the commit record, or before an undo record is emptied.
   Question at_last;
@@ -71,8 +72,8 @@ struct Super {
 Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                            const Identity &identity, const Control &control, const Super &super,
                            os::BytesUnderChange &changing);
-// Then, decided, the file; `buffer` as of write_pieces. Durable.
+// Then, decided, the file; `buffer` and `ours` as of write_pieces. Durable.
 Result<void> apply_prepared(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
-                            const ChunkBuffer &buffer);
+                            const ChunkBuffer &buffer, StillOurs &ours);
 
 }  // namespace st::write

@@ -51,7 +51,8 @@ Result<void> write_borrowed(const os::File &data, const Journal &journal, const 
   return data.write(buffer.bytes.get(), n, piece.offset + done);
 }
 
-Result<void> write_piece(const os::File &data, const Journal &journal, const Piece &piece, const ChunkBuffer &buffer) {
+Result<void> write_piece(const os::File &data, const Journal &journal, const Piece &piece, const ChunkBuffer &buffer,
+                         StillOurs &ours) {
   if (piece.is_sparse()) {
     ST_TRY(write_changes(data, journal.file(), piece.sparse, buffer.changes.get(), buffer.bytes.get()));
     if (piece.payload.length >= worth_a_start) data.env().sync_range(data.fd(), piece.offset, piece.payload.length);
@@ -61,6 +62,7 @@ Result<void> write_piece(const os::File &data, const Journal &journal, const Pie
   uint64_t started = 0;
   for (uint64_t done = 0; done < piece.payload.length;) {
     const uint64_t n = up_to_sector(piece.offset + done, write_chunk_bytes, piece.payload.length - done);
+    ST_TRY(ours.check());
     ST_TRY(piece.staged() ? staged.write(data, done, n, buffer)
                           : write_borrowed(data, journal, piece, done, n, buffer));
     done += n;
@@ -138,13 +140,14 @@ ChunkBuffer chunk_for(std::span<const Piece> pieces) {
 }
 
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
-                          const ChunkBuffer &buffer) {
+                          const ChunkBuffer &buffer, StillOurs &ours) {
   for (size_t i = 0; i < pieces.size();) {
+    ST_TRY(ours.check());
     const size_t together = chunk_of(pieces.subspan(i));
     if (together > 1)
       ST_TRY(write_together(data, journal, pieces.subspan(i, together), buffer));
     else
-      ST_TRY(write_piece(data, journal, pieces[i], buffer));
+      ST_TRY(write_piece(data, journal, pieces[i], buffer, ours));
     i += std::max<size_t>(together, 1);
   }
   return {};

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "journal/journal.h"
+#include "journal/still_ours.h"
 #include "os/writable_mappings.h"
 
 namespace st::write {
@@ -40,9 +41,9 @@ ChunkBuffer chunk_for(std::span<const Piece> pieces);
 
 // `buffer` is of chunk_for these pieces. Nothing is synced. Status journal if a
 // staged piece is no longer what was staged, and invalid_argument if a borrowed one
-// is not: what is in the file is then old or new, not all of it new.
+// is not: what is in the file is then old or new, not all of it new. The same if another host has taken over.
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
-                          const ChunkBuffer &buffer);
+                          const ChunkBuffer &buffer, StillOurs &ours);
 
 // What these bytes of the file are now stays in the copy-on-write views that this process has of it. To be called
 // before anything is decided, as it takes memory; `changing` ends when they are written, or are not to be. Part by

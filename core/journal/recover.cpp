@@ -432,9 +432,10 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
   if (!hot.verdict.is_good()) return put_aside(folder, name, hot.verdict.why());
   if (auto may = replay.may_apply(); !may) return Failure(needs_recovery(file_.path(), may.error()));
   ST_TRY(replay.confirm());
-  ST_TRY(check_claimed(folder, name, hot));
-  ST_TRY(replay.apply());
-  ST_TRY(empty_and_drop(folder, name, hot));
+  StillOurs still(hot.file, [&] { return check_claimed(folder, name, hot); });
+  ST_TRY(still.ask());
+  ST_TRY(replay.apply(still));
+  ST_TRY(drop_applied(folder, name, hot));
   const bool undone = hot.record.is_undo();
   ++(undone ? result.undone : result.applied);
   tell(LogLevel::info, Status::ok,

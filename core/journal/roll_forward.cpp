@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "base/hash.h"
+#include "journal/claim.h"
 #include "journal/identity.h"
 
 namespace st::write {
@@ -107,7 +108,8 @@ Result<Verdict> RollForward::look_at_journal(Target &target) {
   ST_TRY(auto data, target.locked->file.stat());
   ST_TRY(target.folder, Folder::open(at(target.entry->file), data, {}));
   if (!target.folder) return Verdict::good();
-  ST_TRY(auto looked, look_at(*target.folder, target.entry->journal, data, true));
+  target.journal_name = target.entry->journal;
+  ST_TRY(auto looked, look_for(*target.folder, &target.journal_name, data, true));
   if (!looked) return Verdict::good();
   if (looked->is_linked) looked->verdict = Verdict::bad("it has a second link");
   if (!looked->verdict.is_good())
@@ -187,7 +189,7 @@ Result<Verdict> RollForward::judge(const os::File &index, const Found &decision)
   return judge_strange();
 }
 
-Result<void> RollForward::place(const std::string &temporary, const std::string &file) {
+Result<void> RollForward::rename_to(const std::string &temporary, const std::string &file) {
   const int r = os::repeat_interrupted(
       [&] { return dir_->env().renameat(dir_->fd(), temporary.c_str(), dir_->fd(), file.c_str()); });
   if (r < 0) return Failure(os_error(-r, "rename", at(temporary).path()));
@@ -195,9 +197,13 @@ Result<void> RollForward::place(const std::string &temporary, const std::string 
 }
 
 // The steps that were done before may not be durable: their writer may have died in between.
-Result<void> RollForward::apply() {
+Result<void> RollForward::apply(StillOurs &ours) {
+  const auto place = [&](const std::string &temporary, const std::string &file) -> Result<void> {
+    ST_TRY(ours.check());
+    return rename_to(temporary, file);
+  };
   for (Target &t : targets_)
-    if (t.replay) ST_TRY(t.replay->apply());
+    if (t.replay) ST_TRY(t.replay->apply(ours));
   for (Target &t : targets_)
     if (t.first) ST_TRY(place(t.entry->first, t.entry->file));
   ST_TRY(dir_->sync());
@@ -214,7 +220,7 @@ Result<void> RollForward::apply() {
 void RollForward::drop_parts() {
   for (Target &t : targets_) {
     if (!t.journal) continue;
-    drop(*t.folder, t.entry->journal);
+    drop(*t.folder, t.journal_name);
     t.replay.reset();
     t.journal.reset();  // an open file may be in the folder's way, as on NFS
     Folder::remove_if_empty(at(t.entry->file));

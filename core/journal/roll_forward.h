@@ -26,7 +26,7 @@ class RollForward {
   // same if a file is still the old one, and what has the name of the new one is not to be trusted.
   Result<Verdict> judge(const os::File &index, const Found &decision);
   // Then the parts are done, durably.
-  Result<void> apply();
+  Result<void> apply(StillOurs &ours);
   // The super-journal is empty, durably: the parts' journals mean nothing any more.
   void drop_parts();
 
@@ -47,6 +47,7 @@ class RollForward {
     std::unique_ptr<Opened> first, second;  // those that have not taken their place yet
     std::optional<Folder> folder;
     std::unique_ptr<Found> journal;  // of this transaction
+    std::string journal_name;        // by now
     bool done() const { return journal && journal->is_done(); }
     std::unique_ptr<Replay> replay;
   };
@@ -59,7 +60,7 @@ class RollForward {
   Verdict may_be_new(const struct stat &made, const struct stat &old) const;
   Result<Target::Temporary> open_temporary(const std::string &name, const struct stat &old);
   Error is_awaited(const std::string &name, const std::string &file, const Verdict &verdict) const;
-  Result<void> place(const std::string &temporary, const std::string &file);
+  Result<void> rename_to(const std::string &temporary, const std::string &file);
 
   os::Location at(const std::string &name) const { return {dir_, name}; }
 

@@ -112,11 +112,26 @@ std::string super_name(uint64_t transaction) {
   return name;
 }
 
-std::optional<uint64_t> transaction_of(std::string_view name) {
+namespace {
+
+std::optional<uint64_t> number_of(std::string_view digits) {
   uint64_t n = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), n, 16);
-  if (error != std::errc() || end != name.data() + name.size() || name != super_name(n)) return std::nullopt;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n, 16);
+  if (error != std::errc() || end != digits.data() + digits.size() || digits != super_name(n)) return std::nullopt;
   return n;
+}
+
+}  // namespace
+
+std::optional<uint64_t> transaction_of(std::string_view name) {
+  const size_t dot = name.find('.');
+  if (dot != std::string_view::npos && !number_of(name.substr(dot + 1))) return std::nullopt;
+  return number_of(name.substr(0, dot));
+}
+
+std::string name_of_claimed(std::string_view name, std::string random) {
+  const auto transaction = transaction_of(name);
+  return transaction ? super_name(*transaction) + "." + random : random;
 }
 
 }  // namespace st::write

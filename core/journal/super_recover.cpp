@@ -29,6 +29,16 @@ Error undecided(const os::Location &shard, const std::string &why) {
                in_quotes(shard.path()), ", and whether it was decided cannot be told: ", why);
 }
 
+// No cut and no writer that wakes up will make it a decision. Status io, ESTALE: another has claimed it.
+Result<void> take_away(const Folder &folder, std::string name, Found &super) {
+  const os::File &dir = folder.dir();
+  if (!dir.reads_past_cache()) return stay_empty(super);
+  ST_TRY(auto ours, claim(folder, &name, super));
+  if (ours && super.waits()) return {};
+  ST_TRY(const bool gone, ours ? drop_for_good(folder, name) : Result<bool>(false));
+  return gone ? Result<void>() : Failure(dir.error(ESTALE, "settle a super-journal in"));
+}
+
 }  // namespace
 
 Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part, const struct stat &data,
@@ -38,20 +48,25 @@ Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part
     return Failure(undecided(shard, folder.error().message));
   if (!folder) return Failure(std::move(folder.error()));
   if (!*folder) return Decision::no;
-  auto looked = look_at(**folder, super_name(part.transaction), data, durably);
+  std::string name = super_name(part.transaction);
+  auto looked = look_for(**folder, &name, data, durably);
   if (!looked && durably && means_read_only(looked.error())) return Decision::unknown;
   if (!looked && looked.error().os_errno == EACCES) return Failure(undecided(shard, looked.error().message));
   if (!looked) return Failure(std::move(looked.error()));
   if (!*looked) return Decision::no;
   if (!(*looked)->is_trusted)
     return Failure(undecided(
-        shard, text("the super-journal ", in_quotes((*folder)->dir().path() + "/" + super_name(part.transaction)),
+        shard, text("the super-journal ", in_quotes((*folder)->dir().path() + "/" + name),
                     " is not to be trusted: ", (*looked)->verdict.why(), "; have the file's owner look at it")));
   // Its writer may have died before this was durable, or a sync may have failed: written once more, it is not taken for
   // what was lost then. But a forged part may lead to any journal, also of a living writer.
   const auto is_empty = [&] { return !(*looked)->waits() && !(*looked)->is_done(); };
   if (is_empty() && durably && (*looked)->is_linked) return Decision::unknown;
-  if (is_empty() && durably) ST_TRY(stay_empty(**looked));
+  if (is_empty() && durably) {
+    auto stays = take_away(**folder, name, **looked);
+    if (!stays && means_read_only(stays.error())) return Decision::unknown;
+    ST_TRY(std::move(stays));
+  }
   if (is_empty()) return Decision::no;
   const bool is_ours =
       (*looked)->verdict.is_good() && (*looked)->record.is_super() && (*looked)->record.transaction == part.transaction;
@@ -161,6 +176,11 @@ Result<void> SuperRecovery::settle(const Folder &folder, std::string name, Found
     ST_TRY(auto dropped, drop_if_idle(folder, &name, super));
     result.dropped += dropped;
     if (dropped || !super.waits()) return {};
+  } else {
+    ST_TRY(auto ours, claim(folder, &name, super));
+    if (!ours) return {};
+    // Its writer was alive, and has finished.
+    if (!super.waits()) return empty_and_drop(folder, name, super);
   }
   ST_TRY(check_named(index_, index));
   SuperManifest list;
@@ -180,9 +200,10 @@ Result<void> SuperRecovery::settle(const Folder &folder, std::string name, Found
     return {};
   }
   ST_TRY(confirm(super));
-  ST_TRY(check_claimed(folder, name, super));
-  ST_TRY(forward.apply());
-  ST_TRY(empty_and_drop(folder, name, super));
+  StillOurs ours(super.file, [&] { return check_claimed(folder, name, super); });
+  ST_TRY(ours.ask());
+  ST_TRY(forward.apply(ours));
+  ST_TRY(drop_applied(folder, name, super));
   forward.drop_parts();
   ++result.applied;
   tell(LogLevel::info, Status::ok,

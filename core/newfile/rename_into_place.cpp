@@ -29,6 +29,17 @@ bool TemporaryFile::stands(const os::Location &at) const {
   return ours && at.stat(&by_name) == 0 && os::same_inode(by_name, *ours);
 }
 
+Result<void> TemporaryFile::check_is_there() const {
+  const os::Location at = target_.beside(temporary_);
+  ST_TRY(const bool gone, at.was_replaced(file_));
+  if (!gone) return {};
+  if (file_.reads_past_cache())
+    return fail(Status::file_changed, "another host has removed the new file ", in_quotes(at.path()),
+                ", as this one was stopped or cut off, and lost its locks; nothing was changed; open it anew");
+  return fail(Status::io, "the new file ", in_quotes(at.path()),
+              " was removed while a change was being made; nothing was changed; see what removes it, and try again");
+}
+
 bool TemporaryFile::is_anothers() const noexcept {
   struct stat ours, by_name;
   return may_have_first_name_ && env().fstat(file_.fd(), &ours) == 0 &&

@@ -73,6 +73,8 @@ class TemporaryFile {
 
   // The same in steps, for a transaction on several files. The caller must sync the folder.
   const std::string &temporary() const { return temporary_; }
+  // Has nobody removed it? Status io, or file_changed where another host may have.
+  Result<void> check_is_there() const;
   Result<void> rename();
   // The name of the temporary from now on, which is free.
   Result<void> rename_beside(const std::string &name);

@@ -227,7 +227,7 @@ class PosixEnv final : public Env {
   uint64_t most_files() override { return os::most_files(); }
   uint64_t monotonic_ms() override {
     timespec t;
-    ::clock_gettime(CLOCK_MONOTONIC, &t);
+    ::clock_gettime(CLOCK_BOOTTIME, &t);
     return static_cast<uint64_t>(t.tv_sec) * 1000 + static_cast<uint64_t>(t.tv_nsec) / 1000000;
   }
   uint64_t thread_ns() override {

@@ -405,6 +405,7 @@ Result<void> ShardCommit::prepare(const Asked &at_last) {
 
 Result<void> ShardCommit::check_all_is_there() const {
   for (const auto &part : parts_) ST_TRY(part->check_is_there());
+  if (index_.fresh) ST_TRY(index_.fresh->check_is_there());
   return decision_.beside->check_beside(decision_.taken);
 }
 
@@ -451,20 +452,31 @@ void ShardCommit::end_withholding() noexcept {
 Result<void> ShardCommit::apply() {
   withhold();
   bool makes_files = index_.fresh != nullptr;
+  write::StillOurs ours(decision_.taken.journal->file(),
+                        [this] { return decision_.beside->check_beside(decision_.taken); });
+  ST_TRY(ours.ask());
   for (const auto &part : parts_) {
     makes_files |= part->publishes();
-    ST_TRY(part->apply_patch());
+    ST_TRY(part->apply_patch(ours));
   }
-  for (const auto &part : parts_) ST_TRY(part->publish_gains());
+  for (const auto &part : parts_) {
+    ST_TRY(ours.check());
+    ST_TRY(part->publish_gains());
+  }
   if (makes_files) ST_TRY(sync_folder());
   if (index_.fresh) {
+    ST_TRY(ours.check());
     ST_TRY(shards_.rename_index(index_.file(), *index_.fresh));
     ST_TRY(sync_folder());
   }
-  for (const auto &part : parts_) ST_TRY(part->publish_losses());
+  for (const auto &part : parts_) {
+    ST_TRY(ours.check());
+    ST_TRY(part->publish_losses());
+  }
   if (makes_files) ST_TRY(sync_folder());
   for (const auto &part : parts_) ST_TRY(part->mark_done());
-  return decision_.taken.journal->invalidate();
+  ST_TRY(decision_.taken.journal->invalidate());
+  return ours.ask();  // a recoverer that had claimed it before needs the parts
 }
 
 // Whether it was decided, or how far it came, recovery will see.

@@ -23,6 +23,11 @@ StaleEnv::~StaleEnv() {
   forget_all();
 }
 
+uint64_t StaleEnv::monotonic_ms() {
+  if (at_clock) at_clock();
+  return FaultEnv::monotonic_ms() + frozen_ms;
+}
+
 void StaleEnv::forget_all() {
   for (const auto &[name, entry] : names_) under_.close(entry.fd);
   names_.clear();

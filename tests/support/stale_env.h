@@ -32,6 +32,10 @@ class StaleEnv : public FaultEnv {
   virtual void lose_locks();
   // Its memory was needed for something else.
   void forget_all();
+  // What its clock shows of the time for which it was frozen; and what happens before it looks at its clock.
+  uint64_t frozen_ms = 0;
+  std::function<void()> at_clock;
+  uint64_t monotonic_ms() override;
 
   int lock(int fd, int command, struct flock *lock) override;
   int openat(int dir, const char *path, int flags, mode_t mode) override;

@@ -63,6 +63,13 @@ class Fencing : public testing::StoreScene {
     auto judge = open(host, {});
     return judge ? both(*judge) : Pair{};
   }
+  bool has_record() const {
+    const std::string folder = path + std::string(write::folder_suffix);
+    if (!std::filesystem::exists(folder)) return false;
+    for (const auto &journal : std::filesystem::directory_iterator(folder))
+      if (const std::string bytes = testing::bytes_of(journal.path()); !bytes.empty() && bytes[0] != 0) return true;
+    return false;
+  }
   static bool is_refused(const Result<void> &done) { return !done && done.error().status != Status::needs_recovery; }
   static std::function<int(Call)> at(size_t n, std::function<int()> what) {
     return [n, what = std::move(what), so_far = size_t{0}](Call) mutable { return so_far++ == n ? what() : 0; };
@@ -312,6 +319,50 @@ TEST_F(Fencing, AFrozenRecovererLeavesWhatAnotherTookOver) {
     static_cast<void>(DataFile::open(one, path, writable()));
     one.before = {};
     EXPECT_TRUE(now(other) == mine) << n;
+  }
+}
+
+// Between two of the writes that a large tensor takes.
+TEST_F(Fencing, AHostThatWasFrozenAmidALongWriteWritesNoMore) {
+  const size_t n = size_t{7} << 19;
+  const std::string were = pattern(n, 1), theirs = pattern(n, 2), mine = pattern(n, 3);
+  enum class Frozen { commit, recovery };
+  for (const Frozen what : {Frozen::commit, Frozen::recovery}) {
+    size_t k = 0;
+    for (bool reached = true; reached; ++k) {
+      StaleEnv one(env), two(env), dead(env);
+      put_bytes(path, testing::file_of(std::vector{testing::u8_tensor("big", n, 1)}));
+      std::unique_ptr<DataFile> file = what == Frozen::commit ? open(two) : nullptr;
+      if (what == Frozen::recovery) {  // a record that waits
+        size_t written = 0;
+        auto dying = open(dead);
+        dead.at_clock = [&] { written += has_record(); };
+        dead.before = [&](Call call) { return written > 2 && testing::can_fail(call) ? -EIO : 0; };
+        EXPECT_FALSE(update(*dying, "big", theirs));
+        dying.reset();
+      }
+      size_t so_far = 0;
+      reached = false;
+      two.at_clock = [&] {
+        if (!has_record()) return;
+        if (so_far++ != k) return;
+        reached = true;
+        two.lose_locks();
+        EXPECT_TRUE(is_ok(update(*open(one), "big", mine)));
+        two.frozen_ms += 60000;
+      };
+      const Result<void> done = file ? update(*file, "big", theirs) : Result<void>();
+      if (!file) static_cast<void>(DataFile::open(two, path, writable()));
+      two.at_clock = {};
+      EXPECT_EQ(reached && file, !done);
+      file.reset();
+      const auto judge = open(one, {});
+      std::string found(n, '\0');
+      EXPECT_TRUE(judge && is_ok(judge->read(judge->snapshot(), 0, found.data())));
+      EXPECT_TRUE(found == (reached ? mine : theirs)) << k;
+      ASSERT_FALSE(HasFailure());
+    }
+    EXPECT_GE(k, 4u);
   }
 }
 

@@ -22,7 +22,10 @@ class PiecesTest : public testing::CrashScene {
     }
     ASSERT_TRUE(is_ok(journal->flush()));
   }
-  Result<void> write() { return write_pieces(*data, *journal, pieces, chunk_for(pieces)); }
+  Result<void> write() {
+    StillOurs ours;
+    return write_pieces(*data, *journal, pieces, chunk_for(pieces), ours);
+  }
   size_t writes() const {
     return static_cast<size_t>(std::count(faults.calls.begin(), faults.calls.end(), Call::pwrite));
   }

@@ -90,8 +90,17 @@ TEST(SuperJournalTest, ANameIsTheTransactionInHexadecimal) {
   EXPECT_EQ(super_name(0xfedcba9876543210), "fedcba9876543210");
   EXPECT_EQ(transaction_of("fedcba9876543210"), 0xfedcba9876543210);
   for (const char *other : {"", "fedcba987654321", "0fedcba9876543210", "FEDCBA9876543210", "fedcba987654321g",
-                            "fedcba9876543210.bad", "1fedcba98765432100", "-edcba9876543210"})
+                            "fedcba9876543210.bad", "1fedcba98765432100", "-edcba9876543210", "fedcba9876543210.",
+                            ".fedcba9876543210", "fedcba9876543210.0123456789abcdef.bad"})
     EXPECT_FALSE(transaction_of(other).has_value()) << other;
+}
+
+TEST(SuperJournalTest, AClaimedOneKeepsItsTransaction) {
+  const std::string name = super_name(7), claimed = name_of_claimed(name, "0123456789abcdef");
+  EXPECT_EQ(claimed, "0000000000000007.0123456789abcdef");
+  EXPECT_EQ(transaction_of(claimed), 7u);
+  EXPECT_EQ(name_of_claimed(claimed, "fedcba9876543210"), "0000000000000007.fedcba9876543210");
+  EXPECT_EQ(name_of_claimed(".nfs0001", "0123456789abcdef"), "0123456789abcdef");
 }
 
 }  // namespace

@@ -1,0 +1,177 @@
+// A host is frozen amid a commit on several shards, for so long that it loses its locks. Another host changes a shard
+// meanwhile, or recovers, and then the first goes on. What stays open is a request that was sent after the last
+// question (core/journal/README.md), so nobody is frozen there.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "bound.h"
+#include "engine/open.h"
+#include "engine/recover_all.h"
+#include "journal/journal_folder.h"
+#include "model/model.h"
+#include "shards_scene.h"
+#include "stale_env.h"
+
+namespace st::store {
+namespace {
+
+using namespace testing;
+
+namespace fs = std::filesystem;
+
+enum class Kind { patches, rewrite };             // the frozen commit: of a in one shard, and of c in the other
+enum class Other { patch, alone, index, shard };  // changes both, or a in its shard alone; recovers either
+
+class FrozenHost : public testing::ShardsScene, public ::testing::WithParamInterface<std::tuple<Kind, Other>> {
+ protected:
+  static std::unique_ptr<Model> open(os::Env &host, const std::string &path) {
+    OpenOptions options;
+    options.writable = true;
+    options.lock_timeout_ms = 0;
+    auto opened = open_path(host, path, options);
+    return opened ? std::move(*opened) : nullptr;
+  }
+  static bool shows(const Model &model, std::string_view name, const std::string &expected) {
+    const auto place = model.catalogue().find(name);
+    std::string found(expected.size(), '\0');
+    return place && place->tensor().nbytes == found.size() &&
+           place->member->read(*place->snapshot, place->index, found.data()) && found == expected;
+  }
+  static bool rewrites() { return std::get<Kind>(GetParam()) == Kind::rewrite; }
+
+  void put_anew() const {
+    fs::remove_all(ckpt);
+    fs::create_directory(ckpt);
+    put_shards(ckpt);
+    put_bytes(index, R"({"metadata":{"total_size":9100},"weight_map":)"
+                     R"({"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+  }
+  static TransactionOptions at_once() {
+    TransactionOptions options;
+    options.lock_timeout_ms = 0;
+    return options;
+  }
+  Result<void> change_both(Model &model) const {
+    ST_TRY(auto begun, model.begin(at_once()));
+    ST_TRY(begun->update("a", u8(their_a)));
+    ST_TRY(begun->update("c", u8(their_c)));
+    if (rewrites()) ST_TRY(begun->rename("b", "x"));
+    return begun->commit();
+  }
+  void act(os::Env &host) {
+    const Other what = std::get<Other>(GetParam());
+    if (what == Other::index || what == Other::shard) {
+      static_cast<void>(recover_all(host, what == Other::index ? index : shard, {}, {}));
+      return;
+    }
+    const auto model = open(host, what == Other::patch ? index : shard);
+    if (!model) return;
+    static_cast<void>(model->refresh());  // an open may have finished the other's commit
+    seen_ = shows(*model, "a", their_a);
+    auto begun = model->begin(at_once());
+    changed_ = begun && (*begun)->update("a", u8(my_a)) && (what == Other::alone || (*begun)->update("c", u8(my_c))) &&
+               (*begun)->commit();
+  }
+
+  // Before which calls a host may be frozen: not where it writes without another question.
+  std::vector<size_t> moments() const {
+    enum class Event { call, question, change };
+    std::vector<Event> events;
+    std::vector<size_t> call_at;  // of each call, among the events
+    put_anew();
+    StaleEnv host(env);
+    const auto model = open(host, index);
+    host.before = [&](Call call) {
+      call_at.push_back(events.size());
+      events.push_back(call == Call::renew_name                         ? Event::question
+                       : call == Call::pwrite || call == Call::renameat ? Event::change
+                                                                        : Event::call);
+      return 0;
+    };
+    host.at_clock = [&] { events.push_back(Event::question); };
+    EXPECT_TRUE(is_ok(change_both(*model)));
+    host.before = {};
+    host.at_clock = {};
+    std::vector<size_t> found;
+    size_t decided = 0;
+    for (size_t i = 0; i < call_at.size(); ++i)
+      if (events[call_at[i]] == Event::question) decided = i;
+    for (size_t i = 0; i < call_at.size(); ++i) {
+      const auto next = std::find_if(events.begin() + static_cast<ptrdiff_t>(call_at[i]), events.end(),
+                                     [](Event e) { return e != Event::call; });
+      if (i <= decided || (next != events.end() && *next == Event::question)) found.push_back(i);
+    }
+    return found;
+  }
+
+  void expect_whole(const Result<void> &done) const {
+    EXPECT_TRUE(is_ok(recover_all(env, index, {}, {})));
+    for (const auto &entry : fs::recursive_directory_iterator(ckpt))
+      EXPECT_FALSE(entry.path().string().ends_with(write::aside_suffix)) << entry.path();
+    const auto model = open(env, index);
+    ASSERT_TRUE(model);
+    using Pair = std::pair<std::string, std::string>;
+    const Pair found{bytes(*model, "a"), bytes(*model, "c")}, old{pattern(4000, 1), pattern(5000, 3)},
+        theirs{their_a, their_c};
+    const bool is_alone = std::get<Other>(GetParam()) == Other::alone;
+    std::vector<Pair> allowed;
+    if (!changed_) allowed = {theirs};
+    if (!changed_ && !done) allowed.push_back(old);
+    if (changed_) allowed = {{my_a, is_alone ? their_c : my_c}};
+    if (changed_ && is_alone && !done) allowed.emplace_back(my_a, old.second);
+    if (changed_ && !seen_) allowed.push_back(theirs);
+    EXPECT_EQ(std::count(allowed.begin(), allowed.end(), found), 1);
+    if (!rewrites()) return;
+    const bool renamed = model->catalogue().find("x").has_value();
+    EXPECT_TRUE(renamed || !done);
+    EXPECT_TRUE(renamed == (found.second == their_c) || found.second == my_c);
+  }
+
+  const testing::TempDir dir;
+  os::Env &env = os::Env::posix();
+  const std::string ckpt = dir / "ckpt", index = ckpt + "/m.safetensors.index.json", shard = ckpt + "/m-1.safetensors";
+  const std::string their_a = pattern(4000, 8), their_c = pattern(5000, 8), my_a = pattern(4000, 9),
+                    my_c = pattern(5000, 9);
+  bool changed_ = false;  // by the other, which was told so
+  bool seen_ = false;     // the frozen commit, by the other before its own change
+};
+
+TEST_P(FrozenHost, SpoilsNothing) {
+  const std::vector<size_t> moments = this->moments();
+  ASSERT_GT(moments.size(), 100u);
+  const size_t last = 60, step = full_bound() ? 1 : small_bound() ? 41 : 13;
+  size_t refused = 0;
+  for (const size_t lost_before : {0, 1, 25, 100})
+    for (size_t i = 0; i < moments.size(); i += i + last < moments.size() ? step : small_bound() ? 5 : 1) {
+      const size_t n = moments[i];
+      if (n < lost_before) continue;
+      put_anew();
+      StaleEnv frozen(env), other(env);
+      auto model = open(frozen, index);
+      size_t so_far = 0;
+      changed_ = seen_ = false;
+      frozen.before = [&](Call) {
+        if (so_far + lost_before == n) frozen.lose_locks();
+        if (so_far++ == n) {
+          act(other);
+          frozen.frozen_ms += 60000;
+        }
+        return 0;
+      };
+      const auto done = change_both(*model);
+      frozen.before = {};
+      model.reset();
+      refused += !done;
+      expect_whole(done);
+      ASSERT_FALSE(HasFailure()) << "frozen at call " << n << ", its locks lost " << lost_before << " calls before";
+    }
+  EXPECT_GT(refused, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Commits, FrozenHost,
+                         ::testing::Combine(::testing::Values(Kind::patches, Kind::rewrite),
+                                            ::testing::Values(Other::patch, Other::alone, Other::index, Other::shard)));
+
+}  // namespace
+}  // namespace st::store
