@@ -95,6 +95,14 @@ hosts safe -DCUTS=1 -DKILLS=0
 hosts fault -DCUTS=1 -DKILLS=0 -DUNLINKED_AT_ONCE
 hosts fault -DCUTS=1 -DKILLS=0 -DGONE_UNSYNCED
 hosts fault -DCUTS=1 -DKILLS=0 -DGONE_LOOKED_AT
+decisions safe
+decisions fault -DNO_CHECK_AFTER
+decisions fault -DNOT_ASKED_AGAIN
+decisions fault -DNOT_CLAIMED
+decisions fault -DREAD_BEFORE
+decisions fault -DPART_FIRST
+decisions fault -DPARTS_TAKEN_BLINDLY
+decisions fault -DDROPPED_BLINDLY
 takeovers safe -DLOSSES=0
 takeovers safe -DLOSSES=1
 takeovers fault -DLOSSES=0 -DREAD_BEFORE
