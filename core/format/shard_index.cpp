@@ -243,6 +243,10 @@ std::optional<std::string_view> ShardIndex::metadata_find(std::string_view key) 
   return found == numbers_.end() ? std::nullopt : std::optional<std::string_view>(metadata_[found->second].text);
 }
 
+bool ShardIndex::has_same_metadata(const ShardIndex &other) const {
+  return has_metadata_ == other.has_metadata_ && spelled_metadata() == other.spelled_metadata();
+}
+
 std::optional<uint64_t> ShardIndex::total(std::string_view key) const {
   const auto text = metadata_find(key);
   return text ? whole_number(*text) : std::nullopt;

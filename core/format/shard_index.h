@@ -47,6 +47,7 @@ class ShardIndex {
     std::string json;  // the value as it is spelled
   };
   const std::vector<Pair> &metadata() const { return metadata_; }
+  bool has_same_metadata(const ShardIndex &other) const;  // to be spelled in the same way
   std::optional<std::string_view> metadata_find(std::string_view key) const;
   std::optional<uint64_t> total(std::string_view key) const;  // if there is one, and it is a whole number below 2^64
   size_t memory_bytes() const;
