@@ -156,6 +156,49 @@ TEST_F(ManyShards, AnIndexWithTheSameBytesIsParsedOnce) {
   EXPECT_TRUE(fails_with(Status::shard_tensor, model->catalogue().find("t1")));
 }
 
+// A program that takes no locks writes into the index while a commit has it, which has spelled the new one by then.
+TEST_F(ManyShards, ANewIndexIsMadeOfWhatIsThereAtTheEnd) {
+  make(2, Left::nothing);
+  const auto model = open(os::Env::posix());
+  auto t = model->begin({});
+  ASSERT_TRUE(is_ok(t));
+  ASSERT_TRUE(is_ok((*t)->put("new", value)));
+  (*t)->before_change([&](auto) -> Result<void> {
+    std::string other = bytes_of(path);
+    other.replace(other.find('{'), 1, R"({"metadata": {"other": "1"},)");
+    put_bytes(path, other);
+    return {};
+  });
+  ASSERT_TRUE(is_ok((*t)->commit()));
+  const auto at = os::Location::find(os::Env::posix(), path);
+  const auto now = Shards::read_index(*at, {});
+  ASSERT_TRUE(is_ok(now));
+  EXPECT_EQ(now->index().metadata_find("other"), "1");
+  EXPECT_EQ(now->index().shard_of("new"), 1u);
+  EXPECT_EQ(now->index().size(), 3u);
+  EXPECT_EQ(model->catalogue().metadata_find("other"), "1");
+}
+
+// It is taken when the new index was spelled already.
+TEST_F(ManyShards, ANewIndexHasTheNamesThatShardsGetInTheEnd) {
+  make(2, Left::nothing);
+  const auto model = open(os::Env::posix());
+  TransactionOptions options;
+  options.new_names = true;
+  auto t = model->begin(options);
+  ASSERT_TRUE(is_ok(t));
+  ASSERT_TRUE(is_ok((*t)->put("new", value)));
+  (*t)->before_change([&](auto) -> Result<void> {
+    put_bytes(dir / "m-10001.g1.safetensors", "of somebody else");
+    return {};
+  });
+  ASSERT_TRUE(is_ok((*t)->commit()));
+  const auto now = Shards::read_index(*os::Location::find(os::Env::posix(), path), {});
+  ASSERT_TRUE(is_ok(now));
+  EXPECT_EQ(now->index().shards(), (std::vector<std::string>{"m-10000.safetensors", "m-10001.g2.safetensors"}));
+  EXPECT_TRUE(is_ok(model->catalogue().find("new")));
+}
+
 // The index has some keys, and the first shard those and others.
 TEST_F(ManyShards, MetadataOfAViewTakesWorkInProportion) {
   const auto view_cost = [this](size_t n) {
