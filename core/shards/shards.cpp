@@ -9,6 +9,7 @@
 #include "base/huge_memory.h"
 #include "base/interrupt.h"
 #include "format/header.h"
+#include "journal/roll_forward.h"
 #include "journal/super_recover.h"
 #include "os/named_lock.h"
 #include "os/random.h"
@@ -37,11 +38,14 @@ Result<ReadIndex> Shards::read_index(const os::File &file, const ReadIndex *know
   if (size > max_index_bytes)
     return fail(Status::shard_index, "the index of shards ", in_quotes(file.path()), " has ", size,
                 " bytes, more than the ", max_index_bytes, " that are read");
+  if (known && known->identity.st_size == s.st_size) {
+    ST_TRY(const auto now, write::form_of_index(file));
+    if (now.size == size && now.hash == known->hash) return ReadIndex{known->parsed, s, known->hash};
+  }
   const HugeBuffer bytes(size + header_padding);
   ST_TRY(file.read(bytes.get(), size, 0));
   std::memset(bytes.get() + size, 0, header_padding);
   const uint64_t hash = hash64(bytes.get(), size);
-  if (known && known->hash == hash && known->identity.st_size == s.st_size) return ReadIndex{known->parsed, s, hash};
   auto index = ShardIndex::parse(bytes.get(), size, os::hash_seed(file.env()));
   if (!index) {
     index.error().message += text(" (", in_quotes(file.path()), ")");

@@ -528,7 +528,7 @@ MUTANTS = [
     Mutant("shown: what another call has shown meanwhile is not looked at", "core/shards/shard_catalogue.cpp", "    if (pins() != before) continue;\n", ""),
     Mutant("shown: a shard that did not go with the others is in the next state", "core/shards/shard_catalogue.cpp", "    if (!shards()[i]->is_shown()) continue;\n", "    if (!shards()[i]->opened()) continue;\n"),
     Mutant("shown: a new shard is not withheld", "core/file/participant.h", "    if (publishes()) of_.file.withhold();\n", ""),
-    Mutant("an index of the same length is taken for the one that was read", "core/shards/shards.cpp", "known->hash == hash && ", ""),
+    Mutant("an index of the same length is taken for the one that was read", "core/shards/shards.cpp", " && now.hash == known->hash", ""),
     Mutant("the new index is made of what the index was", "core/shards/shard_commit.cpp", "new_index_->hash != read.hash || ", ""),
     Mutant("the new index has the names that shards were to get before", "core/shards/shard_commit.cpp", " || new_index_->new_names != new_names_", ""),
     Mutant("shown: a new index is not withheld", "core/shards/shards.cpp", "if (withheld && os::same_inode(", "if (false && os::same_inode("),
