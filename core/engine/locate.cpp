@@ -46,7 +46,7 @@ Result<bool> is_shard_of(os::Env &env, const std::string &folder, const std::str
     const bool has_none = std::find(std::begin(damaged), std::end(damaged), read.error().status) != std::end(damaged);
     return has_none || is_missing(read.error()) ? Result<bool>(false) : Failure(std::move(read.error()));
   }
-  const std::vector<std::string> &shards = read->index.shards();
+  const std::vector<std::string> &shards = read->index().shards();
   const bool is_named = std::any_of(shards.begin(), shards.end(), [&](const std::string &shard) {
     return shard == file || write::with_generation(shard, 0) == file;
   });

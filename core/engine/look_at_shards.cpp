@@ -68,7 +68,7 @@ Result<LookedShards> look_once(const os::Location &index_at, const std::shared_p
                                const Control &control) {
   LookedShards looked;
   ST_TRY(looked.read, Shards::read_index(index_at, {default_lock_timeout_ms, &control, nullptr}));
-  const ShardIndex &index = looked.read.index;
+  const ShardIndex &index = looked.read.index();
   uint64_t bytes = 0;
   for (const std::string &shard : index.shards())
     bytes += looked.shards.emplace_back().bytes = size_at(os::Location::find_in(folder, shard));
@@ -116,7 +116,7 @@ void HeldTotals::add(const Index &index) {
 bool LookedShards::agree() const {
   const auto agrees = [](const LookedShard &s) { return !s.missing && s.disagreements.empty(); };
   const auto counts = [this](std::string_view key) {
-    return read.index.total(key).value_or(held.of(key)) == held.of(key);
+    return read.index().total(key).value_or(held.of(key)) == held.of(key);
   };
   return std::all_of(shards.begin(), shards.end(), agrees) && counts(total_size_key) && counts(total_parameters_key);
 }

@@ -57,7 +57,7 @@ Result<write::Recovered> recover_each(os::Env &env, const std::string &path, con
   if (stopped) return sum;
   ST_TRY(auto read, Shards::read_index(index, wait));
   os::Neighbours listed;
-  const std::vector<std::string> &shards = read.index.shards();
+  const std::vector<std::string> &shards = read.index().shards();
   for (uint32_t i = 0; i < shards.size(); ++i) {
     ST_TRY(auto shard, os::Location::find_in(folder, shards[i]));
     auto done = write::recover(shard, wait, findings, &listed);

@@ -227,7 +227,7 @@ Result<bool> Verifier::check_shards(const LookedShards &looked, const std::share
   const std::string index = path_;
   for (uint32_t i = 0; i < looked.shards.size(); ++i) {
     const LookedShard &shard = looked.shards[i];
-    const std::string &name = looked.read.index.shards()[i];
+    const std::string &name = looked.read.index().shards()[i];
     go_on_to(folder->path_of(name), i);
     if (!is_to_be_read(shard)) {
       if (shard.missing) ST_TRY(tell(Severity::error, Error(*shard.missing)));
@@ -258,7 +258,7 @@ Result<void> Verifier::check_index(const os::Location &at, const std::shared_ptr
   for (int looks = 0; looks < most_looks; ++looks) {
     auto looked = look_at_shards(at, folder, reading_);
     if (!looked) return tell(Severity::error, std::move(looked.error()));
-    const ShardIndex &index = looked->read.index;
+    const ShardIndex &index = looked->read.index();
     if (looks == 0 && at.folder()->is(*folder)) ST_TRY(check_old_shards(at, index));
     ST_TRY(const bool all_read, check_shards(*looked, folder));
     if (!all_read) continue;

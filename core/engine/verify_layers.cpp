@@ -38,7 +38,7 @@ Result<uint64_t> bytes_of_index(os::Env &env, const std::string &path, const Con
   ST_TRY(const auto at, os::Location::find_in(folder, base));
   ST_TRY(const auto read, Shards::read_index(at, {default_lock_timeout_ms, &control, nullptr}));
   uint64_t bytes = 0;
-  for (const std::string &shard : read.index.shards()) bytes += size_at(os::Location::find_in(folder, shard));
+  for (const std::string &shard : read.index().shards()) bytes += size_at(os::Location::find_in(folder, shard));
   return bytes;
 }
 

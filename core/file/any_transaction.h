@@ -17,7 +17,8 @@
 
 namespace st::os {
 class File;
-}
+class Neighbours;
+}  // namespace st::os
 
 namespace st::store {
 
@@ -41,6 +42,8 @@ struct TransactionOptions {
   uint64_t reserve = 0;
   // Do these bytes lie in memory that views of another file of the same handle show?
   std::function<bool(const void *bytes, uint64_t n)> is_view = {};
+  // The names in the folder, of many commits one after the other: what dead writers leave meanwhile is not looked for.
+  os::Neighbours *listed = nullptr;
 };
 
 // What a commit does. The commit itself goes by it: it begins only if what is needed is free.

@@ -192,7 +192,9 @@ Result<void> make_new_file(Staged &staged, const CommitLock &lock, NewFile *made
                            std::string_view infix, bool keeping_removed) {
   // We hold the exclusive lock and no journal waits, so undecided temporaries are stale.
   using write::TemporaryFile;
-  TemporaryFile::remove_stale(staged.file.location(), {write::temporary_infix, write::undecided_infix});
+  // Where another host may have lost its locks it is to find its temporary gone, also if that came just now.
+  TemporaryFile::remove_stale(staged.file.location(), {write::temporary_infix, write::undecided_infix},
+                              staged.has_other_hosts() ? nullptr : staged.options.listed);
   const auto create = [&] { return TemporaryFile::create(at, 0600, infix, TemporaryFile::Stale::removed); };
   ST_TRY(made->replacement, staged.with_room(create));
   const os::File &file = made->replacement->file();

@@ -1,5 +1,6 @@
 #include "format/json_string.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -65,9 +66,14 @@ void append_json_string(std::string &out, std::string_view s) {
 }
 
 void append_ascii_json_string(std::string &out, std::string_view s) {
-  constexpr uint32_t last_shown = '~';
+  constexpr char last_shown = '~';
+  const auto is_plain = [](char c) { return c >= ' ' && c <= last_shown && c != '"' && c != '\\'; };
   out += '"';
   while (!s.empty()) {
+    const auto plain = static_cast<size_t>(std::find_if_not(s.begin(), s.end(), is_plain) - s.begin());
+    out += s.substr(0, plain);
+    s.remove_prefix(plain);
+    if (s.empty()) break;
     const CodePoint first = first_of(s);
     if (first.bytes == 0)
       out += s.front();

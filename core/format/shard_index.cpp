@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <numeric>
 
@@ -65,6 +66,14 @@ Result<void> check_json(const char *json, uint64_t size) {
   return {};
 }
 
+// Stock writes an index in order, and what is new comes last.
+template <class T>
+void sort_mostly_sorted(std::vector<T> &all) {
+  const auto rest = std::is_sorted_until(all.begin(), all.end());
+  std::sort(rest, all.end());
+  std::inplace_merge(all.begin(), rest, all.end());
+}
+
 }  // namespace
 
 bool is_index_name(std::string_view path) {
@@ -79,8 +88,9 @@ bool is_index_name(std::string_view path) {
 // Collects what the JSON says. It was checked as a whole before, so here only the types are.
 class ShardIndexParser {
  public:
-  explicit ShardIndexParser(uint64_t seed) : numbers_(0, SeededHash(seed)) {
-    index_.by_name_ = index_.numbers_ = ShardIndex::ByName(0, SeededHash(seed));
+  explicit ShardIndexParser(uint64_t seed) : numbers_(seed) {
+    index_.by_name_ = NameTable(seed);
+    index_.numbers_ = SeededMap<std::string, uint32_t>(0, SeededHash(seed));
   }
 
   Result<ShardIndex> parse(od::document &document);
@@ -91,7 +101,7 @@ class ShardIndexParser {
   static Result<std::string> raw(od::value &value);
 
   ShardIndex index_;
-  ShardIndex::ByName numbers_;
+  NameTable numbers_;  // of the shards, as they came
 };
 
 Result<std::string> ShardIndexParser::raw(od::value &value) {
@@ -148,14 +158,17 @@ Result<void> ShardIndexParser::weight_map(od::value value) {
     if (auto code = std::move(entry).get(field)) return broken(code);
     std::string_view key, shard;
     if (auto code = field.unescaped_key().get(key)) return broken(code);
-    std::string name(key);
     if (field.value().get_string().get(shard)) return not_an_index("maps a tensor to what is no name of a shard");
-    ST_TRY(check_shard_name(shard, name));
-    const auto number = numbers_.try_emplace(std::string(shard), static_cast<uint32_t>(numbers_.size())).first->second;
-    if (!index_.by_name_.try_emplace(name, number).second)
+    auto number = numbers_.find(shard);
+    if (!number) {
+      ST_TRY(check_shard_name(shard, key));
+      number = static_cast<uint32_t>(numbers_.size());
+      numbers_.set(shard, *number);
+    }
+    if (index_.by_name_.set(key, *number))
       return Failure(error(Status::shard_duplicate, "the index of shards names tensor ", in_quotes(key),
                            " twice; one of them would be hidden")
-                         .about_tensor(name));
+                         .about_tensor(key));
   }
   return {};
 }
@@ -185,7 +198,7 @@ Result<ShardIndex> ShardIndexParser::parse(od::document &document) {
 
   // Numbers by name, not as they came.
   std::vector<std::pair<std::string_view, uint32_t>> order;
-  for (const auto &[shard, number] : numbers_) order.emplace_back(shard, number);
+  numbers_.each([&](std::string_view shard, uint32_t number) { order.emplace_back(shard, number); });
   std::sort(order.begin(), order.end());
   std::vector<uint32_t> renumbered(order.size());
   for (uint32_t i = 0; i < order.size(); ++i) {
@@ -193,7 +206,8 @@ Result<ShardIndex> ShardIndexParser::parse(od::document &document) {
     index_.shards_.emplace_back(order[i].first);
   }
   index_.counts_.assign(order.size(), 0);
-  for (auto &[name, number] : index_.by_name_) ++index_.counts_[number = renumbered[number]];
+  index_.by_name_.renumber([&](uint32_t number) { return renumbered[number]; });
+  index_.by_name_.each([&](std::string_view, uint32_t number) { ++index_.counts_[number]; });
   return std::move(index_);
 }
 
@@ -214,14 +228,13 @@ ShardIndex ShardIndex::of(std::vector<std::string> shards) {
 }
 
 std::optional<uint32_t> ShardIndex::shard_of(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+  return by_name_.find(name);
 }
 
 std::vector<std::vector<std::string_view>> ShardIndex::names_by_shard() const {
   std::vector<std::vector<std::string_view>> names(shards_.size());
   for (size_t i = 0; i < names.size(); ++i) names[i].reserve(counts_[i]);
-  for (const auto &[name, number] : by_name_) names[number].push_back(name);
+  by_name_.each([&](std::string_view name, uint32_t number) { names[number].push_back(name); });
   return names;
 }
 
@@ -230,35 +243,46 @@ std::optional<std::string_view> ShardIndex::metadata_find(std::string_view key) 
   return found == numbers_.end() ? std::nullopt : std::optional<std::string_view>(metadata_[found->second].text);
 }
 
+bool ShardIndex::has_same_metadata(const ShardIndex &other) const {
+  return has_metadata_ == other.has_metadata_ && spelled_metadata() == other.spelled_metadata();
+}
+
 std::optional<uint64_t> ShardIndex::total(std::string_view key) const {
   const auto text = metadata_find(key);
   return text ? whole_number(*text) : std::nullopt;
 }
 
 size_t ShardIndex::memory_bytes() const {
-  size_t n = by_name_.bucket_count() * sizeof(void *);
-  for (const auto &[name, number] : by_name_) n += sizeof(name) + sizeof(number) + 3 * sizeof(void *) + name.capacity();
-  return n;
+  return by_name_.memory_bytes();
+}
+
+void ShardIndex::add_shards(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  std::vector<std::string> all;
+  std::set_union(shards_.begin(), shards_.end(), names.begin(), names.end(), std::back_inserter(all));
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  std::vector<uint32_t> renumbered;
+  std::vector<uint64_t> counts(all.size());
+  for (size_t i = 0, at = 0; i < shards_.size(); ++i, ++at) {
+    while (all[at] != shards_[i]) ++at;
+    renumbered.push_back(static_cast<uint32_t>(at));
+    counts[at] = counts_[i];
+  }
+  by_name_.renumber([&](uint32_t number) { return renumbered[number]; });
+  shards_ = std::move(all);
+  counts_ = std::move(counts);
 }
 
 void ShardIndex::assign(std::string_view name, std::string_view shard) {
-  auto at = std::lower_bound(shards_.begin(), shards_.end(), shard);
-  const auto number = static_cast<uint32_t>(at - shards_.begin());
-  if (at == shards_.end() || *at != shard) {
-    shards_.emplace(at, shard);
-    counts_.insert(counts_.begin() + number, 0);
-    for (auto &[other, n] : by_name_) n += n >= number;
-  }
-  const auto [found, fresh] = by_name_.try_emplace(std::string(name), number);
-  if (!fresh) --counts_[std::exchange(found->second, number)];
+  const auto place = [&] { return std::lower_bound(shards_.begin(), shards_.end(), shard); };
+  if (place() == shards_.end() || *place() != shard) add_shards({std::string(shard)});
+  const auto number = static_cast<uint32_t>(place() - shards_.begin());
+  if (const auto before = by_name_.set(name, number)) --counts_[*before];
   ++counts_[number];
 }
 
 void ShardIndex::remove(std::string_view name) {
-  const auto found = by_name_.find(name);
-  if (found == by_name_.end()) return;
-  --counts_[found->second];
-  by_name_.erase(found);
+  if (const auto before = by_name_.remove(name)) --counts_[*before];
 }
 
 bool ShardIndex::put(Pair pair) {
@@ -302,39 +326,53 @@ void ShardIndex::add_to_total(std::string_view key, int64_t n) {
   set_total(key, n < 0 ? *now - std::min(*now, by) : *now + std::min(UINT64_MAX - *now, by));
 }
 
+std::string ShardIndex::spelled_metadata() const {
+  std::vector<const Pair *> pairs;
+  for (const Pair &p : metadata_) pairs.push_back(&p);
+  std::sort(pairs.begin(), pairs.end(), [](const Pair *a, const Pair *b) { return a->key < b->key; });
+  std::string out;
+  for (const Pair *p : pairs) {
+    out += out.empty() ? "{\n    " : ",\n    ";
+    append_ascii_json_string(out, p->key);
+    append_text(out, ": ");
+    out += p->json;
+  }
+  return out + (out.empty() ? "{}" : "\n  }");
+}
+
+void ShardIndex::append_map(std::string &out) const {
+  std::vector<std::string> shards(shards_.size());
+  for (size_t i = 0; i < shards.size(); ++i) append_ascii_json_string(shards[i], shards_[i]);
+  std::vector<std::pair<std::string_view, uint32_t>> names;
+  names.reserve(by_name_.size());
+  by_name_.each([&](std::string_view name, uint32_t shard) { names.emplace_back(name, shard); });
+  sort_mostly_sorted(names);
+  std::string_view before = "{\n    ";
+  for (const auto &[name, shard] : names) {
+    out += std::exchange(before, ",\n    ");
+    append_ascii_json_string(out, name);
+    append_text(out, ": ");
+    out += shards[shard];
+  }
+  out += names.empty() ? "{}" : "\n  }";
+}
+
 std::string ShardIndex::spell() const {
   std::map<std::string_view, std::string> fields(others_.begin(), others_.end());
-  if (has_metadata_) {
-    std::vector<const Pair *> pairs;
-    for (const Pair &p : metadata_) pairs.push_back(&p);
-    std::sort(pairs.begin(), pairs.end(), [](const Pair *a, const Pair *b) { return a->key < b->key; });
-    std::string &out = fields["metadata"];
-    for (const Pair *p : pairs) {
-      out += out.empty() ? "{\n    " : ",\n    ";
-      append_ascii_json_string(out, p->key);
-      append_text(out, ": ");
-      out += p->json;
-    }
-    out += out.empty() ? "{}" : "\n  }";
-  }
-  std::vector<std::pair<std::string_view, uint32_t>> names(by_name_.begin(), by_name_.end());
-  std::sort(names.begin(), names.end());
-  std::string &map = fields["weight_map"];
-  for (const auto &[name, shard] : names) {
-    map += map.empty() ? "{\n    " : ",\n    ";
-    append_ascii_json_string(map, name);
-    append_text(map, ": ");
-    append_ascii_json_string(map, shards_[shard]);
-  }
-  map += map.empty() ? "{}" : "\n  }";
+  if (has_metadata_) fields["metadata"] = spelled_metadata();
+  fields["weight_map"];  // the longest, which goes to its place at once
   std::string out;
   for (const auto &[key, json] : fields) {
     out += out.empty() ? "{\n  " : ",\n  ";
     append_ascii_json_string(out, key);
     append_text(out, ": ");
-    out += json;
+    if (key == "weight_map")
+      append_map(out);
+    else
+      out += json;
   }
-  return out + "\n}\n";
+  out += "\n}\n";
+  return out;
 }
 
 Result<std::string> ShardIndex::spell_readable() const {

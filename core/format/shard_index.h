@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "format/name_table.h"
 #include "format/seeded_hash.h"
 
 namespace st {
@@ -46,11 +47,13 @@ class ShardIndex {
     std::string json;  // the value as it is spelled
   };
   const std::vector<Pair> &metadata() const { return metadata_; }
+  bool has_same_metadata(const ShardIndex &other) const;  // to be spelled in the same way
   std::optional<std::string_view> metadata_find(std::string_view key) const;
   std::optional<uint64_t> total(std::string_view key) const;  // if there is one, and it is a whole number below 2^64
   size_t memory_bytes() const;
 
   // To spell another. Shards that hold nothing any more are left out.
+  void add_shards(std::vector<std::string> names);  // in one pass, which assign() takes for each that is not there
   void assign(std::string_view name, std::string_view shard);
   void remove(std::string_view name);
   // Without a value: removes it. A number stays one if `text` spells a number that fits into 64 bits, as every reader
@@ -67,16 +70,17 @@ class ShardIndex {
 
  private:
   friend class ShardIndexParser;
-  using ByName = SeededMap<std::string, uint32_t>;
   // Whether there was none of that key.
   bool put(Pair pair);
+  std::string spelled_metadata() const;
+  void append_map(std::string &out) const;
 
-  ByName by_name_;
+  NameTable by_name_;
   std::vector<std::string> shards_;
   std::vector<uint64_t> counts_;
   std::vector<Pair> metadata_;
   bool has_metadata_ = false;                  // also an object without a pair: stock looks into it
-  ByName numbers_;                             // of each key in them
+  SeededMap<std::string, uint32_t> numbers_;   // of each key in them
   std::map<std::string, std::string> others_;  // fields that we do not know, as they are spelled
 };
 

@@ -48,9 +48,8 @@ bool is_left_behind(const Snapshot &known, const struct stat &now) {
 }  // namespace
 
 const HeldStill::Held *HeldStill::find(const struct stat &file) const {
-  const auto found =
-      std::find_if(held_.begin(), held_.end(), [&](const Held &held) { return os::same_inode(held.identity, file); });
-  return found == held_.end() ? nullptr : &*found;
+  const auto found = by_inode_.find({file.st_dev, file.st_ino});
+  return found == by_inode_.end() ? nullptr : &held_[found->second];
 }
 
 // False: it is no longer there. Adds nothing to what is held where nothing can be locked.
@@ -78,6 +77,7 @@ Result<bool> HeldStill::lock(const os::Location &at, const Snapshot *known, cons
   }
   ST_TRY(auto now, (*locked)->file.stat());
   held_.push_back({std::move(*locked), now, may_write});
+  by_inode_.try_emplace({now.st_dev, now.st_ino}, held_.size() - 1);
   return true;
 }
 

@@ -8,8 +8,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "model/model_view.h"
@@ -27,7 +29,10 @@ class HeldStill {
     const ModelView *const one = &view;
     return hold(env, {&one, 1}, wait);
   }
-  void let_go() noexcept { held_.clear(); }
+  void let_go() noexcept {
+    held_.clear();
+    by_inode_.clear();
+  }
 
   // Opens and holds, and does so again while the answer is false or the status is file_changed, so many times. Before
   // each time it lets go.
@@ -44,6 +49,7 @@ class HeldStill {
   const Held *find(const struct stat &file) const;
 
   std::vector<Held> held_;
+  std::map<std::pair<dev_t, ino_t>, size_t> by_inode_;  // which of them
 };
 
 }  // namespace st::store

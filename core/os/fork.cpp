@@ -20,19 +20,22 @@ Forks::Forks() {
 
 int Forks::set_lock(int fd, struct flock *range) {
   std::lock_guard lock(mutex_);
-  if (range->l_type != F_UNLCK) locked_.reserve(locked_.size() + 1);  // unlocking must not fail
+  const auto number = static_cast<size_t>(fd);
+  if (fd >= 0 && range->l_type != F_UNLCK && number >= locked_.size())  // unlocking must not fail
+    locked_.resize(std::max(number + 1, 2 * locked_.size()));
   if (::fcntl(fd, F_OFD_SETLK, range) < 0) return -errno;
   const bool whole = range->l_start == 0 && range->l_len == 0;
-  if (range->l_type == F_UNLCK && whole)
-    std::erase(locked_, fd);
-  else if (range->l_type != F_UNLCK && std::find(locked_.begin(), locked_.end(), fd) == locked_.end())
-    locked_.push_back(fd);
+  if (range->l_type != F_UNLCK)
+    locked_[number] = true;
+  else if (whole && is_locked(fd))
+    locked_[number] = false;
   return 0;
 }
 
 void Forks::forget(int fd) {
   std::lock_guard lock(mutex_);
-  if (std::erase(locked_, fd) == 0) return;
+  if (!is_locked(fd)) return;
+  locked_[static_cast<size_t>(fd)] = false;
   struct flock all = {};
   all.l_type = F_UNLCK;
   all.l_whence = SEEK_SET;
@@ -40,16 +43,21 @@ void Forks::forget(int fd) {
 }
 
 void Forks::in_child() {
-  if (!locked_.empty()) {
-    ::close(locked_.front());  // whose number another takes, so that there is always one
+  const auto end = static_cast<int>(locked_.size());
+  int first = 0;
+  while (first < end && !is_locked(first)) ++first;
+  if (first < end) {
+    ::close(first);  // whose number another takes, so that there is always one
     int other = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     if (other < 0) other = ::epoll_create1(EPOLL_CLOEXEC);
-    for (int fd : locked_)
+    for (int fd = first; fd < end; ++fd) {
+      if (!is_locked(fd)) continue;
       if (other < 0)
         ::close(fd);  // better than its lock
       else if (fd != other)
         ::dup3(other, fd, O_CLOEXEC);
-    if (other >= 0 && std::find(locked_.begin(), locked_.end(), other) == locked_.end()) ::close(other);
+    }
+    if (other >= 0 && !is_locked(other)) ::close(other);
   }
   locked_.clear();
   generation_.fetch_add(1, std::memory_order_relaxed);

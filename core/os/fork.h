@@ -26,11 +26,15 @@ class Forks {
 
  private:
   void in_child();
+  bool is_locked(int fd) const {
+    const auto number = static_cast<size_t>(fd);
+    return number < locked_.size() && locked_[number];
+  }
 
   static Forks *current;
   std::atomic<uint64_t> generation_ = 0;
   std::mutex mutex_;
-  std::vector<int> locked_;
+  std::vector<bool> locked_;  // by number
 };
 
 }  // namespace st::os

@@ -35,8 +35,11 @@ Result<void> Shards::compact(TransactionOptions options) {
   std::vector<uint64_t> bytes;
   uint64_t total = 0;
   for (const std::string &name : names) total += bytes.emplace_back(size_at(os::Location::find_in(folder_, name)));
+  ST_TRY(open_all(options.progress));
   JoinedProgress joined(std::move(options.progress), total);
   options.progress = joined.of_part();
+  os::Neighbours listed;
+  options.listed = &listed;
   for (size_t i = 0; i < names.size(); ++i) {
     joined.begin_part(bytes[i]);
     if (auto done = compact_one(names[i], options); !done)
@@ -44,6 +47,15 @@ Result<void> Shards::compact(TransactionOptions options) {
   }
   joined.end();
   return {};
+}
+
+// Else each would look at those before it, when its turn comes. What fails is told then.
+Result<void> Shards::open_all(const Progress &progress) const {
+  const Catalogue now = catalogue();
+  std::set<uint32_t> all;
+  for (uint32_t i = 0; i < now.several()->members(); ++i) all.insert(all.end(), i);
+  auto opened = now.several()->open(all, progress);
+  return !opened && was_stopped(opened.error()) ? opened : Result<void>();
 }
 
 Result<void> Shards::compact_one(const std::string &shard, const TransactionOptions &options) {

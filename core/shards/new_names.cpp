@@ -22,8 +22,8 @@ std::string ShardCommit::name_after(const std::string &shard) const {
 // alone get one each.
 Result<void> ShardCommit::choose_names() {
   constexpr int attempts = 1000;
-  ST_TRY(auto read, Shards::read_index(shards_.location(), {work_.timeout_ms}));
-  ST_TRY(old_, OldShards::look(shards_.location(), read.index));
+  ST_TRY(auto read, Shards::read_index(shards_.location(), {work_.timeout_ms}, &shown_.read()));
+  ST_TRY(old_, OldShards::look(shards_.location(), read.index()));
   for (uint64_t number = old_->generation() + 1, end = number + attempts; number < end; ++number) {
     std::map<std::string, uint64_t> next;  // of each name without its number
     new_names_.clear();

@@ -71,8 +71,8 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
     if (!name.ends_with(write::folder_suffix)) continue;
     const std::string shard = name.substr(0, name.size() - write::folder_suffix.size());
     struct stat s;
-    if (families.contains(write::with_generation(shard, 0)) &&
-        std::ranges::find(now.shards(), shard) == now.shards().end() && index.beside(shard).stat(&s) == -ENOENT)
+    if (families.contains(write::with_generation(shard, 0)) && !std::ranges::binary_search(now.shards(), shard) &&
+        index.beside(shard).stat(&s) == -ENOENT)
       old.without_file_.push_back(shard);
   }
   // One with a number that the index had not come to is of a writer that did not come to the index. Where no list lies,
@@ -207,7 +207,7 @@ std::optional<std::set<std::string>> OldShards::named_by_others(const os::LockWa
     auto at = os::Location::find_in(index_.folder(), name);
     auto read = at ? Shards::read_index(*at, wait) : Result<ReadIndex>(Failure(at.error()));
     if (!read) return nobody_knows(read.error());
-    named.insert(read->index.shards().begin(), read->index.shards().end());
+    named.insert(read->index().shards().begin(), read->index().shards().end());
   }
   return named;
 }
@@ -342,7 +342,7 @@ namespace {
 Result<void> remove_all_old(const os::Location &index, const os::LockWait &wait, const write::Findings &findings) {
   const auto look = [&]() -> Result<OldShards> {
     ST_TRY(auto read, Shards::read_index(index, wait));
-    return OldShards::look(index, read.index);
+    return OldShards::look(index, read.index());
   };
   ST_TRY(auto seen, look());
   seen.drop_journals(findings);

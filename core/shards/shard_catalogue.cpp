@@ -7,11 +7,20 @@
 #include "shards/shards.h"
 
 namespace st::store {
+namespace {
 
-ShardCatalogue::ShardCatalogue(const Shards &owner, ReadIndex read, Members members)
-    : owner_(owner), read_(std::move(read)), members_(std::move(members)), pins_(members_.size()) {
+// Or of the next.
+auto place_of(const ShardCatalogue::Members &members, std::string_view name) {
+  return std::ranges::lower_bound(members, name, {},
+                                  [](const auto &member) -> std::string_view { return member->name(); });
+}
+
+}  // namespace
+
+ShardCatalogue::ShardCatalogue(const Shards &owner, ReadIndex read, std::shared_ptr<const Members> members)
+    : owner_(owner), read_(std::move(read)), members_(std::move(members)), pins_(members_->size()) {
   size_t first = 0;
-  for (const uint64_t n : read_.index.counts()) {
+  for (const uint64_t n : read_.index().counts()) {
     first_.push_back(first);
     first += n;
   }
@@ -30,7 +39,7 @@ bool ShardCatalogue::is_of(const struct stat &index) const {
 }
 
 Result<ShardCatalogue::Pinned> ShardCatalogue::pin(uint32_t i) const {
-  if (const Snapshot *snapshot = pinned(i)) return Pinned{members_[i]->opened(), snapshot};
+  if (const Snapshot *snapshot = pinned(i)) return Pinned{shards()[i]->opened(), snapshot};
   const auto waits = interrupts_of(owner_.member_options());
   return open_and_pin(i);
 }
@@ -43,7 +52,7 @@ Result<ShardCatalogue::Pinned> ShardCatalogue::open_and_pin(uint32_t i) const {
   };
   auto done = look_and_pin();
   // A commit of this handle may have changed the shard meanwhile. Before that it handed the old snapshot to this state.
-  if (const Snapshot *now = pinned(i)) return Pinned{members_[i]->opened(), now};
+  if (const Snapshot *now = pinned(i)) return Pinned{shards()[i]->opened(), now};
   return Failure(std::move(done.error()));
 }
 
@@ -89,7 +98,7 @@ ShardCatalogue::Pins ShardCatalogue::pins() const {
 Result<void> ShardCatalogue::check_go_together(const Pins &pinned, Found &found, uint64_t &settled_at) const {
   if (owner_.is_of_sources()) return {};
   const auto is_untouched = [&](const auto &one) {
-    return pinned[one.first] || members_[one.first]->is_untouched_since(settled_at, *one.second);
+    return pinned[one.first] || shards()[one.first]->is_untouched_since(settled_at, *one.second);
   };
   if (settled_at > 0 && std::ranges::all_of(found, is_untouched)) return {};
   constexpr int most_looks = 3;  // others may replace a shard each time
@@ -100,10 +109,10 @@ Result<void> ShardCatalogue::check_go_together(const Pins &pinned, Found &found,
     bool again = false;
     for (uint32_t i = 0; i < pinned.size(); ++i) {
       if (!pinned[i] && !found.contains(i)) continue;
-      ST_TRY(const auto replaced, members_[i]->was_replaced_by_others(pinned[i] ? *pinned[i] : *found[i]));
+      ST_TRY(const auto replaced, shards()[i]->was_replaced_by_others(pinned[i] ? *pinned[i] : *found[i]));
       if (!replaced) continue;
-      if (pinned[i] || members_[i]->is_shown() || looks == most_looks) return Failure(replaced_since(i));
-      ST_TRY(owner_.refresh_unshown(*members_[i]));
+      if (pinned[i] || shards()[i]->is_shown() || looks == most_looks) return Failure(replaced_since(i));
+      ST_TRY(owner_.refresh_unshown(*shards()[i]));
       ST_TRY(found[i], first_look(i));
       again = true;
     }
@@ -126,27 +135,27 @@ Result<void> ShardCatalogue::pin_together(Found found) const {
     if (is_current) kept.settled_at = settled_at;
     for (auto &[i, now] : found) {
       pins_[i].keep(std::move(now));
-      if (is_current) members_[i]->note_shown();
+      if (is_current) shards()[i]->note_shown();
     }
     return {};
   }
 }
 
 Error ShardCatalogue::replaced_since(uint32_t shard) const {
-  Error e = error(Status::file_changed, in_quotes(members_[shard]->path()),
+  Error e = error(Status::file_changed, in_quotes(shards()[shard]->path()),
                   " was replaced by another since it was opened; refresh the handle, or open it anew");
   e.shard = shard;
   return e;
 }
 
 Result<HeldSnapshot> ShardCatalogue::first_look(uint32_t i) const {
-  auto opened = members_[i]->open(owner_.member_options());
+  auto opened = shards()[i]->open(owner_.member_options());
   if (!opened) {
     Error e = std::move(opened.error());
     if (e.status == Status::no_file) {
       owner_.ask_anew(read_.identity);
       ST_TRY(check_same_index());  // an old shard goes after its time
-      return Failure(Shards::missing(owner_.path(), i, members_[i]->path()));
+      return Failure(Shards::missing(owner_.path(), i, shards()[i]->path()));
     }
     e.shard = i;
     return Failure(std::move(e));
@@ -173,32 +182,32 @@ Result<HeldSnapshot> ShardCatalogue::first_look(uint32_t i) const {
 
 bool ShardCatalogue::agrees(uint32_t shard, const Snapshot &snapshot) const {
   const Index &index = snapshot.header.index;
-  bool agrees = index.size() == read_.index.counts()[shard];
-  for (size_t i = 0; agrees && i < index.size(); ++i) agrees = read_.index.shard_of(index.at(i).name) == shard;
+  bool agrees = index.size() == read_.index().counts()[shard];
+  for (size_t i = 0; agrees && i < index.size(); ++i) agrees = read_.index().shard_of(index.at(i).name) == shard;
   return agrees;
 }
 
 Error ShardCatalogue::explain(uint32_t shard, const Snapshot &snapshot) const {
   const Index &index = snapshot.header.index;
-  const std::string where = in_quotes(members_[shard]->path());
+  const std::string where = in_quotes(shards()[shard]->path());
   for (size_t i = 0; i < index.size(); ++i) {
     const std::string_view name = index.at(i).name;
-    const auto other = read_.index.shard_of(name);
+    const auto other = read_.index().shard_of(name);
     if (other == shard) continue;
     if (!other)
       return error(Status::shard_tensor, where, " holds tensor ", in_quotes(name), ", which the index ",
                    in_quotes(owner_.path()), " does not name; the two do not belong together")
           .about_tensor(name);
-    auto there = members_[*other]->open(owner_.member_options());
+    auto there = shards()[*other]->open(owner_.member_options());
     if (there && (*there)->hold()->header.index.find(name))
       return error(Status::shard_duplicate, "tensor ", in_quotes(name), " is in ", where, " and in ",
-                   in_quotes(members_[*other]->path()), "; one of them would be hidden")
+                   in_quotes(shards()[*other]->path()), "; one of them would be hidden")
           .about_tensor(name);
     return error(Status::shard_tensor, "tensor ", in_quotes(name), " is in ", where, ", but by the index in ",
-                 in_quotes(members_[*other]->path()))
+                 in_quotes(shards()[*other]->path()))
         .about_tensor(name);
   }
-  const auto names = read_.index.names_by_shard();
+  const auto names = read_.index().names_by_shard();
   for (const std::string_view name : names[shard])
     if (!index.find(name))
       return error(Status::shard_tensor, "by the index ", in_quotes(owner_.path()), " tensor ", in_quotes(name),
@@ -214,31 +223,39 @@ Result<Opened> ShardCatalogue::member(size_t i) const {
 
 std::vector<Opened> ShardCatalogue::opened() const {
   std::vector<Opened> all;
-  for (uint32_t i = 0; i < members_.size(); ++i)
-    if (const Snapshot *snapshot = pinned(i)) all.push_back({members_[i]->opened(), snapshot});
+  for (uint32_t i = 0; i < shards().size(); ++i)
+    if (const Snapshot *snapshot = pinned(i)) all.push_back({shards()[i]->opened(), snapshot});
   return all;
 }
 
-const Snapshot *ShardCatalogue::pinned_of(const Member &shard) const {
-  const auto found = std::ranges::find(members_, &shard, &std::shared_ptr<Member>::get);
-  return found == members_.end() ? nullptr : pinned(static_cast<uint32_t>(found - members_.begin()));
+std::shared_ptr<Member> ShardCatalogue::find(const Members &members, std::string_view name) {
+  const auto at = place_of(members, name);
+  return at == members.end() || (*at)->name() != name ? nullptr : *at;
 }
 
-void ShardCatalogue::pin_shown(uint64_t settled_at) const {
+const Snapshot *ShardCatalogue::pinned_of(const Member &shard) const {
+  const auto at = place_of(shards(), shard.name());
+  return at == shards().end() || at->get() != &shard ? nullptr : pinned(static_cast<uint32_t>(at - shards().begin()));
+}
+
+void ShardCatalogue::pin_shown(uint64_t settled_at, const ShardCatalogue *before) const {
   settled_at_ = settled_at;
-  for (uint32_t i = 0; i < members_.size(); ++i)
-    if (members_[i]->is_shown())
-      if (auto now = members_[i]->opened()->hold(); agrees(i, *now)) pins_[i].keep(std::move(now));
+  const bool is_same_index = before && before->read_.parsed == read_.parsed;
+  for (uint32_t i = 0; i < shards().size(); ++i) {
+    if (!shards()[i]->is_shown()) continue;
+    auto now = shards()[i]->opened()->hold();
+    if ((is_same_index && before->pinned(i) == now.get()) || agrees(i, *now)) pins_[i].keep(std::move(now));
+  }
 }
 
 Result<void> ShardCatalogue::pin_opened(const Member &shard) const {
-  for (uint32_t i = 0; i < members_.size(); ++i) {
-    if (members_[i].get() != &shard || pinned(i)) continue;
-    auto now = shard.opened()->hold();
-    if (!agrees(i, *now)) continue;
-    auto done = pin_together({{i, std::move(now)}});
-    if (!done && done.error().status != Status::file_changed) return done;  // else who asks for the shard is told that
-  }
+  const auto at = place_of(shards(), shard.name());
+  const auto i = static_cast<uint32_t>(at - shards().begin());
+  if (at == shards().end() || at->get() != &shard || pinned(i)) return {};
+  auto now = shard.opened()->hold();
+  if (!agrees(i, *now)) return {};
+  auto done = pin_together({{i, std::move(now)}});
+  if (!done && done.error().status != Status::file_changed) return done;  // else who asks for the shard is told that
   return {};
 }
 
@@ -253,7 +270,7 @@ Result<Place> ShardCatalogue::at(size_t i) const {
 }
 
 Result<std::optional<Place>> ShardCatalogue::find(std::string_view name) const {
-  const auto shard = read_.index.shard_of(name);
+  const auto shard = read_.index().shard_of(name);
   if (!shard) return std::nullopt;
   ST_TRY(auto pinned, pin(*shard));
   const auto i = pinned.snapshot->header.index.find(name);

@@ -16,9 +16,10 @@ namespace st::store {
 
 // The index as it was read, and the file that it came from.
 struct ReadIndex {
-  ShardIndex index;
+  std::shared_ptr<const ShardIndex> parsed = {};  // one for all that had the same bytes when they were read
   struct stat identity = {};
   uint64_t hash = 0;  // of its bytes
+  const ShardIndex &index() const { return *parsed; }
 };
 
 class Shards;
@@ -26,35 +27,38 @@ class Shards;
 class ShardCatalogue final : public Merged {
  public:
   using Members = std::vector<std::shared_ptr<Member>>;
-  ShardCatalogue(const Shards &owner, ReadIndex read, Members members);
+  // `members`: in the order of the index, which is that of their names.
+  ShardCatalogue(const Shards &owner, ReadIndex read, std::shared_ptr<const Members> members);
 
-  size_t size() const override { return read_.index.size(); }
+  size_t size() const override { return read_.index().size(); }
   Result<Place> at(size_t i) const override;
   Result<std::optional<Place>> find(std::string_view name) const override;
-  size_t metadata_size() const override { return read_.index.metadata().size(); }
+  size_t metadata_size() const override { return read_.index().metadata().size(); }
   MetadataPair metadata_at(size_t i) const override {
-    const auto &pair = read_.index.metadata()[i];
+    const auto &pair = read_.index().metadata()[i];
     return {pair.key, pair.text};
   }
   std::optional<std::string_view> metadata_find(std::string_view key) const override {
-    return read_.index.metadata_find(key);
+    return read_.index().metadata_find(key);
   }
 
   bool opens_together() const override;
   std::optional<uint32_t> awaited_for(size_t i) const override { return shard_with(i); }
-  std::optional<uint32_t> awaited_for(std::string_view name) const override { return read_.index.shard_of(name); }
+  std::optional<uint32_t> awaited_for(std::string_view name) const override { return read_.index().shard_of(name); }
   Result<void> open(const std::set<uint32_t> &awaited, const Progress &progress) const override;
 
   std::string shown_name() const override;
-  size_t members() const override { return members_.size(); }
-  std::string_view member_path(size_t i) const override { return members_[i]->path(); }
+  size_t members() const override { return shards().size(); }
+  std::string_view member_path(size_t i) const override { return shards()[i]->path(); }
   Result<Opened> member(size_t i) const override;
   std::vector<Opened> opened() const override;
-  size_t index_bytes() const override { return read_.index.memory_bytes(); }
+  size_t index_bytes() const override { return read_.index().memory_bytes(); }
 
-  const ShardIndex &index() const { return read_.index; }
+  const ShardIndex &index() const { return read_.index(); }
   const ReadIndex &read() const { return read_; }
-  const Members &shards() const { return members_; }
+  const Members &shards() const { return *members_; }
+  std::shared_ptr<const Members> shared_members() const { return members_; }
+  static std::shared_ptr<Member> find(const Members &members, std::string_view name);  // null: it is not among them
 
   struct Pinned {
     DataFile *member;
@@ -77,8 +81,9 @@ class ShardCatalogue final : public Merged {
   const Snapshot *pinned(uint32_t i) const { return pins_[i].get(); }
   const Snapshot *pinned_of(const Member &shard) const;  // null also if the index does not name it
   // Pins those of the shards that are shown, and agree: so that they stay what they are here, whatever is published
-  // next. Before this catalogue is shown; they are settled as those that are shown now.
-  void pin_shown(uint64_t settled_at) const;
+  // next. Before this catalogue is shown; they are settled as those that are shown now. What `before` has pinned under
+  // the same index is known to agree; null: there is none.
+  void pin_shown(uint64_t settled_at, const ShardCatalogue *before) const;
   // The same of one that is open, if it goes with what is pinned here.
   Result<void> pin_opened(const Member &shard) const;
 
@@ -97,7 +102,7 @@ class ShardCatalogue final : public Merged {
   const Shards &owner_;
   const ReadIndex read_;
   mutable std::atomic<uint64_t> same_as_ = 0;  // see Shards::check_unchanged
-  const Members members_;
+  const std::shared_ptr<const Members> members_;
   std::vector<size_t> first_;                           // index of each shard's first tensor
   mutable std::vector<Versions<Snapshot>::Once> pins_;  // held
   // A second, by the clock: then or later all of them had their names, and no commit was half done. 0: nobody knows.

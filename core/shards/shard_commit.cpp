@@ -17,10 +17,11 @@ namespace st::store {
 namespace {
 
 // Locked as everybody does, so that no two wait for each other.
-std::vector<std::unique_ptr<Participant>> in_order(const std::vector<Transaction *> &transactions) {
+template <class Transactions>
+std::vector<std::unique_ptr<Participant>> in_order(const Transactions &transactions) {
   std::vector<std::unique_ptr<Participant>> parts;
   parts.reserve(transactions.size());
-  for (Transaction *t : transactions) parts.push_back(std::make_unique<Participant>(t->staged()));
+  for (const auto &[shard, t] : transactions) parts.push_back(std::make_unique<Participant>(t->staged()));
   std::sort(parts.begin(), parts.end(),
             [](const auto &a, const auto &b) { return a->file().path() < b->file().path(); });
   return parts;
@@ -34,7 +35,9 @@ ShardCommit::ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work)
       kept_(shards.kept_.mine()),
       shown_(shown),
       work_(std::move(work)),
-      parts_(in_order(work_.transactions)) {}
+      parts_(in_order(work_.transactions)) {
+  for (const auto &[shard, t] : work_.transactions) names_[&t->staged().file] = shard;
+}
 
 ShardCommit::~ShardCommit() {
   kept_.exclusive -= is_exclusive_;
@@ -133,7 +136,7 @@ Result<void> ShardCommit::may_change(const Asked &approve) {
 }
 
 // What takes no other's name needs no place.
-Result<void> ShardCommit::check_replaceable() const {
+Result<void> ShardCommit::check_replaceable() {
   if (!work_.grace_s)
     for (const auto &part : parts_) ST_TRY(part->check_replaceable());
   if (!work_.changes_index && !work_.grace_s) return {};
@@ -195,10 +198,10 @@ CommitPlan ShardCommit::nothing() {
 }
 
 // Metadata may be set to what they are.
-Result<bool> ShardCommit::changes_anything() const {
+Result<bool> ShardCommit::changes_anything() {
   if (!parts_.empty()) return true;
   ST_TRY(auto index, new_index());
-  return index.has_value();
+  return index != nullptr;
 }
 
 Result<CommitPlan> ShardCommit::plan() {
@@ -286,20 +289,34 @@ Result<write::Look> ShardCommit::lock_parts(Participant **hot) {
   return write::Look::settled;
 }
 
-// What the index will say; nothing if that is what it says. It may have been
-// replaced since it was read here: our changes must fit what is there now.
-Result<std::optional<std::string>> ShardCommit::new_index(ReadIndex *as_read) const {
-  if (!work_.changes_index && !work_.grace_s) return std::nullopt;
-  ST_TRY(auto read, with_room([this] { return Shards::read_index(shards_.location(), {work_.timeout_ms}); }));
-  if (as_read) *as_read = read;
-  ShardIndex &index = read.index;
-  const std::string old = index.spell();
+// The bytes of the index are read each time, for it is not ours alone. What was parsed before, of the same bytes, is
+// not parsed again.
+Result<std::shared_ptr<const std::string>> ShardCommit::new_index(ReadIndex *as_read) {
+  if (!work_.changes_index && !work_.grace_s) return nullptr;
+  ST_TRY(auto read,
+         with_room([this] { return Shards::read_index(shards_.location(), {work_.timeout_ms}, &shown_.read()); }));
+  if (!new_index_ || new_index_->hash != read.hash || new_index_->new_names != new_names_) {
+    new_index_.reset();
+    ST_TRY(auto made, make_new_index(read.index()));
+    new_index_ = {read.hash, new_names_, std::move(made)};
+  }
+  if (as_read) *as_read = std::move(read);
+  return new_index_->text;
+}
+
+// It may have been replaced since it was read here: our changes must fit what is there now.
+Result<std::shared_ptr<const std::string>> ShardCommit::make_new_index(const ShardIndex &now) const {
+  ShardIndex index = now;
   auto changed = [&](std::string_view name, std::string_view what) {
     return Failure(error(Status::file_changed, "the index ", in_quotes(shards_.path()), " was replaced, and tensor ",
                          in_quotes(name), " ", what, "; refresh the handle and begin again")
                        .about_tensor(name));
   };
+  std::vector<std::string> come;
+  for (const auto &[shard, after] : new_names_) come.push_back(after);
+  index.add_shards(std::move(come));
   int64_t bytes = 0, parameters = 0;  // gained
+  bool moves_any = false;             // then it says something else than before, as no name goes and comes back
   // First what goes, so that a name may go from one shard to another.
   for (const bool going : {true, false})
     for (const auto &part : parts_) {
@@ -314,13 +331,16 @@ Result<std::optional<std::string>> ShardCommit::new_index(ReadIndex *as_read) co
           const std::string_view name = before.at(i).name;
           const auto in = index.shard_of(name);
           if (!in || index.shards()[*in] != shard) return changed(name, "is no longer where it was");
-          if (after != shard || !part->after().find(std::string(name))) index.remove(name);
+          if (after == shard && part->after().find(std::string(name))) continue;
+          index.remove(name);
+          moves_any = true;
         }
       } else {
         for (const PendingTensor *t : part->after().tensors()) {
           if (after == shard && before.find(t->name)) continue;
           if (index.shard_of(t->name)) return changed(t->name, "is in another shard now");
           index.assign(t->name, after);
+          moves_any = true;
         }
       }
     }
@@ -333,9 +353,9 @@ Result<std::optional<std::string>> ShardCommit::new_index(ReadIndex *as_read) co
                   " any more; refresh the handle and begin again");
     index.set_metadata(key, value);
   }
-  ST_TRY(auto fresh, index.spell_readable());
-  if (fresh == old) return std::nullopt;
-  return fresh;
+  if (!moves_any && index.has_same_metadata(now)) return nullptr;
+  ST_TRY(auto spelled, index.spell_readable());
+  return std::make_shared<const std::string>(std::move(spelled));
 }
 
 // Durable but for its name.

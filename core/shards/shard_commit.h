@@ -27,8 +27,8 @@ class ShardCommit {
  public:
   // What is staged. `timeout_ms` is for all locks together.
   struct Work {
-    std::vector<Transaction *> transactions;  // of the shards that change
-    bool changes_index;                       // its metadata, or where it says that tensors are
+    std::vector<std::pair<std::string, Transaction *>> transactions;  // of the shards that change, with their names
+    bool changes_index;                                               // its metadata, or where it says that tensors are
     const std::vector<MetadataChange> &metadata;
     int32_t timeout_ms;
     Progress progress;
@@ -73,9 +73,9 @@ class ShardCommit {
   Result<CommitPlan> reckon(const os::File &beside);
   Result<CommitPlan> reckon_new_names(const os::File &beside);
   static CommitPlan nothing();
-  Result<bool> changes_anything() const;
+  Result<bool> changes_anything();
   Result<void> may_change(const Asked &approve);
-  Result<void> check_replaceable() const;
+  Result<void> check_replaceable();
   Result<void> check_room();
   Result<void> lock_all();
   Result<write::Look> look(const os::LockedFile &index, bool exclusive, Participant **hot);
@@ -87,7 +87,10 @@ class ShardCommit {
   Result<void> make_index(const std::string &text);
   Result<void> check_all_is_there() const;
   Result<void> check_in_place() const;
-  Result<std::optional<std::string>> new_index(ReadIndex *as_read = nullptr) const;  // which becomes what is there now
+  // What the index will say, as text; null if that is what it says. It is made once, unless the index, or what the
+  // shards will be called, is found to be another meanwhile. `as_read` becomes what is there now.
+  Result<std::shared_ptr<const std::string>> new_index(ReadIndex *as_read = nullptr);
+  Result<std::shared_ptr<const std::string>> make_new_index(const ShardIndex &now) const;
   Result<void> decide();
   // Nobody is shown a part of what it puts in place, until all of it is there and show() shows that at once.
   Result<void> apply();
@@ -102,7 +105,7 @@ class ShardCommit {
   // No message: memory ran out.
   Failure open_outcome(Error cause);
   // Under new names.
-  std::string name_of(const Participant &part) const { return shards_.name_of(part.file(), shown_); }
+  const std::string &name_of(const Participant &part) const { return names_.at(&part.file()); }
   std::string name_after(const std::string &shard) const;
   Result<void> choose_names();
   Result<std::vector<write::OldShard>> will_be_old() const;
@@ -118,6 +121,7 @@ class ShardCommit {
   const ShardCatalogue &shown_;
   const Work work_;
   const std::vector<std::unique_ptr<Participant>> parts_;  // in the order of their paths; they outlive what decides
+  std::map<const DataFile *, std::string> names_;          // of their shards, as the index has them
   std::vector<uint64_t> moves_;                            // bytes that each of them moves, as was reckoned
   JoinedProgress joined_;
   LockedIndex index_;
@@ -128,6 +132,13 @@ class ShardCommit {
   os::File folder_;                               // to be synced
   std::optional<OldShards> old_;                  // of a commit under new names
   std::map<std::string, std::string> new_names_;  // then: of each part's shard
+  // What new_index() made last, and of what.
+  struct NewIndex {
+    uint64_t hash;  // of the bytes of the index
+    std::map<std::string, std::string> new_names;
+    std::shared_ptr<const std::string> text;
+  };
+  std::optional<NewIndex> new_index_;
 };
 
 }  // namespace st::store

@@ -81,8 +81,7 @@ Result<ShardCatalogue::Pinned> ShardTransaction::pin(uint32_t shard) {
   auto pinned = shown().pin(shard);
   if (pinned || pinned.error().status != Status::file_changed || approve_) return pinned;
   const auto is_read = [this](const ReadIndex &index) { return index.hash == shown().read().hash; };
-  const auto index =
-      shards_.with_room([this] { return Shards::read_index(shards_.location(), {options_.lock_timeout_ms}); });
+  const auto index = shards_.with_room([&] { return read_index(); });
   if (!index || !is_read(*index)) return pinned;
   ST_TRY(shards_.refresh());
   Catalogue now = shards_.catalogue();
@@ -209,8 +208,8 @@ Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<
 
 Result<void> ShardTransaction::renew(const std::string &shard) {
   const auto &named = shown().index().shards();
-  const auto found = std::find(named.begin(), named.end(), shard);
-  if (found == named.end()) return Failure(named_no_more(shards_, shard));
+  const auto found = std::lower_bound(named.begin(), named.end(), shard);
+  if (found == named.end() || *found != shard) return Failure(named_no_more(shards_, shard));
   ST_TRY(part(static_cast<uint32_t>(found - named.begin())));
   return {};
 }
@@ -268,11 +267,10 @@ Result<void> ShardTransaction::check_named() const {
   struct stat now;
   const int r = shards_.location().stat(&now);
   if (r == -ENOENT || (r == 0 && shown().is_of(now))) return {};
-  ST_TRY(auto read,
-         shards_.with_room([this] { return Shards::read_index(shards_.location(), {options_.lock_timeout_ms}); }));
-  const auto &named = read.index.shards();
+  ST_TRY(auto read, shards_.with_room([this] { return read_index(); }));
+  const auto &named = read.index().shards();
   for (const auto &[shard, transaction] : changed) {
-    if (std::find(named.begin(), named.end(), shown().shards()[shard]->name()) != named.end()) continue;
+    if (std::binary_search(named.begin(), named.end(), shown().shards()[shard]->name())) continue;
     Error e = named_no_more(shards_, shown().shards()[shard]->name());
     e.shard = shard;
     return Failure(std::move(e));
@@ -394,7 +392,8 @@ ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
                          options_.progress,
                          failed_,
                          renames_shards() ? std::optional(options_.shard_grace_s) : std::nullopt};
-  for (const auto &[shard, transaction] : parts) work.transactions.push_back(transaction);
+  for (const auto &[shard, transaction] : parts)
+    work.transactions.emplace_back(shown().shards()[shard]->name(), transaction);
   return work;
 }
 

@@ -47,6 +47,9 @@ class ShardTransaction final : public AnyTransaction {
     return options;
   }
   const ShardCatalogue &shown() const { return static_cast<const ShardCatalogue &>(*state_.several()); }
+  Result<ReadIndex> read_index() const {  // as it is now
+    return Shards::read_index(shards_.location(), {options_.lock_timeout_ms}, &shown().read());
+  }
   // Opened, if it is not yet. Others may have replaced shards, so that this one does not go with the state. The
   // transaction then goes on from a later state, if the bytes of the index are the same.
   Result<ShardCatalogue::Pinned> pin(uint32_t shard);

@@ -9,6 +9,7 @@
 #include "base/huge_memory.h"
 #include "base/interrupt.h"
 #include "format/header.h"
+#include "journal/roll_forward.h"
 #include "journal/super_recover.h"
 #include "os/named_lock.h"
 #include "os/random.h"
@@ -24,28 +25,33 @@ uint64_t Shards::state_of(const struct stat &s) {
   return hash64(parts, sizeof parts);
 }
 
-Result<ReadIndex> Shards::read_index(const os::Location &index_at, const os::LockWait &wait) {
+Result<ReadIndex> Shards::read_index(const os::Location &index_at, const os::LockWait &wait, const ReadIndex *known) {
   return os::while_stale([&]() -> Result<ReadIndex> {
     ST_TRY(auto file, open_regular(index_at, O_RDONLY, nullptr, wait));
-    return read_index(file);
+    return read_index(file, known);
   });
 }
 
-Result<ReadIndex> Shards::read_index(const os::File &file) {
+Result<ReadIndex> Shards::read_index(const os::File &file, const ReadIndex *known) {
   ST_TRY(auto s, file.stat());
   const auto size = static_cast<uint64_t>(s.st_size);
   if (size > max_index_bytes)
     return fail(Status::shard_index, "the index of shards ", in_quotes(file.path()), " has ", size,
                 " bytes, more than the ", max_index_bytes, " that are read");
+  if (known && known->identity.st_size == s.st_size) {
+    ST_TRY(const auto now, write::form_of_index(file));
+    if (now.size == size && now.hash == known->hash) return ReadIndex{known->parsed, s, known->hash};
+  }
   const HugeBuffer bytes(size + header_padding);
   ST_TRY(file.read(bytes.get(), size, 0));
   std::memset(bytes.get() + size, 0, header_padding);
+  const uint64_t hash = hash64(bytes.get(), size);
   auto index = ShardIndex::parse(bytes.get(), size, os::hash_seed(file.env()));
   if (!index) {
     index.error().message += text(" (", in_quotes(file.path()), ")");
     return Failure(std::move(index.error()));
   }
-  return ReadIndex{std::move(*index), s, hash64(bytes.get(), size)};
+  return ReadIndex{std::make_shared<const ShardIndex>(std::move(*index)), s, hash};
 }
 
 Result<std::unique_ptr<Shards>> Shards::open(os::Env &env, const std::string &path, OpenOptions options) {
@@ -75,17 +81,20 @@ Result<std::unique_ptr<Shards>> Shards::open_sources(os::Env &env, os::SourceEnv
 
 Result<void> Shards::show_anew() {
   ST_TRY(recover_left(options().lock_timeout_ms));
-  return show(0, options().lock_timeout_ms);
+  return show(0, options().lock_timeout_ms, Missing::known);
 }
 
-Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms) {
+Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms, Missing missing) {
   constexpr int most_refreshes = 8;  // others may change more while each goes on
   int refreshes = 0;
   for (const uint64_t begun = begin_look().number;;) {
     const Look look = begin_look();
     const uint64_t newer = shards_newer_.load();
-    ST_TRY(auto read, with_room([&] { return read_index(at_, {timeout_ms}); }));
-    if (auto there = with_room([&] { return check_all_there(read.index); }); !there) {
+    const ReadIndex *const known = look.shown ? &look.shown->read() : nullptr;
+    ST_TRY(auto read, with_room([&] { return read_index(at_, {timeout_ms}, known); }));
+    const bool is_looked_for = missing == Missing::looked_for_anew || !known || read.parsed != known->parsed;
+    const auto look_for_all = [&] { return is_looked_for ? check_all_there(read.index()) : Result<void>(); };
+    if (auto there = with_room(look_for_all); !there) {
       struct stat now;
       ask_anew(read.identity);
       const bool is_replaced = at_.stat(&now) == 0 && state_of(now) != state_of(read.identity);
@@ -139,7 +148,7 @@ bool Shards::show_shards() {
 void Shards::show_late() noexcept try {
   const InterruptScope goes_on([]() -> Result<void> { return {}; });  // it is no part of the call that looks
   const uint64_t all = to_show_;
-  if (!show(0, 0)) return;  // its callers answer at once
+  if (!show(0, 0, Missing::known)) return;  // its callers answer at once
   for (uint64_t some = shown_late_; some < all && !shown_late_.compare_exchange_weak(some, all);) {
   }
 } catch (const std::bad_alloc &) {
@@ -203,41 +212,46 @@ Error Shards::missing(const std::string &path, uint32_t number, const std::strin
 
 // Shards that the index names no more stay as long as an older catalogue has them.
 std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read, Kept &kept) {
-  auto &by_name = kept.by_name;
-  auto &with_journals = kept.with_journals;
-  if (by_name.empty() && !made_in_.this_process()) {  // what its parent shows
-    const Held shown = hold();
-    for (const auto &shard : shown->shards()) by_name.emplace(shard->name(), shard);
+  const Held shown = hold();
+  if (!kept.members && !made_in_.this_process()) {  // what its parent shows
+    kept.index = shown->read().parsed;
+    kept.members = shown->shared_members();
   }
-  decltype(kept.by_name) named;
-  ShardCatalogue::Members members;
-  for (const std::string &name : read.index.shards()) {
-    const auto known = by_name.find(name);
-    if (known != by_name.end())
-      members.push_back(known->second);
-    else if (sources_)
-      members.push_back(std::make_shared<Member>(sources_, name, os::split_path(path_).first + "/" + name));
-    else
-      members.push_back(std::make_shared<Member>(folder_, name));
-    named.emplace(name, members.back());
-  }
-  auto catalogue = std::make_unique<ShardCatalogue>(*this, std::move(read), std::move(members));
-  by_name = std::move(named);
-  std::erase_if(with_journals, [&now = kept.by_name](const std::shared_ptr<Member> &shard) {
-    const auto found = now.find(shard->name());
-    const bool gone = found == now.end() || found->second != shard;
+  const auto index = read.parsed;
+  const auto members = index == kept.index ? kept.members : members_of(*index, kept.members.get());
+  auto catalogue = std::make_unique<ShardCatalogue>(*this, std::move(read), members);
+  kept.index = index;
+  kept.members = members;
+  std::erase_if(kept.with_journals, [&](const std::shared_ptr<Member> &shard) {
+    const bool gone = ShardCatalogue::find(*members, shard->name()) != shard;
     if (gone) shard->opened()->close_idle_journals();
     return gone;
   });
-  catalogue->pin_shown(kept.settled_at);
+  catalogue->pin_shown(kept.settled_at, shown.get());
   return catalogue;
+}
+
+// With those of `known` that it names.
+std::shared_ptr<const ShardCatalogue::Members> Shards::members_of(const ShardIndex &index,
+                                                                  const ShardCatalogue::Members *known) const {
+  auto members = std::make_shared<ShardCatalogue::Members>();
+  for (const std::string &name : index.shards()) {
+    auto member = known ? ShardCatalogue::find(*known, name) : nullptr;
+    if (!member && sources_)
+      member = std::make_shared<Member>(sources_, name, os::split_path(path_).first + "/" + name);
+    else if (!member)
+      member = std::make_shared<Member>(folder_, name);
+    members->push_back(std::move(member));
+  }
+  return members;
 }
 
 void Shards::close() noexcept {
   if (Kept *const kept = kept_.find()) {
     for (const auto &shard : kept->with_journals) shard->opened()->close_idle_journals();
     kept->with_journals.clear();
-    kept->by_name.clear();
+    kept->index.reset();
+    kept->members.reset();
   }
   MultiFileOf::close();
 }
@@ -301,7 +315,7 @@ Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t
     if (own == own_then && before == before_then) break;
   }
   // MooseFS tells other hosts a second late when a file was written; and anybody may touch one. Then the bytes decide.
-  const auto again = with_room([this] { return read_index(at_, {options().lock_timeout_ms}); });
+  const auto again = with_room([&] { return read_index(at_, {options().lock_timeout_ms}, &read); });
   if (again && os::same_inode(again->identity, read.identity) && again->hash == read.hash) {
     same_as = state_of(again->identity);
     return {};
@@ -339,20 +353,13 @@ Result<void> Shards::await_writers(const os::Location &index, const os::LockWait
   return {};
 }
 
-std::string Shards::name_of(const DataFile &shard, const ShardCatalogue &shown) const {
-  for (const auto &m : shown.shards())
-    if (m->opened() && m->opened()->path() == shard.path()) return m->name();
-  return shard.location().name();
-}
-
 void Shards::used_journals(const std::shared_ptr<Member> &shard) noexcept try {
   constexpr size_t each = 8;  // descriptors: the folder's, and one a journal, of which writers at once leave a few
   const size_t most = std::max<size_t>(os::most_descriptors(env()) / each, 1);
   Kept &kept = kept_.mine();
   std::lock_guard lock(kept.mutex);
   std::erase(kept.with_journals, shard);
-  const auto named = kept.by_name.find(shard->name());
-  if (named == kept.by_name.end() || named->second != shard)  // the index names it no more
+  if (!kept.members || ShardCatalogue::find(*kept.members, shard->name()) != shard)  // the index names it no more
     return shard->opened()->close_idle_journals();
   kept.with_journals.push_back(shard);
   if (kept.with_journals.size() <= most) return;
@@ -401,7 +408,7 @@ Result<void> Shards::refresh() {
   struct stat index;  // before the shards, which are as new then, or newer
   const bool there = at_.stat(&index) == 0;
   ST_TRY(refresh_shards(options().lock_timeout_ms));
-  return show(there ? state_of(index) : 0, options().lock_timeout_ms);
+  return show(there ? state_of(index) : 0, options().lock_timeout_ms, Missing::looked_for_anew);
 }
 
 // What is found in all of them is shown at once: else a catalogue that is made meanwhile would have a part of it. All
@@ -419,12 +426,12 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
     const Snapshot &state() const { return found->state ? *found->state : *found->look.shown; }
   };
   std::vector<Refreshed> all;
+  std::set<const Member *> added_already;
   const auto add_opened = [&] {
     bool added = false;
     const Held shown = hold();  // others may show the next one meanwhile
     for (const auto &member : shown->shards()) {
-      const auto is_it = [&](const Refreshed &r) { return r.member == member; };
-      if (!member->opened() || std::ranges::any_of(all, is_it)) continue;
+      if (!member->opened() || !added_already.insert(member.get()).second) continue;
       all.push_back({member, member->opened()->begin_look()});
       all.back().begun.shown = {};  // its numbers alone are asked for
       added = true;

@@ -48,9 +48,10 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // As DataFile::poison, of the index and all shards: a commit on several of them has an open outcome.
   void poison() noexcept { poisoned_ = true; }
   bool poisoned() const { return poisoned_; }
-  // Anew, for others may have changed it. Recovers first what a crashed writer left.
-  // `wait`: for a lease on it.
-  static Result<ReadIndex> read_index(const os::Location &index, const os::LockWait &wait);
+  // Anew, for others may have changed it. `wait`: for a lease on it. Bytes that are those of `known`, by their hash,
+  // are not parsed again.
+  static Result<ReadIndex> read_index(const os::Location &index, const os::LockWait &wait,
+                                      const ReadIndex *known = nullptr);
   // Waits until no writer changes the checkpoint. Where nothing can be locked nobody does.
   static Result<void> await_writers(const os::Location &index, const os::LockWait &wait);
   // What tells an index, or a shard, from another that had its name before or has it after.
@@ -74,16 +75,17 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     using os::Descriptors;
     return Descriptors::with_room(member_options().descriptors, Descriptors::GiveUp::all, std::move(work));
   }
-  static Result<ReadIndex> read_index(const os::File &file);
+  static Result<ReadIndex> read_index(const os::File &file, const ReadIndex *known = nullptr);
   // An index that a commit puts in place, and the one that it has locked, whose place that takes.
   struct WithheldIndex {
     struct stat identity = {};
     ReadIndex locked = {};
   };
   struct Kept {
-    std::mutex mutex;                                                     // of what follows
-    std::map<std::string, std::shared_ptr<Member>, std::less<>> by_name;  // those that the index names
-    std::vector<std::shared_ptr<Member>> with_journals;                   // those used last
+    std::mutex mutex;                                        // of what follows
+    std::shared_ptr<const ShardIndex> index;                 // of the last catalogue that was made
+    std::shared_ptr<const ShardCatalogue::Members> members;  // those that it names
+    std::vector<std::shared_ptr<Member>> with_journals;      // those used last
     // While a commit has not yet shown the shards that belong to it, the locked index is shown in its place.
     const WithheldIndex *withheld_index = nullptr;  // of the commit, which has locked the index
     std::atomic<unsigned> exclusive = 0;            // commits of this handle that keep others out
@@ -93,6 +95,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   };
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read, Kept &kept);
+  std::shared_ptr<const ShardCatalogue::Members> members_of(const ShardIndex &index,
+                                                            const ShardCatalogue::Members *known) const;
   // A transaction will change this shard, which is opened: each state that lacks it gets it as it is now.
   Result<void> pin_in_all_states(const Member &shard);
   // A commit renames the new index into place. `replaced` is locked.
@@ -100,7 +104,9 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // Shows the index as it is now, and the shards as they are shown. But where others have changed more than one file,
   // the shards are refreshed first. `refreshed_for`: the state of the index before they were last refreshed.
   Result<void> show_anew();
-  Result<void> show(uint64_t refreshed_for, int32_t timeout_ms);
+  // Of an index that is as it was, all shards were there once; are they looked for again?
+  enum class Missing { looked_for_anew, known };
+  Result<void> show(uint64_t refreshed_for, int32_t timeout_ms, Missing missing);
   // Shows the shards as they are shown, under the index that is shown. Opens nothing. False: that would be a mix.
   bool show_shards();
   void show_late() noexcept;
@@ -108,6 +114,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // Shards of these names, which a state in use may have, are about to go.
   void keep_open(const std::set<std::string> &names) const;
   Result<void> refresh_shards(int32_t timeout_ms);
+  Result<void> open_all(const Progress &progress) const;
   Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   Result<void> check_all_there(const ShardIndex &index) const;
   Result<void> recover_left(int32_t timeout_ms) const;  // by dead writers
@@ -127,8 +134,6 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as, Own ours) const;
   // Before it is said that a shard does not go with the index: this kernel may lead the name to the one before still.
   void ask_anew(const struct stat &index) const;
-  // As the index names it.
-  std::string name_of(const DataFile &shard, const ShardCatalogue &shown) const;
   // Only so many shards keep journals for their next transaction: fewer where few files may be open.
   void used_journals(const std::shared_ptr<Member> &shard) noexcept;
 

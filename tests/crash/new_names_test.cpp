@@ -54,7 +54,7 @@ std::string seen_alone(SimEnv &env, const Change &change, bool after_a_cut = fal
   if (const std::string wrong = check_strictly(env); !wrong.empty()) return wrong;
   auto read = store::Shards::read_index(*os::Location::find(env, index_path), {});
   if (!read) return read.error().message;
-  std::vector<std::string> wanted = read->index.shards();
+  std::vector<std::string> wanted = read->index().shards();
   wanted.push_back(index_path.substr(shards_folder.size() + 1));
   for (const std::string &name : env.names(shards_folder))
     if (std::find(wanted.begin(), wanted.end(), name) == wanted.end() &&

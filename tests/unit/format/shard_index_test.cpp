@@ -265,6 +265,18 @@ TEST(ShardIndex, ManyKeysTakeWorkInProportion) {
   testing::expect_in_proportion(cost_of);
 }
 
+TEST(ShardIndex, ShardsThatComeLeaveTensorsWhereTheyAre) {
+  ShardIndex index = ShardIndex::of({"b", "d"});
+  index.assign("t1", "b");
+  index.assign("t2", "d");
+  index.assign("t3", "d");
+  index.add_shards({"e", "c", "d", "a", "c"});
+  EXPECT_EQ(index.shards(), (std::vector<std::string>{"a", "b", "c", "d", "e"}));
+  EXPECT_EQ(index.counts(), (std::vector<uint64_t>{0, 1, 0, 2, 0}));
+  EXPECT_EQ(index.shard_of("t1"), 1u);
+  EXPECT_EQ(index.shard_of("t3"), 3u);
+}
+
 // What a reader would refuse is not written.
 TEST(ShardIndex, IsSpelledSoThatItCanBeRead) {
   ShardIndex index = parse(R"({"metadata": {"n": 5}, "weight_map": {"a": "1"}})").value();
