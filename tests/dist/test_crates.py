@@ -125,8 +125,8 @@ def test_without_the_feature_an_installed_libst_is_wanted(unpacked, environment)
 LIST = """
 fn main() -> libst::Result<()> {
     let url = std::env::args().nth(1).unwrap();
-    for (name, tensor) in &libst::File::open(url)? {
-        println!("{name} {:?}", tensor.shape());
+    for tensor in libst::File::open(url)?.tensors()? {
+        println!("{} {:?}", tensor.name(), tensor.shape());
     }
     Ok(())
 }
