@@ -1,5 +1,6 @@
 #include "read/thread_pool.h"
 
+#include <chrono>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -10,6 +11,9 @@
 
 namespace st::read {
 namespace {
+
+// A read of another may never return. The caller's user is to know that it still waits.
+constexpr auto between_looks = std::chrono::milliseconds(100);
 
 // They end by hand: a child leaves its parent's alone.
 union Threads {
@@ -81,7 +85,7 @@ void ThreadPool::wait_for_others(size_t lacking, const std::function<Result<void
   std::unique_lock lock(mutex_);
   working_ -= lacking;
   for (uint64_t seen = told_; working_ > 0; seen = told_) {
-    news_.wait(lock, [&] { return working_ == 0 || told_ != seen; });
+    news_.wait_for(lock, between_looks, [&] { return working_ == 0 || told_ != seen; });
     if (working_ == 0 || stopped()) continue;
     lock.unlock();
     attempt([&] { return look(); });  // not a copy of it, which may take memory

@@ -29,8 +29,8 @@ class ThreadPool {
 
   // body(0) to body(n - 1), n > 0: 0 by the caller, the others each by a thread
   // or, if there are too few, by the caller afterwards. Done with its own, the
-  // caller calls `look` whenever another has told of something. A failure or an
-  // exception is the first one's.
+  // caller calls `look` whenever another has told of something, and ten times a
+  // second. A failure or an exception is the first one's.
   Result<void> run(size_t n, const Body &body, const std::function<Result<void>()> &look);
   // Somebody failed: bodies look at it now and then, and return.
   bool stopped() const { return stop_.load(std::memory_order_relaxed); }

@@ -46,7 +46,7 @@ bool replace_privately(const std::string &path, const std::string &text) {
     written += static_cast<size_t>(n);
   }
   const bool whole = written == text.size() && fsync(file) == 0;  // or a power cut leaves an empty one
-  const bool closed = close(file) == 0;
+  const bool closed = ::close(file) == 0;
   if (closed && whole && rename(beside.c_str(), path.c_str()) == 0) return true;
   unlink(beside.c_str());
   return false;

@@ -41,6 +41,10 @@ readelf -d "$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p' >"$work/soname"
 echo libst.so.2 >"$work/wanted_soname"
 same "the soname is libst.so.2" "$work/soname" "$work/wanted_soname"
 
+# Another libst of the process, of another version, would answer.
+readelf -rW "$library" | grep -E ' st_[a-z0-9_]+@' >"$work/borrowed"
+none "it calls its own functions" "$work/borrowed"
+
 # An executable stack, or text that must be relocated, is a sign of a bad build.
 { readelf -lW "$library" | awk '/GNU_STACK/ && /E/ && $7 ~ /E/'; readelf -d "$library" | grep TEXTREL; } >"$work/bad"
 none "no executable stack and no text relocations" "$work/bad"

@@ -42,6 +42,9 @@ def environment() -> dict[str, str]:
     return kept | compilers | {"PKG_CONFIG_LIBDIR": "/nonexistent", "CXXFLAGS": flags, "CFLAGS": flags}
 
 
+# What the feature `remote` wants of the system.
+FOR_URLS = ["libcurl", "libcrypto", "pugixml"]
+
 # One model becomes the other by their delta.
 TRAIN = """
 fn main() -> libst::Result<()> {
@@ -122,11 +125,24 @@ def test_without_the_feature_an_installed_libst_is_wanted(unpacked, environment)
     assert done.returncode and "libst-sys did not find libst.so.2" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("folder", ["core/remote", "core/remote/credentials"])
+def test_what_reads_urls_compiles_in_one_file(unpacked, tmp_path, folder):
+    """As the crate puts it together: a name of one source must not hide what another means."""
+    if subprocess.run(["pkg-config", "--exists", *FOR_URLS]).returncode:
+        pytest.skip("libcurl, OpenSSL or pugixml is missing")
+    (bundled,) = unpacked.glob("libst-sys-*/bundled")
+    together = tmp_path / "together.cpp"
+    together.write_text("".join(f'#include "{source}"\n' for source in sorted((bundled / folder).glob("*.cpp"))))
+    folders = [f"-I{bundled / part}" for part in ("core", "capi", "include", "inside")]
+    folders += run("pkg-config", "--cflags", *FOR_URLS).split()
+    run(os.environ.get("DIST_CXX", "c++"), "-std=c++20", "-fsyntax-only", "-DST_REMOTE_INSIDE", *folders, together)
+
+
 LIST = """
 fn main() -> libst::Result<()> {
     let url = std::env::args().nth(1).unwrap();
-    for (name, tensor) in &libst::File::open(url)? {
-        println!("{name} {:?}", tensor.shape());
+    for tensor in libst::File::open(url)?.tensors()? {
+        println!("{} {:?}", tensor.name(), tensor.shape());
     }
     Ok(())
 }
@@ -135,7 +151,7 @@ fn main() -> libst::Result<()> {
 
 @long
 def test_with_the_feature_remote_a_program_reads_urls(unpacked, environment, tmp_path):
-    if subprocess.run(["pkg-config", "--exists", "libcurl", "libcrypto", "pugixml"]).returncode:
+    if subprocess.run(["pkg-config", "--exists", *FOR_URLS]).returncode:
         pytest.skip("libcurl, OpenSSL or pugixml is missing")
     manifest = block("bindings/rust/libst/README.md", "toml").replace(" }", ', features = ["remote"] }', 1)
     folder = project(unpacked / "reads", manifest)

@@ -3,6 +3,7 @@
 import errno
 import gc
 import io
+import itertools
 import os
 import pathlib
 import pickle
@@ -190,6 +191,36 @@ def test_ctrl_c_during_a_read_comes_out_of_the_call(held):
         held.__class__ = type("Interrupted", (Held,), {"__call__": lambda self, *a: interrupted(*a)})
         with pytest.raises(KeyboardInterrupt):
             f["w"]
+
+
+def test_ctrl_c_during_reads_by_threads_comes_out_when_they_have_returned(large):
+    arrays, held = large
+    handled = threading.Event()
+    number = itertools.count()
+    begun, ended = [], []
+
+    def interrupt(*_):
+        handled.set()
+        raise KeyboardInterrupt
+
+    def read(offset, buffer):
+        begun.append(offset)
+        if next(number) == 1:  # the first after that of the header
+            os.kill(os.getpid(), signal.SIGINT)
+        if threading.get_ident() != threading.main_thread().ident:
+            handled.wait(60)
+        held(offset, buffer)
+        ended.append(offset)
+
+    with libst.open_source(read, size=len(held.data), most_reads=4, block_size=1 << 16) as f:
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                f.read_many(list(f))
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert handled.is_set() and len(begun) - len(ended) in (0, 1)  # one of the caller's own
+        assert np.array_equal(f["t3"], arrays["t3"])
 
 
 def test_a_source_that_ends_early(model, large):

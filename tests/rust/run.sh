@@ -77,6 +77,11 @@ refuses_a_relative_folder() {
   grep -q "LIBST_DIR must be absolute, and is \." <<<"$said"
 }
 
+# The version that Cargo.toml promises compiles the crates of Cargo.lock.
+with_the_oldest() { # its Cargo has a place of its own for what it fetches
+  CARGO_TARGET_DIR=$BUILD/cargo/oldest cargo "+$oldest" check --locked --quiet --workspace --all-targets --all-features
+}
+
 # Examples are not built here. And what a thread is told in its last moments nobody frees.
 under_asan() {
   ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:allocator_may_return_null=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$BUILD/cargo-asan \
@@ -100,6 +105,12 @@ all() {
   check "built once" is_built_once
   check "missing libst is explained" says_when_it_is_missing
   check "a relative LIBST_DIR is refused" refuses_a_relative_folder
+  oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1.0/p' Cargo.toml)
+  if cargo "+$oldest" --version >/dev/null 2>&1; then
+    check "Rust $oldest" with_the_oldest
+  else
+    echo "test Rust $oldest ... ignored, this toolchain is not here"
+  fi
   check "cargo test" cargo test --locked --offline --workspace --all-features --no-fail-fast
   if [[ -n $QUICK ]]; then
     echo "test AddressSanitizer ... ignored, --quick was given"

@@ -313,9 +313,9 @@ st_status st_last_error_info(st_error_info *out);
  * If this function forks, the call goes on in the parent alone. Where it
  * returns in the child, the call ends there and answers ST_E_FORKED, unless all
  * was done.
- * While a call waits for the server of a URL, libst calls this function ten
- * times a second. The numbers may repeat. Such calls are an open, a read, and a
- * call that reads whole models.
+ * While a call waits for the server of a URL, or for threads of its own that
+ * read, libst calls this function ten times a second. The numbers may repeat.
+ * Such calls are an open, a read, and a call that reads whole models.
  * Called on the thread that called libst: of a handle that several threads use,
  * by several at once. It must not call libst with the same handle, but for
  * st_interrupt, nor wait for a thread that does: that thread may be waiting for
@@ -1101,7 +1101,8 @@ typedef struct st_source_range {
  *               ST_E_FILE_CHANGED
  *   ECANCELED   somebody gave up: ST_E_CANCELLED
  *   EOPNOTSUPP  ST_E_UNSUPPORTED; others as of a file: ENOENT, EACCES, EIO ...
- * Must not call libst with the handle of this source. */
+ * Must not call libst with the handle of this source. A call that is stopped
+ * ends when the reads that it has begun have returned. */
 typedef int (*st_source_read_fn)(void *user, const st_source_range *ranges,
                                  size_t n);
 

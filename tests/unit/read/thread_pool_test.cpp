@@ -1,6 +1,7 @@
 // The threads of a bulk read: which work, what ends the work, what crosses over.
 #include "read/thread_pool.h"
 
+#include <chrono>
 #include <new>
 #include <signal.h>
 #include <stdexcept>
@@ -109,6 +110,22 @@ TEST(ThreadPoolTest, TheCallerLooksWhenOthersTell) {
       EXPECT_EQ(looks, 1);
     }
   }
+}
+
+// A read may hang, as on a server that is gone: whoever waits for it can be asked whether he wants to.
+TEST(ThreadPoolTest, TheCallerLooksWhileOthersAreSilent) {
+  std::atomic<int> looks = 0;
+  ThreadPool pool(os::Env::posix());
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  auto work = [&](size_t, bool calling) -> Result<void> {
+    while (!calling && looks < 2 && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+    return {};
+  };
+  ASSERT_TRUE(is_ok(pool.run(2, work, [&]() -> Result<void> {
+    ++looks;
+    return {};
+  })));
+  EXPECT_GE(looks, 2);
 }
 
 TEST(ThreadPoolTest, AChildOfAForkWaitsForNone) {
