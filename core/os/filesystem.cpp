@@ -171,6 +171,11 @@ bool dates_changes_late(std::string_view type) {
   return std::ranges::find(those, type) != std::end(those);
 }
 
+bool replaces_in_two_steps(std::string_view type) {
+  constexpr std::string_view those[] = {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3"};
+  return std::ranges::find(those, type) != std::end(those);
+}
+
 bool shows_another(std::string_view type) {
   return type == overlay || type == "ecryptfs";
 }
