@@ -176,6 +176,10 @@ bool replaces_in_two_steps(std::string_view type) {
   return std::ranges::find(those, type) != std::end(those);
 }
 
+bool removes_what_it_cannot_replace(std::string_view type) {
+  return replaces_in_two_steps(type) && !type.starts_with("nfs");
+}
+
 bool shows_another(std::string_view type) {
   return type == overlay || type == "ecryptfs";
 }

@@ -131,6 +131,7 @@ class Location {
   Result<void> read_past_cache(File *file, struct stat *s) const;
   // Is a file here that is open renamed first, when another takes its name? rename_over.h says more.
   bool is_replaced_in_two_steps() const;
+  bool is_moved_before_replaced() const;  // for it would be removed
   // Whatever this kernel remembers of the name, the next look asks the server.
   void renew() const;
 

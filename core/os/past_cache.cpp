@@ -199,6 +199,11 @@ bool Location::is_replaced_in_two_steps() const {
   return s && major(s->st_dev) == 0 && replaces_in_two_steps(filesystem_by_folder(*s).type);
 }
 
+bool Location::is_moved_before_replaced() const {
+  const auto s = folder_->identity();
+  return s && major(s->st_dev) == 0 && removes_what_it_cannot_replace(filesystem_by_folder(*s).type);
+}
+
 bool Location::is_of_this_machine() const {
   const auto s = folder_->identity();
   const Filesystem found = s ? filesystem_by_folder(*s) : Filesystem();

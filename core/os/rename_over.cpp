@@ -74,8 +74,15 @@ std::string_view had_name(std::string_view entry) {
 
 int rename_over(const Location &to, int from_dir, const std::string &temporary) {
   std::string second = to.is_replaced_in_two_steps() ? second_name(to.name(), temporary) : std::string();
-  const auto link = [&] { return to.env().linkat(to.dir(), to.name().c_str(), second.c_str()); };
-  if (!second.empty() && repeat_interrupted(link) < 0) second.clear();  // there is no old file, or no such link
+  const bool moves = to.is_moved_before_replaced();
+  const auto name = [&] {
+    return moves ? to.env().renameat(to.dir(), to.name().c_str(), to.dir(), second.c_str())
+                 : to.env().linkat(to.dir(), to.name().c_str(), second.c_str());
+  };
+  if (const int named = second.empty() ? 0 : repeat_interrupted(name); named < 0) {
+    if (moves && named != -ENOENT) return named;
+    second.clear();  // there is no old file, or no such link
+  }
   const int r =
       repeat_interrupted([&] { return to.env().renameat(from_dir, temporary.c_str(), to.dir(), to.name().c_str()); });
   if (second.empty()) return r;

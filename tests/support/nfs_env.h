@@ -23,6 +23,7 @@ class NfsEnv : public FaultEnv {
   ~NfsEnv() override { end(); }
 
   bool dies_amid_rename = false;
+  bool is_smb = false;  // it removes the old file, as soon as that is closed, and refuses the new one
   bool is_dead() const { return dead_; }
 
   int openat(int dir, const char *path, int flags, mode_t mode) override {
@@ -60,7 +61,7 @@ class NfsEnv : public FaultEnv {
   }
   int fstatfs(int fd, struct statfs *out) override {
     const int r = FaultEnv::fstatfs(fd, out);
-    out->f_type = 0x6969;
+    out->f_type = is_smb ? 0xFE534D42 : 0x6969;
     return r;
   }
   int mkdirat(int dir, const char *name, mode_t mode) override {
@@ -81,6 +82,10 @@ class NfsEnv : public FaultEnv {
     forget(inode(to_dir));
     struct stat old;
     if (under_.fstatat(to_dir, to, &old, AT_SYMLINK_NOFOLLOW) == 0 && is_open(old.st_ino)) {
+      if (is_smb) {
+        hidden_[old.st_ino] = {under_.openat(to_dir, ".", O_RDONLY | O_DIRECTORY, 0), to};
+        return -EACCES;
+      }
       const std::string hidden = ".nfs" + std::to_string(1000000 + hidden_.size());
       if (const int r = FaultEnv::renameat(to_dir, to, to_dir, hidden.c_str()); r < 0) return r;
       hidden_[old.st_ino] = {under_.openat(to_dir, ".", O_RDONLY | O_DIRECTORY, 0), hidden};

@@ -86,6 +86,17 @@ TEST_F(Nfs, ASecondNameThatIsLeftGoesWithTheNextPublish) {
   EXPECT_EQ(DataFile::open(other, path, {}).error().status, Status::no_file);
 }
 
+TEST_F(Nfs, ClientsOfSmbAreNotLetReplaceWhatIsOpen) {
+  NfsEnv host(env);
+  host.is_smb = true;
+  {
+    auto reader = open(host, {});
+    ASSERT_TRUE(is_ok(update(*open(host), "b", new_b, by_publish())));
+  }
+  EXPECT_TRUE(same_bytes(seen(*open(host), "b"), new_b));
+  EXPECT_EQ(beside(), std::vector<std::string>{fs::path(path).filename()});
+}
+
 // Its writer died before the rename: the file has two names then.
 TEST_F(Nfs, ASecondNameOfTheFileItselfIsNoHardLink) {
   const fs::path folder = fs::path(path).parent_path();
