@@ -11,6 +11,7 @@
 #include "journal/move_aside.h"
 #include "journal/recover.h"
 #include "newfile/copy_attributes.h"
+#include "os/rename_over.h"
 #include "os/turnstile.h"
 #include "os/waited.h"
 
@@ -98,7 +99,11 @@ Result<Destination> find_destination(os::Env &env, const std::string &path) {
 
 Result<Destination> destination_at(os::Location at) {
   struct stat s;
-  const int r = at.stat(&s);
+  int r = at.stat(&s);
+  if (r == -ENOENT) {
+    ST_TRY(const bool changed, os::await_rename_over(at, {default_lock_timeout_ms}));
+    if (changed) r = at.stat(&s);
+  }
   if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "save", at.path()));
   const bool exists = r == 0 && !S_ISLNK(s.st_mode);
   if (exists && !S_ISREG(s.st_mode))

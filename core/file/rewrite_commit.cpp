@@ -10,6 +10,7 @@
 #include "newfile/publish_plan.h"
 #include "newfile/room.h"
 #include "newfile/units.h"
+#include "os/rename_over.h"
 #include "os/turnstile.h"
 
 namespace st::store {
@@ -220,6 +221,10 @@ Result<void> make_new_file(Staged &staged, const CommitLock &lock, NewFile *made
 
 Result<void> check_links(const Staged &staged, const os::File &old) {
   ST_TRY(auto s, old.stat());
+  if (s.st_nlink > 1) {
+    os::remove_second_names(staged.file.location());
+    ST_TRY(s, old.stat());
+  }
   if (s.st_nlink > 1 && !staged.options.break_links)
     return fail(
         Status::hard_links, in_quotes(staged.file.path()), " has ", s.st_nlink,

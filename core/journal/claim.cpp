@@ -11,7 +11,8 @@ namespace st::write {
 Result<bool> rename_in(const os::File &dir, const std::string &from, const std::string &to) {
   const int r =
       os::repeat_interrupted([&] { return dir.env().renameat(dir.fd(), from.c_str(), dir.fd(), to.c_str()); });
-  if (r == -ENOENT || r == -ESTALE) return false;
+  // NFS keeps a removed file aside while a process of this host has it open, and lets nobody rename it.
+  if (r == -ENOENT || r == -ESTALE || r == -EBUSY) return false;
   if (r < 0) return Failure(os_error(-r, "take over", dir.path() + "/" + from));
   return true;
 }
@@ -24,7 +25,7 @@ Result<bool> claim(const Folder &folder, std::string *name, Found &found) {
   if (!renamed || !*renamed) return renamed;
   *name = std::move(taken);
   // A client may remember how large it was, and that it had no bytes yet: so it asks for the name once more.
-  dir.env().renew_name(dir.fd(), name->c_str());
+  os::renew_name(dir.env(), dir.fd(), *name);
   ST_TRY(read_state(found));
   return true;
 }
@@ -76,7 +77,7 @@ Result<void> drop_applied(const Folder &folder, const std::string &name, const F
 
 Result<bool> is_under_name(int folder, const std::string &name, const os::File &opened) {
   os::Env &env = opened.env();
-  if (opened.reads_past_cache()) env.renew_name(folder, name.c_str());
+  if (opened.reads_past_cache()) os::renew_name(env, folder, name);
   struct stat by_name;
   const int r = env.fstatat(folder, name.c_str(), &by_name, AT_SYMLINK_NOFOLLOW);
   if (r == -ENOENT || r == -ESTALE) return false;

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "journal/claim.h"
 #include "journal/identity.h"
+#include "os/rename_over.h"
 
 namespace st::write {
 namespace {
@@ -190,8 +191,7 @@ Result<Verdict> RollForward::judge(const os::File &index, const Found &decision)
 }
 
 Result<void> RollForward::rename_to(const std::string &temporary, const std::string &file) {
-  const int r = os::repeat_interrupted(
-      [&] { return dir_->env().renameat(dir_->fd(), temporary.c_str(), dir_->fd(), file.c_str()); });
+  const int r = os::rename_over(at(file), dir_->fd(), temporary);
   if (r < 0) return Failure(os_error(-r, "rename", at(temporary).path()));
   return {};
 }

@@ -5,6 +5,7 @@
 #include "newfile/temporary_file.h"
 #include "newfile/write_out.h"
 #include "os/filesystem.h"
+#include "os/rename_over.h"
 
 namespace st::write {
 namespace {
@@ -48,8 +49,7 @@ bool TemporaryFile::is_anothers() const noexcept {
 }
 
 Result<void> TemporaryFile::rename_to(const os::Location &to) {
-  const int renamed = os::repeat_interrupted(
-      [&] { return env().renameat(target_.dir(), temporary_.c_str(), to.dir(), to.name().c_str()); });
+  const int renamed = os::rename_over(to, target_.dir(), temporary_);
   // An error may come after the fact (a network filesystem): look.
   if (renamed >= 0 || stands(to)) return {};
   Error e = os_error(-renamed, "rename a new file to", to.path());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "os/random.h"
+#include "os/rename_over.h"
 
 namespace st::write {
 
@@ -48,16 +49,24 @@ std::vector<std::string> TemporaryFile::remove_stale(const os::Location &target,
                                                      std::initializer_list<std::string_view> infixes,
                                                      os::Neighbours *listed) {
   std::string prefix = temporary_prefix(target.name(), *infixes.begin());
-  for (const std::string_view infix : infixes) {
-    const std::string other = temporary_prefix(target.name(), infix);
+  const auto shorten = [&](const std::string &other) {
     prefix.erase(std::mismatch(prefix.begin(), prefix.end(), other.begin(), other.end()).first, prefix.end());
-  }
+  };
+  for (const std::string_view infix : infixes) shorten(temporary_prefix(target.name(), infix));
   std::vector<std::string> removed;
+  struct stat s;
+  const bool in_two_steps = target.is_replaced_in_two_steps();
+  if (in_two_steps) {
+    if (target.stat(&s) == -ENOENT && !os::await_rename_over(target, {})) return removed;
+    shorten(temporary_prefix(target.name(), os::second_name_infix));
+  }
   for (const std::string &name : os::Neighbours::beginning_with(target, prefix, listed)) {
     const bool is_one = std::any_of(infixes.begin(), infixes.end(), [&](std::string_view infix) {
       return is_temporary_of(name, target.name(), infix);
     });
     if (is_one && remove_unlocked(target.beside(name))) removed.push_back(removed_new_file(name));
+    if (in_two_steps && os::had_name(name) == target.name() && target.stat(&s) == 0)
+      remove_unlocked(target.beside(name));
   }
   return removed;
 }

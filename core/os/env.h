@@ -62,6 +62,8 @@ class Env {
   virtual int mkdirat(int dir, const char *name, mode_t mode) = 0;
   virtual int unlinkat(int dir, const char *name, int flags) = 0;
   virtual int renameat(int from_dir, const char *from, int to_dir, const char *to) = 0;
+  // A second name for it in that folder.
+  virtual int linkat(int, const char *, const char *) { return -ENOSYS; }
 
   // F_OFD_SETLK, F_OFD_GETLK. A lock does not pass to a child over fork().
   virtual int lock(int fd, int command, struct flock *lock) = 0;

@@ -171,6 +171,15 @@ bool dates_changes_late(std::string_view type) {
   return std::ranges::find(those, type) != std::end(those);
 }
 
+bool replaces_in_two_steps(std::string_view type) {
+  constexpr std::string_view those[] = {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3"};
+  return std::ranges::find(those, type) != std::end(those);
+}
+
+bool removes_what_it_cannot_replace(std::string_view type) {
+  return replaces_in_two_steps(type) && !type.starts_with("nfs");
+}
+
 bool shows_another(std::string_view type) {
   return type == overlay || type == "ecryptfs";
 }

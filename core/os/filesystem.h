@@ -51,6 +51,12 @@ bool keeps_what_was_read(std::string_view type);
 // a file its times. Pure.
 bool dates_changes_late(std::string_view type);
 
+// Does a client there give an open file another name first, when a new one takes its own? Pure.
+bool replaces_in_two_steps(std::string_view type);
+
+// And does it remove the open file, as soon as that is closed, and yet refuse the new one? Pure.
+bool removes_what_it_cannot_replace(std::string_view type);
+
 // Are the files there those of another filesystem, which may lie anywhere? Pure.
 bool shows_another(std::string_view type);
 

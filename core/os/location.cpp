@@ -6,6 +6,7 @@
 #include "base/url.h"
 #include "os/path.h"
 #include "os/remote_source.h"
+#include "os/rename_over.h"
 
 namespace st::os {
 namespace {
@@ -478,7 +479,7 @@ Result<File> open_leased(const Location &at, int flags, const LockWait &wait) {
 
 Result<File> open_regular(const Location &at, int flags, struct stat *identity, const LockWait &wait) {
   bool again = false;
-  return while_stale([&]() -> Result<File> {
+  const auto look = [&]() -> Result<File> {
     // This kernel may still lead the name to the file that is there no more.
     if (std::exchange(again, true)) at.renew();
     ST_TRY(auto file, open_leased(at, flags | O_NONBLOCK | O_NOCTTY, wait));
@@ -487,7 +488,14 @@ Result<File> open_regular(const Location &at, int flags, struct stat *identity, 
     if (identity) *identity = s;
     if (!S_ISREG(s.st_mode)) return Failure(no_plain_file(at.path()));
     return file;
-  });
+  };
+  auto file = while_stale(look);
+  for (int left = 10; !file && file.error().os_errno == ENOENT && left > 0; --left) {
+    ST_TRY(const bool changed, await_rename_over(at, wait));
+    if (!changed) break;
+    file = while_stale(look);
+  }
+  return file;
 }
 
 }  // namespace st::os

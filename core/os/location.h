@@ -129,6 +129,9 @@ class Location {
   // Then `file`, which was opened here, is read past this kernel's cache, and `s` is looked up anew. Status of ESTALE
   // if the name leads to another by now.
   Result<void> read_past_cache(File *file, struct stat *s) const;
+  // Is a file here that is open renamed first, when another takes its name? rename_over.h says more.
+  bool is_replaced_in_two_steps() const;
+  bool is_moved_before_replaced() const;  // for it would be removed
   // Whatever this kernel remembers of the name, the next look asks the server.
   void renew() const;
 
@@ -166,6 +169,9 @@ class Folders {
  private:
   std::vector<std::shared_ptr<const Directory>> open_;
 };
+
+// Whatever this kernel remembers of the name in the folder, the next look asks the server.
+void renew_name(Env &env, int folder, const std::string &name);
 
 // A plain file, opened without blocking on pipes and devices; and what its stat() said. Another program may have a
 // lease on it, as Samba and servers of NFS take them: `wait` says how long it has to give that back. Status busy if it

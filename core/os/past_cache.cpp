@@ -194,6 +194,16 @@ bool Location::has_other_hosts() const {
   return s && has_other_hosts(*s);
 }
 
+bool Location::is_replaced_in_two_steps() const {
+  const auto s = folder_->identity();
+  return s && major(s->st_dev) == 0 && replaces_in_two_steps(filesystem_by_folder(*s).type);
+}
+
+bool Location::is_moved_before_replaced() const {
+  const auto s = folder_->identity();
+  return s && major(s->st_dev) == 0 && removes_what_it_cannot_replace(filesystem_by_folder(*s).type);
+}
+
 bool Location::is_of_this_machine() const {
   const auto s = folder_->identity();
   const Filesystem found = s ? filesystem_by_folder(*s) : Filesystem();
@@ -201,7 +211,7 @@ bool Location::is_of_this_machine() const {
 }
 
 void Location::renew() const {
-  env().renew_name(dir(), name_.c_str());
+  renew_name(env(), dir(), name_);
 }
 
 Result<void> Location::read_past_cache(File *file, struct stat *s) const {
@@ -214,6 +224,14 @@ Result<void> Location::read_past_cache(File *file, struct stat *s) const {
   struct stat named;
   if (!nameless_ && (stat(&named) != 0 || !same_inode(*s, named))) return Failure(file->error(ESTALE, "open"));
   return {};
+}
+
+// FUSE asks for the name itself. NFS and its like ask for the folder: while it is as they remember it, so are its
+// names.
+void renew_name(Env &env, int folder, const std::string &name) {
+  env.renew_name(folder, name.c_str());
+  struct stat now;
+  env.fstat_synced(folder, &now);
 }
 
 }  // namespace st::os

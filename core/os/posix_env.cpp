@@ -186,6 +186,9 @@ class PosixEnv final : public Env {
     if (!is_entry(from_dir, from) || !is_entry(to_dir, to)) return -EINVAL;
     return answer(::renameat(from_dir, from, to_dir, to));
   }
+  int linkat(int dir, const char *from, const char *to) override {
+    return is_entry(dir, from) && is_entry(dir, to) ? answer(::linkat(dir, from, dir, to, 0)) : -EINVAL;
+  }
   int lock(int fd, int command, struct flock *lock) override {
     return command == F_OFD_SETLK ? forks_.set_lock(fd, lock) : answer(::fcntl(fd, command, lock));
   }

@@ -9,6 +9,7 @@
 #include "newfile/names.h"
 #include "newfile/temporary_file.h"
 #include "os/named_lock.h"
+#include "os/rename_over.h"
 #include "shards/shards.h"
 
 namespace st::store {
@@ -126,6 +127,10 @@ Result<bool> OldShards::is_strangers(const std::string &name) const {
 // A good one is in `list`.
 Result<write::Verdict> OldShards::judge_list(const os::File &file, std::vector<write::OldShard> *list) {
   ST_TRY(auto s, file.stat());
+  if (s.st_nlink > 1) {
+    os::remove_second_names(list_at());
+    ST_TRY(s, file.stat());
+  }
   struct stat index;
   if (const int r = index_.stat(&index); r < 0) return Failure(os_error(-r, "look at", index_.path()));
   if (!S_ISREG(s.st_mode)) return write::Verdict::bad("it is no plain file");

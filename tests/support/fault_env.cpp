@@ -7,12 +7,12 @@ namespace st::testing {
 
 std::string_view call_name(Call call) {
   constexpr std::string_view names[] = {
-      "openat",     "close",      "pread",     "pwrite",       "fsync",       "fdatasync",   "fallocate",
-      "sync_range", "wait_range", "fstat",     "fstatat",      "fstatfs",     "fchmod",      "fchown",
-      "realpath",   "readlinkat", "list",      "mkdirat",      "unlinkat",    "renameat",    "lock",
-      "mmap",       "munmap",     "madvise",   "mincore",      "copy_memory", "random",      "getpid",
-      "geteuid",    "clock",      "sleep",     "getenv",       "ftruncate",   "clone_range", "copy_range",
-      "flistxattr", "fgetxattr",  "fsetxattr", "fstat_synced", "renew_name",  "set_direct"};
+      "openat",     "close",      "pread",     "pwrite",    "fsync",        "fdatasync",   "fallocate",
+      "sync_range", "wait_range", "fstat",     "fstatat",   "fstatfs",      "fchmod",      "fchown",
+      "realpath",   "readlinkat", "list",      "mkdirat",   "unlinkat",     "renameat",    "linkat",
+      "lock",       "mmap",       "munmap",    "madvise",   "mincore",      "copy_memory", "random",
+      "getpid",     "geteuid",    "clock",     "sleep",     "getenv",       "ftruncate",   "clone_range",
+      "copy_range", "flistxattr", "fgetxattr", "fsetxattr", "fstat_synced", "renew_name",  "set_direct"};
   return names[static_cast<size_t>(call)];
 }
 
@@ -219,6 +219,11 @@ int FaultEnv::unlinkat(int dir, const char *name, int flags) {
 int FaultEnv::renameat(int from_dir, const char *from, int to_dir, const char *to) {
   ST_ASK(renameat);
   return base_.renameat(from_dir, from, to_dir, to);
+}
+
+int FaultEnv::linkat(int dir, const char *from, const char *to) {
+  ST_ASK(linkat);
+  return base_.linkat(dir, from, to);
 }
 
 int FaultEnv::lock(int fd, int command, struct flock *lock) {

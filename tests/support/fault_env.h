@@ -32,6 +32,7 @@ enum class Call {
   mkdirat,
   unlinkat,
   renameat,
+  linkat,
   lock,
   mmap,
   munmap,
@@ -102,6 +103,7 @@ class FaultEnv : public os::Env {
   int mkdirat(int dir, const char *name, mode_t mode) override;
   int unlinkat(int dir, const char *name, int flags) override;
   int renameat(int from_dir, const char *from, int to_dir, const char *to) override;
+  int linkat(int dir, const char *from, const char *to) override;
   int lock(int fd, int command, struct flock *lock) override;
   int mmap(size_t n, int protection, int flags, int fd, void **out) override;
   int munmap(void *address, size_t n) override;

@@ -1,0 +1,123 @@
+#include "os/rename_over.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <vector>
+
+namespace st::os {
+namespace {
+
+constexpr std::string_view temporaries[] = {".st-tmp-", ".st-new-"};
+constexpr size_t digits = 16, longest_name = 255;
+
+std::string_view digits_of(std::string_view name) {
+  if (name.size() < digits) return {};
+  const std::string_view last = name.substr(name.size() - digits);
+  return last.find_first_not_of("0123456789abcdef") == std::string_view::npos ? last : std::string_view();
+}
+
+// Of a name that is too long for that, none.
+std::string second_name(const std::string &name, std::string_view temporary) {
+  const std::string_view its = digits_of(temporary);
+  std::string second = text(".", name, second_name_infix, its);
+  return its.empty() || second.size() > longest_name ? std::string() : second;
+}
+
+bool is_there(const Location &at) {
+  struct stat s;
+  return at.stat(&s) != -ENOENT;
+}
+
+// Nobody has the name, and whoever would replace its file was kept out.
+int give_back(const Location &at, const std::string &second) {
+  return repeat_interrupted([&] { return at.env().renameat(at.dir(), second.c_str(), at.dir(), at.name().c_str()); });
+}
+
+// Of those in the folder, the second names whose temporary has not taken the name.
+std::vector<std::string> amid(const Location &at) {
+  const auto listed = at.folder()->list();
+  std::vector<std::string> found;
+  if (!listed) return found;
+  for (const std::string &name : *listed) {
+    if (had_name(name) != at.name()) continue;
+    const bool lacks = std::ranges::none_of(temporaries, [&](std::string_view infix) {
+      return std::ranges::find(*listed, text(".", at.name(), infix, digits_of(name))) != listed->end();
+    });
+    if (!lacks) found.push_back(name);
+  }
+  return found;
+}
+
+// Under a lock that its writer has while it lives. Status busy: it lives.
+Result<bool> lock_and_give_back(const Location &at, const std::string &second) {
+  const Location old = at.beside(second);
+  auto file = old.open(O_RDWR | O_NONBLOCK | O_NOCTTY);
+  if (!file) return file.error().status == Status::no_file ? Result<bool>(true) : Failure(std::move(file.error()));
+  auto lock = RangeLock::acquire(*file, {whole_file(true)}, {});
+  if (!lock && lock.error().status != Status::lock_unsupported) return Failure(std::move(lock.error()));
+  at.renew();
+  if (const int r = is_there(at) ? 0 : give_back(at, second); r < 0 && r != -ENOENT)
+    return Failure(os_error(-r, "give its name back to", at.path()));
+  return true;
+}
+
+}  // namespace
+
+std::string_view had_name(std::string_view entry) {
+  const std::string_view its = digits_of(entry);
+  if (its.empty() || !entry.starts_with('.')) return {};
+  const std::string_view rest = entry.substr(1, entry.size() - 1 - digits);
+  const bool is_one = rest.size() > second_name_infix.size() && rest.ends_with(second_name_infix);
+  return is_one ? rest.substr(0, rest.size() - second_name_infix.size()) : std::string_view();
+}
+
+int rename_over(const Location &to, int from_dir, const std::string &temporary) {
+  std::string second = to.is_replaced_in_two_steps() ? second_name(to.name(), temporary) : std::string();
+  const bool moves = to.is_moved_before_replaced();
+  const auto name = [&] {
+    return moves ? to.env().renameat(to.dir(), to.name().c_str(), to.dir(), second.c_str())
+                 : to.env().linkat(to.dir(), to.name().c_str(), second.c_str());
+  };
+  if (const int named = second.empty() ? 0 : repeat_interrupted(name); named < 0) {
+    if (moves && named != -ENOENT) return named;
+    second.clear();  // there is no old file, or no such link
+  }
+  const int r =
+      repeat_interrupted([&] { return to.env().renameat(from_dir, temporary.c_str(), to.dir(), to.name().c_str()); });
+  if (second.empty()) return r;
+  if (r < 0) {
+    to.renew();
+    // What cannot be given back now is found by the next who looks.
+    if (!is_there(to)) return give_back(to, second), r;
+  }
+  to.env().unlinkat(to.dir(), second.c_str(), 0);
+  return r;
+}
+
+Result<bool> await_rename_over(const Location &at, const LockWait &wait) {
+  if (!at.is_replaced_in_two_steps()) return false;
+  const File closed = File::closed(at.env(), at.path());
+  Patience patience(closed, wait);
+  for (bool found = false;; found = true) {
+    at.renew();
+    if (is_there(at)) return true;
+    const std::vector<std::string> all = amid(at);
+    if (all.empty()) return is_there(at) || found;
+    auto back = lock_and_give_back(at, all.front());
+    if (back || back.error().status != Status::busy) return back;
+    ST_TRY(patience.check(0));
+    patience.sleep();
+  }
+}
+
+void remove_second_names(const Location &at) {
+  struct stat named, other;
+  const auto listed = at.is_replaced_in_two_steps() ? at.folder()->list() : std::vector<std::string>();
+  if (!listed || at.stat(&named) != 0) return;
+  for (const std::string &name : *listed)
+    if (had_name(name) == at.name() && at.beside(name).stat(&other) == 0 && same_inode(named, other))
+      at.env().unlinkat(at.dir(), name.c_str(), 0);
+}
+
+}  // namespace st::os

@@ -1,0 +1,30 @@
+// A file takes the name of another. Clients of NFS and SMB do so in two steps where a program on their host has the old
+// file open: that one gets a name aside, and then the new file its name. Between the two there is no file, and a
+// process that dies there leaves none. What lies aside goes when the old file is closed. So the old file gets a second
+// name before: `.<name>.st-was-<16 digits>`, with the digits of the temporary. Who finds no file finds that. Clients of
+// SMB refuse, and remove the old file all the same, when it is closed. So there it is moved to that name.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "os/location.h"
+
+namespace st::os {
+
+// The entry `temporary` of the folder takes its name. 0 or -errno; then the old file has the name, or nobody can say.
+int rename_over(const Location &to, int from_dir, const std::string &temporary);
+
+// There is no such file. If another is taking its place, this waits for that. If that one's writer is dead, the old
+// file gets its name back. False: there was none. Status busy: time is up.
+Result<bool> await_rename_over(const Location &at, const LockWait &wait);
+
+// The caller has locked all of the file that has the name. A second name of it that is there still is a dead writer's,
+// and goes.
+void remove_second_names(const Location &at);
+
+inline constexpr std::string_view second_name_infix = ".st-was-";
+// The file that an entry of a folder is the second name of, or empty.
+std::string_view had_name(std::string_view entry);
+
+}  // namespace st::os

@@ -1,0 +1,144 @@
+// What a client of NFS does otherwise than a disk: it is told of names by their folder, and replaces in two steps.
+#include <algorithm>
+#include <filesystem>
+
+#include "newfile/names.h"
+#include "nfs_env.h"
+#include "os/rename_over.h"
+#include "store_scene.h"
+
+namespace st::store {
+namespace {
+
+using namespace testing;
+namespace fs = std::filesystem;
+
+class Nfs : public testing::StoreScene {
+ protected:
+  static TransactionOptions by_publish() {
+    TransactionOptions options;
+    options.publish = true;
+    return options;
+  }
+  std::vector<std::string> beside() const {
+    std::vector<std::string> names;
+    for (const auto &entry : fs::directory_iterator(fs::path(path).parent_path()))
+      names.push_back(entry.path().filename());
+    std::ranges::sort(names);
+    return names;
+  }
+  // A publish that dies when the old file has given its name away.
+  void die_amid_publish() {
+    NfsEnv dying(env);
+    auto writer = open(dying);
+    ASSERT_NE(writer, nullptr);
+    dying.dies_amid_rename = true;
+    EXPECT_FALSE(update(*writer, "b", new_b, by_publish()));
+    EXPECT_TRUE(dying.is_dead());
+    EXPECT_FALSE(fs::exists(path));
+    dying.end();
+  }
+  NfsEnv here{env}, there{env};
+};
+
+TEST_F(Nfs, AChangeGoesToTheFileThatAnotherHostHasPublished) {
+  auto writer = open(here), other = open(there), reader = open(here, {});
+  ASSERT_TRUE(is_ok(update(*other, "a", new_a)));  // its journal is parked: the next change makes nothing in the folder
+  const std::string its_b = pattern(10007, 74);
+  ASSERT_TRUE(is_ok(update(*writer, "b", its_b)));
+  ASSERT_TRUE(is_ok(update(*writer, "b", new_b, by_publish())));
+  ASSERT_TRUE(is_ok(update(*other, "c", new_c)));
+  NfsEnv third(env);
+  EXPECT_TRUE(same_bytes(seen(*open(third), "b"), new_b));
+  EXPECT_TRUE(same_bytes(seen(*open(third), "c"), new_c));
+}
+
+TEST_F(Nfs, AFileIsFoundThatAnotherHostHasMade) {
+  const std::string bytes = bytes_of(path);
+  fs::remove(path);
+  EXPECT_FALSE(DataFile::open(there, path, {}));
+  put_bytes(path, bytes);
+  EXPECT_TRUE(is_ok(DataFile::open(there, path, {})));
+}
+
+TEST_F(Nfs, APublishThatDiesAmidItsRenameLosesNoFile) {
+  const std::string old_b = seen(*open(), "b");
+  for (const bool writes : {false, true}) {
+    die_amid_publish();
+    EXPECT_TRUE(same_bytes(seen(*open(here, writes ? writable() : OpenOptions()), "b"), old_b));
+    ASSERT_TRUE(is_ok(update(*open(here), "b", old_b, by_publish())));
+    EXPECT_EQ(beside(), std::vector<std::string>{fs::path(path).filename()});
+  }
+}
+
+TEST_F(Nfs, ASecondNameThatIsLeftGoesWithTheNextPublish) {
+  const std::string name = fs::path(path).filename();
+  const std::string left = (fs::path(path).parent_path() / ("." + name + ".st-was-0123456789abcdef")).string();
+  EXPECT_EQ(os::had_name("." + name + ".st-was-0123456789abcdef"), name);
+  EXPECT_EQ(os::had_name("." + name + ".st-tmp-0123456789abcdef"), "");
+  put_bytes(left, "what was there before");
+  ASSERT_TRUE(is_ok(update(*open(here), "b", new_b, by_publish())));
+  EXPECT_FALSE(fs::exists(left));
+  // Somebody has removed the file since, and its writer had died right after the rename.
+  put_bytes(left, "what was there before");
+  fs::remove(path);
+  NfsEnv other(env);
+  EXPECT_EQ(DataFile::open(other, path, {}).error().status, Status::no_file);
+}
+
+TEST_F(Nfs, ClientsOfSmbAreNotLetReplaceWhatIsOpen) {
+  NfsEnv host(env);
+  host.is_smb = true;
+  {
+    auto reader = open(host, {});
+    ASSERT_TRUE(is_ok(update(*open(host), "b", new_b, by_publish())));
+  }
+  EXPECT_TRUE(same_bytes(seen(*open(host), "b"), new_b));
+  EXPECT_EQ(beside(), std::vector<std::string>{fs::path(path).filename()});
+}
+
+// Its writer died before the rename: the file has two names then.
+TEST_F(Nfs, ASecondNameOfTheFileItselfIsNoHardLink) {
+  const fs::path folder = fs::path(path).parent_path();
+  const std::string name = fs::path(path).filename();
+  fs::create_hard_link(path, folder / ("." + name + ".st-was-0123456789abcdef"));
+  ASSERT_TRUE(is_ok(update(*open(here), "b", new_b, by_publish())));
+  EXPECT_EQ(beside(), std::vector<std::string>{name});
+  fs::create_hard_link(path, folder / "another");
+  EXPECT_EQ(update(*open(here), "c", new_c, by_publish()).error().status, Status::hard_links);
+}
+
+TEST_F(Nfs, AReplacementThatLivesIsAwaited) {
+  const std::string name = fs::path(path).filename(), digits = "0123456789abcdef";
+  const fs::path folder = fs::path(path).parent_path();
+  put_bytes((folder / ("." + name + ".st-tmp-" + digits)).string(), "new");
+  fs::rename(path, folder / ("." + name + ".st-was-" + digits));
+  const std::string second = (folder / ("." + name + ".st-was-" + digits)).string();
+  auto file = os::File::open(env, AT_FDCWD, second, O_RDWR, 0, second);
+  ASSERT_TRUE(is_ok(file));
+  auto lock = os::RangeLock::acquire(*file, {os::whole_file(true)}, {});
+  ASSERT_TRUE(is_ok(lock));
+  auto at = os::Location::find(here, path);
+  ASSERT_TRUE(is_ok(at));
+  EXPECT_EQ(os::await_rename_over(*at, {0}).error().status, Status::busy);
+  lock->release();
+  EXPECT_TRUE(*os::await_rename_over(*at, {0}));
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_FALSE(fs::exists(second));
+  fs::remove(folder / ("." + name + ".st-tmp-" + digits));
+}
+
+// It was removed while a process of this host has it open: no other process of the host may rename it.
+TEST_F(Nfs, AJournalThatNfsKeepsAsideIsNobodys) {
+  open(here);
+  const fs::path folder = fs::path(path).parent_path() / write::journal_folder_name(fs::path(path).filename());
+  auto keeps = open(here);
+  ASSERT_TRUE(is_ok(update(*keeps, "a", new_a)));
+  put_bytes((folder / ".nfs0000000001").string(), std::string(4096, '\0'));
+  auto writer = open(there);
+  EXPECT_TRUE(is_ok(update(*writer, "b", new_b)));
+  EXPECT_TRUE(same_bytes(seen(*open(there), "b"), new_b));
+}
+
+}  // namespace
+}  // namespace st::store
