@@ -25,7 +25,7 @@ StaleEnv::~StaleEnv() {
 
 uint64_t StaleEnv::monotonic_ms() {
   if (at_clock) at_clock();
-  return FaultEnv::monotonic_ms() + frozen_ms;
+  return (clock_stands ? 0 : FaultEnv::monotonic_ms()) + frozen_ms;
 }
 
 void StaleEnv::forget_all() {

@@ -32,8 +32,10 @@ class StaleEnv : public FaultEnv {
   virtual void lose_locks();
   // Its memory was needed for something else.
   void forget_all();
-  // What its clock shows of the time for which it was frozen; and what happens before it looks at its clock.
+  // What its clock shows of the time for which it was frozen; and what happens before it looks at its clock. A clock
+  // that stands shows nothing else: then no two runs differ.
   uint64_t frozen_ms = 0;
+  bool clock_stands = false;
   std::function<void()> at_clock;
   uint64_t monotonic_ms() override;
 
