@@ -42,7 +42,7 @@ class NameTable {
     uint64_t begin;  // in names_
     uint32_t length, number;
   };
-  // Of an open-addressed table: the hash's low half, and the entry's number and one more; 0: free.
+  // For an open-addressed table: the hash's low half, and the entry's number and one more; 0: free.
   struct Slot {
     uint32_t hash, entry;
   };

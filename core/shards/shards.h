@@ -104,7 +104,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // Shows the index as it is now, and the shards as they are shown. But where others have changed more than one file,
   // the shards are refreshed first. `refreshed_for`: the state of the index before they were last refreshed.
   Result<void> show_anew();
-  // Of an index that is as it was, all shards were there once; are they looked for again?
+  // If the index is as it was, all its shards were there once: are they looked for again?
   enum class Missing { looked_for_anew, known };
   Result<void> show(uint64_t refreshed_for, int32_t timeout_ms, Missing missing);
   // Shows the shards as they are shown, under the index that is shown. Opens nothing. False: that would be a mix.

@@ -160,8 +160,6 @@ MUTANTS = [
            "  if (!folder.dir().reads_past_cache()) return looked;\n", "  if (data.st_size >= 0) return looked;\n"),
     Mutant("hosts: a super-journal without a record stays under its writer's name", SUPER_RECOVER,
            "  if (!dir.reads_past_cache()) return stay_empty(super);\n", "  if (dir.fd() >= 0) return stay_empty(super);\n"),
-    Mutant("hosts: a super-journal is carried out under its writer's name", SUPER_RECOVER,
-           "    ST_TRY(auto ours, claim(folder, &name, super));\n    if (!ours) return {};\n    // Its", "    // Its"),
     Mutant("hosts: parts go though a recoverer may need them", SHARDS_COMMIT, "  return ours.ask();  // a", "  return {};  // a"),
     Mutant("hosts: a recoverer goes on from what another may carry out again", CLAIM,
            "  return ours ? Result<void>() : recovered_by_another(found);\n}\n\nResult<bool> is", "  return ours ? Result<void>() : Result<void>();\n}\n\nResult<bool> is"),

@@ -100,6 +100,7 @@ decisions fault -DNO_CHECK_AFTER
 decisions fault -DNOT_ASKED_AGAIN
 decisions fault -DNOT_CLAIMED
 decisions fault -DREAD_BEFORE
+decisions fault -DFINISHED_UNCLAIMED
 decisions fault -DPART_FIRST
 decisions fault -DPARTS_TAKEN_BLINDLY
 decisions fault -DDROPPED_BLINDLY

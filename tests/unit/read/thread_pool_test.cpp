@@ -112,7 +112,7 @@ TEST(ThreadPoolTest, TheCallerLooksWhenOthersTell) {
   }
 }
 
-// A read may hang, as on a server that is gone: whoever waits for it can be asked whether he wants to.
+// A read may hang, as on a server that is gone: the one that waits for it can be asked.
 TEST(ThreadPoolTest, TheCallerLooksWhileOthersAreSilent) {
   std::atomic<int> looks = 0;
   ThreadPool pool(os::Env::posix());
