@@ -119,10 +119,7 @@ Result<std::unique_ptr<Snapshot>> DataFile::look(bool follows, int32_t lock_time
       ST_TRY(file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity, wait));
     }
     // Another host may have finished what this one met; pages that were remembered meanwhile are half of a change.
-    auto snapshot =
-        take(std::move(file), met == Met::nothing ? &identity : nullptr, follows || met == Met::hot, options_.log);
-    if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
-    return snapshot;
+    return take(std::move(file), met == Met::nothing ? &identity : nullptr, follows || met == Met::hot, options_.log);
   });
 }
 
@@ -136,7 +133,9 @@ Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct sta
   }
   const os::Filesystem filesystem = at_.filesystem(file, *identity);
   if (follows) file.read_past_cache(at_.how_to_read(*identity));
-  return Snapshot::take(std::move(file), *identity, {options_.map, follows, &filesystem, log});
+  auto snapshot = Snapshot::take(std::move(file), *identity, {options_.map, follows, &filesystem, log});
+  if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
+  return snapshot;
 }
 
 // Beside commits it looks once more for each state that they have shown meanwhile. Beside other refreshes one that

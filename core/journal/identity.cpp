@@ -18,8 +18,12 @@ Result<Identity> identify(const os::File &file, uint64_t likely_end) {
   const uint64_t first = std::clamp<uint64_t>(likely_end, length_bytes, block);
   auto buffer = std::make_unique_for_overwrite<char[]>(first);
   ST_TRY(auto got, file.read_up_to(buffer.get(), first, 0));
-  ST_TRY(auto n, parse_header_length({buffer.get(), got}, id.size));
-  id.data_offset = length_bytes + n;
+  auto n = parse_header_length({buffer.get(), got}, id.size);
+  if (!n) {
+    n.error().message += text(" (", in_quotes(file.path()), ")");
+    return Failure(std::move(n.error()));
+  }
+  id.data_offset = length_bytes + *n;
 
   Hasher hasher;
   hasher.add(buffer.get(), std::min<uint64_t>(got, id.data_offset));

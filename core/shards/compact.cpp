@@ -1,6 +1,8 @@
 // Every shard anew, which changes nothing that a reader of the checkpoint sees. So each is a transaction of its own, on
 // what the handle shows by then. No older state keeps the file that was replaced: there need be room for one shard
 // alone. What is done before a failure stays.
+#include <algorithm>
+#include <cerrno>
 #include <new>
 
 #include "base/joined_progress.h"
@@ -63,7 +65,24 @@ Result<void> Shards::compact_one(const std::string &shard, const TransactionOpti
   const os::WaitedByCall call(os::WaitedByCall::anew);
   ST_TRY(auto transaction, ShardTransaction::begin(*this, catalogue(), options));
   ST_TRY(transaction->renew(shard));
-  return transaction->commit();
+  auto done = transaction->commit();
+  if (done || done.error().status != Status::no_file) return done;
+  return Failure(missing_since(shard).value_or(std::move(done.error())));
+}
+
+// It was opened before its turn came. Nothing if the file is there, or the index names it no more.
+std::optional<Error> Shards::missing_since(const std::string &shard) const {
+  const Held shown = hold();
+  const auto member = ShardCatalogue::find(shown->shards(), shard);
+  const auto now = with_room([&] { return read_index(at_, {0}, &shown->read()); });
+  if (!member || !now) return std::nullopt;
+  const auto &named = now->index().shards();
+  const auto found = std::lower_bound(named.begin(), named.end(), shard);
+  if (found == named.end() || *found != shard) return std::nullopt;
+  const auto at = os::Location::find_in(folder_, shard);
+  struct stat s;
+  if (!at || at->stat(&s) != -ENOENT) return std::nullopt;
+  return missing(path_, static_cast<uint32_t>(found - named.begin()), member->path());
 }
 
 }  // namespace st::store

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "journal/recover.h"
@@ -116,6 +117,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> refresh_shards(int32_t timeout_ms);
   Result<void> open_all(const Progress &progress) const;
   Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
+  std::optional<Error> missing_since(const std::string &shard) const;
   Result<void> check_all_there(const ShardIndex &index) const;
   Result<void> recover_left(int32_t timeout_ms) const;  // by dead writers
   // Until no commit of others that was decided before has yet to give files their names.

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <set>
+#include <utility>
 
 #include "engine/verify.h"
 #include "fault_env.h"
@@ -168,6 +169,33 @@ TEST_F(CompactTest, AShardThatIsGoneIsNamed) {
   EXPECT_TRUE(
       gone.error().message.ends_with(" (this is about shard 2 of 5 alone; the shards before it are done, and stay so)"))
       << gone.error().message;
+}
+
+TEST_F(CompactTest, AShardThatGoesBeforeItsTurnIsNamed) {
+  for (const bool new_names : {false, true}) {
+    auto c = open();
+    bool removed = false;
+    auto options = canonical([&](uint64_t, uint64_t) {
+      if (!std::exchange(removed, true)) std::filesystem::rename(shard(3), dir / "aside");
+      return true;
+    });
+    options.new_names = new_names;
+    const auto gone = c->compact(options);
+    EXPECT_TRUE(fails_with(Status::shard_missing, gone));
+    EXPECT_EQ(gone.error().shard, 3u);
+    EXPECT_THAT(gone.error().message, HasSubstr(in_quotes(shard(3))));
+    std::filesystem::rename(dir / "aside", shard(3));
+  }
+}
+
+TEST_F(CompactTest, AShardThatIsBrokenBeforeItsTurnIsNamed) {
+  bool broken = false;
+  const auto done = open()->compact(canonical([&](uint64_t, uint64_t) {
+    if (!std::exchange(broken, true)) std::filesystem::resize_file(shard(3), 50);
+    return true;
+  }));
+  EXPECT_TRUE(fails_with(Status::header_truncated, done));
+  EXPECT_THAT(done.error().message, HasSubstr(in_quotes(shard(3))));
 }
 
 TEST_F(CompactTest, ProgressGoesFromTheFirstByteOfAllShardsToTheLast) {
