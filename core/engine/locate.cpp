@@ -88,10 +88,7 @@ Result<Located> locate(os::Env &env, const std::string &given, bool maybe_folder
   ST_TRY(auto dir, os::File::open(env, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, path));
   std::vector<std::string> names;
   if (const int r = env.list(dir.fd(), &names); r < 0) return Failure(dir.error(-r, "list"));
-  for (std::string &name : names)  // what is about to be replaced has no other name for a moment
-    if (const std::string_view had = os::had_name(name); !had.empty()) name = std::string(had);
-  std::ranges::sort(names);
-  names.erase(std::unique(names.begin(), names.end()), names.end());
+  os::add_replaced(&names);
   const std::string inside = path.ends_with('/') ? path : path + "/";
   std::vector<std::string> indexes;
   std::copy_if(names.begin(), names.end(), std::back_inserter(indexes),

@@ -15,9 +15,15 @@ std::string mounted_by_itself(const os::Location &at) {
               " is mounted there by itself, so no new file can take its place; mount its folder instead");
 }
 
+std::string too_long(const os::Location &at) {
+  return text("the name of ", in_quotes(at.path()),
+              " is longer than 230 bytes: on SMB such a file cannot be replaced; give it a shorter name");
+}
+
 }  // namespace
 
 Result<void> check_replaceable(const os::Location &at, const os::File &file) {
+  if (os::is_too_long_to_replace(at)) return fail(Status::unsupported, too_long(at));
   ST_TRY(const bool is_mount, at.is_mount(file));
   if (is_mount) return fail(Status::unsupported, mounted_by_itself(at));
   return {};
@@ -49,10 +55,16 @@ bool TemporaryFile::is_anothers() const noexcept {
 }
 
 Result<void> TemporaryFile::rename_to(const os::Location &to) {
-  const int renamed = os::rename_over(to, target_.dir(), temporary_);
+  bool needed = false;
+  const int renamed = os::rename_over(to, target_.dir(), temporary_, &needed);
   // An error may come after the fact (a network filesystem): look.
   if (renamed >= 0 || stands(to)) return {};
+  if (needed) leave();
   Error e = os_error(-renamed, "rename a new file to", to.path());
+  if (renamed == -ENAMETOOLONG && os::is_too_long_to_replace(to)) {
+    e.status = Status::unsupported;
+    e.message = too_long(to);
+  }
   // (A server says so of a file that others have open.)
   if (renamed == -EBUSY && !os::may_have_other_hosts(os::probe_filesystem(file_))) {
     e.status = Status::unsupported;

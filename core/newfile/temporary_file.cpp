@@ -57,6 +57,7 @@ std::vector<std::string> TemporaryFile::remove_stale(const os::Location &target,
   struct stat s;
   const bool in_two_steps = target.is_replaced_in_two_steps();
   if (in_two_steps) {
+    target.renew();  // what this host remembers to be there may have the second name alone
     if (target.stat(&s) == -ENOENT && !os::await_rename_over(target, {})) return removed;
     shorten(temporary_prefix(target.name(), os::second_name_infix));
   }

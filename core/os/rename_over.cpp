@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -29,32 +30,47 @@ bool is_there(const Location &at) {
   return at.stat(&s) != -ENOENT;
 }
 
-// Nobody has the name, and whoever would replace its file was kept out.
+// Nobody has the name, and whoever would replace its file was kept out. A program without locks may make a file of that
+// name meanwhile: a link does not take its place.
 int give_back(const Location &at, const std::string &second) {
+  const int r = repeat_interrupted([&] { return at.env().linkat(at.dir(), second.c_str(), at.name().c_str()); });
+  if (r == -EEXIST) return 0;
+  if (r == 0) return at.env().unlinkat(at.dir(), second.c_str(), 0), 0;
   return repeat_interrupted([&] { return at.env().renameat(at.dir(), second.c_str(), at.dir(), at.name().c_str()); });
 }
 
-// Of those in the folder, the second names whose temporary has not taken the name.
+// Has its temporary not taken the name?
+bool is_amid(const std::vector<std::string> &listed, std::string_view second) {
+  return std::ranges::any_of(temporaries, [&](std::string_view infix) {
+    return std::ranges::find(listed, text(".", had_name(second), infix, digits_of(second))) != listed.end();
+  });
+}
+
 std::vector<std::string> amid(const Location &at) {
   const auto listed = at.folder()->list();
   std::vector<std::string> found;
   if (!listed) return found;
-  for (const std::string &name : *listed) {
-    if (had_name(name) != at.name()) continue;
-    const bool lacks = std::ranges::none_of(temporaries, [&](std::string_view infix) {
-      return std::ranges::find(*listed, text(".", at.name(), infix, digits_of(name))) != listed->end();
-    });
-    if (!lacks) found.push_back(name);
-  }
+  std::ranges::copy_if(*listed, std::back_inserter(found),
+                       [&](const std::string &name) { return had_name(name) == at.name() && is_amid(*listed, name); });
   return found;
+}
+
+// A reader's lock keeps a writer out, too.
+Result<File> open_second(const Location &old, bool *writes) {
+  constexpr int flags = O_NONBLOCK | O_NOCTTY;
+  auto file = old.open(O_RDWR | flags);
+  *writes =
+      file || (file.error().os_errno != EACCES && file.error().os_errno != EPERM && file.error().os_errno != EROFS);
+  return *writes ? std::move(file) : old.open(O_RDONLY | flags);
 }
 
 // Under a lock that its writer has while it lives. Status busy: it lives.
 Result<bool> lock_and_give_back(const Location &at, const std::string &second) {
   const Location old = at.beside(second);
-  auto file = old.open(O_RDWR | O_NONBLOCK | O_NOCTTY);
+  bool writes = false;
+  auto file = open_second(old, &writes);
   if (!file) return file.error().status == Status::no_file ? Result<bool>(true) : Failure(std::move(file.error()));
-  auto lock = RangeLock::acquire(*file, {whole_file(true)}, {});
+  auto lock = RangeLock::acquire(*file, {whole_file(writes)}, {});
   if (!lock && lock.error().status != Status::lock_unsupported) return Failure(std::move(lock.error()));
   at.renew();
   if (const int r = is_there(at) ? 0 : give_back(at, second); r < 0 && r != -ENOENT)
@@ -72,9 +88,25 @@ std::string_view had_name(std::string_view entry) {
   return is_one ? rest.substr(0, rest.size() - second_name_infix.size()) : std::string_view();
 }
 
-int rename_over(const Location &to, int from_dir, const std::string &temporary) {
-  std::string second = to.is_replaced_in_two_steps() ? second_name(to.name(), temporary) : std::string();
-  const bool moves = to.is_moved_before_replaced();
+void add_replaced(std::vector<std::string> *listed) {
+  std::vector<std::string> more;
+  for (const std::string &name : *listed)
+    if (const std::string_view had = had_name(name); !had.empty() && is_amid(*listed, name))
+      if (std::ranges::find(*listed, had) == listed->end() && std::ranges::find(more, had) == more.end())
+        more.emplace_back(had);
+  listed->insert(listed->end(), more.begin(), more.end());
+}
+
+bool is_too_long_to_replace(const Location &at) {
+  return at.is_moved_before_replaced() && second_name(at.name(), std::string(digits, '0')).empty();
+}
+
+int rename_over(const Location &to, int from_dir, const std::string &temporary, bool *needed) {
+  const bool in_two_steps = to.is_replaced_in_two_steps();
+  std::string second = in_two_steps ? second_name(to.name(), temporary) : std::string();
+  const bool moves = in_two_steps && to.is_moved_before_replaced();
+  struct stat s;
+  if (moves && second.empty() && to.stat(&s) != -ENOENT) return -ENAMETOOLONG;
   const auto name = [&] {
     return moves ? to.env().renameat(to.dir(), to.name().c_str(), to.dir(), second.c_str())
                  : to.env().linkat(to.dir(), to.name().c_str(), second.c_str());
@@ -88,8 +120,12 @@ int rename_over(const Location &to, int from_dir, const std::string &temporary) 
   if (second.empty()) return r;
   if (r < 0) {
     to.renew();
-    // What cannot be given back now is found by the next who looks.
-    if (!is_there(to)) return give_back(to, second), r;
+    const int there = to.stat(&s);
+    // What cannot be given back now is found by the next who looks. A server that does not answer may have given the
+    // old file no other name.
+    const bool stands = there == 0 || (there == -ENOENT && give_back(to, second) == 0);
+    if (needed) *needed = !stands;
+    if (there < 0) return r;
   }
   to.env().unlinkat(to.dir(), second.c_str(), 0);
   return r;

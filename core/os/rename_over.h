@@ -7,13 +7,17 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "os/location.h"
 
 namespace st::os {
 
 // The entry `temporary` of the folder takes its name. 0 or -errno; then the old file has the name, or nobody can say.
-int rename_over(const Location &to, int from_dir, const std::string &temporary);
+// Where the old file is moved first and its name leaves no room for the second one: -ENAMETOOLONG.
+// `needed`: the old file may have its second name alone, and is found by that only beside the temporary.
+int rename_over(const Location &to, int from_dir, const std::string &temporary, bool *needed = nullptr);
+bool is_too_long_to_replace(const Location &at);
 
 // There is no such file. If another is taking its place, this waits for that. If that one's writer is dead, the old
 // file gets its name back. False: there was none. Status busy: time is up.
@@ -26,5 +30,7 @@ void remove_second_names(const Location &at);
 inline constexpr std::string_view second_name_infix = ".st-was-";
 // The file that an entry of a folder is the second name of, or empty.
 std::string_view had_name(std::string_view entry);
+// To the names in a folder, those that have none for a moment, as they are about to be replaced.
+void add_replaced(std::vector<std::string> *listed);
 
 }  // namespace st::os

@@ -2,9 +2,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "engine/locate.h"
 #include "newfile/names.h"
+#include "newfile/temporary_file.h"
 #include "nfs_env.h"
 #include "os/rename_over.h"
+#include "read_only_env.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -126,6 +129,107 @@ TEST_F(Nfs, AReplacementThatLivesIsAwaited) {
   EXPECT_TRUE(fs::exists(path));
   EXPECT_FALSE(fs::exists(second));
   fs::remove(folder / ("." + name + ".st-tmp-" + digits));
+}
+
+// It believes that the file is there: what lies beside is its only name.
+TEST_F(Nfs, AHostThatRemembersTheNameRemovesNoOnlyName) {
+  const std::string old_b = seen(*open(), "b");
+  auto at = os::Location::find(there, path);
+  struct stat s;
+  ASSERT_TRUE(is_ok(at) && at->is_replaced_in_two_steps() && at->stat(&s) == 0);
+  die_amid_publish();
+  write::TemporaryFile::remove_stale(*at);
+  NfsEnv third(env);
+  const auto file = open(third, {});
+  ASSERT_NE(file, nullptr);
+  EXPECT_TRUE(same_bytes(seen(*file, "b"), old_b));
+}
+
+TEST_F(Nfs, AServerThatDoesNotAnswerLosesNoFile) {
+  const std::string old_b = seen(*open(), "b"), name = fs::path(path).filename();
+  for (const bool is_smb : {false, true}) {
+    {
+      NfsEnv host(env);
+      host.is_smb = is_smb;
+      auto writer = open(host);
+      ASSERT_NE(writer, nullptr);
+      int renames = -1;
+      host.before = [&](Call call) {
+        if (renames < 0 && call == (is_smb ? Call::renameat : Call::linkat)) renames = 0;
+        if (renames < 0) return 0;
+        if (call == Call::renameat && ++renames == 2) renames = 1000;
+        return renames >= 1000 && call != Call::unlinkat && call != Call::close ? -EIO : 0;
+      };
+      EXPECT_FALSE(update(*writer, "b", new_b, by_publish()));
+      EXPECT_GE(renames, 1000);
+      host.before = nullptr;
+    }
+    NfsEnv third(env);
+    const auto file = open(third, {});
+    ASSERT_NE(file, nullptr) << is_smb << " " << ::testing::PrintToString(beside());
+    EXPECT_TRUE(same_bytes(seen(*file, "b"), old_b));
+  }
+}
+
+TEST_F(Nfs, AFolderIsOpenedBesideASecondNameThatIsLeft) {
+  const fs::path folder = fs::path(path).parent_path() / "folder";
+  fs::create_directory(folder);
+  put_bytes((folder / "new.safetensors.index.json").string(), "{}");
+  put_bytes((folder / ".old.safetensors.index.json.st-was-0123456789abcdef").string(), "{}");
+  for (os::Env *host : {&env, static_cast<os::Env *>(&here)}) {
+    const auto found = locate(*host, folder.string(), true);
+    ASSERT_TRUE(is_ok(found));
+    EXPECT_EQ(fs::path(found->path).filename(), "new.safetensors.index.json");
+  }
+}
+
+class SleepingReader : public ReadOnlyEnv {
+ public:
+  using ReadOnlyEnv::ReadOnlyEnv;
+  void sleep_us(uint32_t microseconds) override {
+    if (meanwhile) meanwhile();
+    ReadOnlyEnv::sleep_us(microseconds);
+  }
+  std::function<void()> meanwhile;
+};
+
+// It may not give the file its name back. It waits for a writer that lives.
+TEST_F(Nfs, AReaderThatMayNotWriteAwaitsAReplacement) {
+  const std::string name = fs::path(path).filename(), digits = "0123456789abcdef";
+  const fs::path folder = fs::path(path).parent_path(), second = folder / ("." + name + ".st-was-" + digits);
+  const fs::path temporary = folder / ("." + name + ".st-tmp-" + digits);
+  for (const int refused : {EROFS, EACCES}) {
+    fs::copy_file(path, temporary);
+    fs::rename(path, second);
+    auto file = os::File::open(env, AT_FDCWD, second.string(), O_RDWR, 0, second.string());
+    auto lock = os::RangeLock::acquire(*file, {os::whole_file(true)}, {});
+    ASSERT_TRUE(is_ok(lock));
+    NfsEnv host(env);
+    SleepingReader reader(host);
+    reader.error = refused;
+    reader.meanwhile = [&] {
+      if (!fs::exists(second)) return;
+      fs::rename(temporary, path);
+      fs::remove(second);
+    };
+    EXPECT_TRUE(is_ok(DataFile::open(reader, path, {})));
+  }
+}
+
+TEST_F(Nfs, OnSmbANameThatIsTooLongForASecondIsNotReplaced) {
+  const fs::path longest = fs::path(path).parent_path() / (std::string(235, 'm') + ".safetensors");
+  fs::rename(path, longest);
+  const std::string old_b = seen(*open_path(env, longest), "b");
+  NfsEnv host(env);
+  host.is_smb = true;
+  {
+    auto writer = open_path(host, longest);
+    const auto done = update(*writer, "b", new_b, by_publish());
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().status, Status::unsupported) << done.error().message;
+  }
+  ASSERT_TRUE(fs::exists(longest));
+  EXPECT_TRUE(same_bytes(seen(*open_path(env, longest), "b"), old_b));
 }
 
 // It was removed while a process of this host has it open: no other process of the host may rename it.
