@@ -84,10 +84,10 @@ class Env {
   virtual uid_t geteuid() = 0;
   // RLIMIT_FSIZE: the kernel lets this process write no file beyond it, and may end the process that tries.
   virtual uint64_t largest_file() = 0;
-  virtual uint64_t most_files() = 0;  // RLIMIT_NOFILE: so many descriptors may this process have
+  virtual uint64_t most_files() = 0;    // RLIMIT_NOFILE: so many descriptors may this process have
   virtual uint64_t monotonic_ms() = 0;  // where the system has such a clock, also while the machine sleeps
-  virtual uint64_t thread_ns() = 0;  // of processor time, which the calling thread took
-  virtual uint64_t unix_time() = 0;  // seconds since 1970, by the clock on the wall
+  virtual uint64_t thread_ns() = 0;     // of processor time, which the calling thread took
+  virtual uint64_t unix_time() = 0;     // seconds since 1970, by the clock on the wall
   virtual void sleep_us(uint32_t microseconds) = 0;
   virtual const char *getenv(const char *name) = 0;
 
