@@ -18,7 +18,7 @@ std::string_view digits_of(std::string_view name) {
   return last.find_first_not_of("0123456789abcdef") == std::string_view::npos ? last : std::string_view();
 }
 
-// Of a name that is too long for that, none.
+// Empty, if the name is too long for that.
 std::string second_name(const std::string &name, std::string_view temporary) {
   const std::string_view its = digits_of(temporary);
   std::string second = text(".", name, second_name_infix, its);
@@ -30,8 +30,8 @@ bool is_there(const Location &at) {
   return at.stat(&s) != -ENOENT;
 }
 
-// Nobody has the name, and whoever would replace its file was kept out. A program without locks may make a file of that
-// name meanwhile: a link does not take its place.
+// Nobody has the name, and those that would replace its file were kept out. A program without locks may make a file of
+// that name meanwhile: a link does not take its place.
 int give_back(const Location &at, const std::string &second) {
   const int r = repeat_interrupted([&] { return at.env().linkat(at.dir(), second.c_str(), at.name().c_str()); });
   if (r == -EEXIST) return 0;
