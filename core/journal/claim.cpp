@@ -64,7 +64,6 @@ Failure recovered_by_another(const Found &found) {
 }  // namespace
 
 Result<void> check_claimed(const Folder &folder, const std::string &name, const Found &found) {
-  if (!folder.dir().reads_past_cache()) return {};
   ST_TRY(auto ours, is_under_name(folder.dir().fd(), name, found.file));
   return ours ? Result<void>() : recovered_by_another(found);
 }

@@ -27,7 +27,7 @@ Result<std::unique_ptr<Found>> look_for(const Folder &folder, std::string *name,
 // Does the name still lead to the file that a recoverer has locked? If not, it has lost its locks, and a journal that
 // it found may be of the file that has taken the name since. An error of ESTALE then: the next attempt locks that file.
 Result<void> check_named(const os::Location &file, const os::File &locked);
-// Has somebody else claimed it since? Then status busy.
+// Has somebody else claimed it since? Then status busy. Asked where other hosts write (StillOurs).
 Result<void> check_claimed(const Folder &folder, const std::string &name, const Found &found);
 // What was carried out is durably empty, and goes. Status busy if somebody else has claimed it since: that host may
 // carry it out again, so nobody goes on from here.

@@ -264,7 +264,7 @@ MUTANTS = [
     # order
     Mutant("commit before the payload is durable", PATCH, SYNC_JOURNAL, "if (undo) {\n" + SYNC_JOURNAL + "}"),
     Mutant("the file is written before commit", PATCH, COMMIT_THERE,
-           "  if (!undo) {\n  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n}\n" + COMMIT_THERE),
+           "  if (!undo) {\n  if (auto early = write_pieces(data, journal, pieces, buffer, ours); !early) return Failed({std::move(early.error()), false, true});\n}\n" + COMMIT_THERE),
     Mutant("the journal is emptied before the file is written", PATCH,
            "  if (auto written = write_pieces", "  if (!undo) {\n  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n}\n  if (auto written = write_pieces"),
     Mutant("a journal of open outcome is unlocked after the tensors", PATCH_COMMIT,
@@ -298,7 +298,7 @@ MUTANTS = [
            "if (!record_.has_one_flush() && !record_.is_undo())\n    ST_TRY(file_.sync_data());\n  if (name_durable_) return {};", quick=True),
     Mutant("undo: the record before the old bytes are durable", PATCH, SYNC_JOURNAL, "if (!undo) {\n" + SYNC_JOURNAL + "}"),
     Mutant("undo: the file is written before the record", PATCH, COMMIT_THERE,
-           "  if (undo) {\n  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n}\n" + COMMIT_THERE, quick=True),
+           "  if (undo) {\n  if (auto early = write_pieces(data, journal, pieces, buffer, ours); !early) return Failed({std::move(early.error()), false, true});\n}\n" + COMMIT_THERE, quick=True),
     Mutant("undo: no sync of the changed file", PATCH, SYNC_DATA, "if (!undo) {\n" + SYNC_DATA + "}", quick=True),
     Mutant("undo: the journal is emptied before the file is durable", PATCH,
            "  // 8. What a failed sync has left", "  if (undo) {\n  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n}\n  // 8. What a failed sync has left", quick=True),

@@ -185,6 +185,30 @@ TEST_P(FrozenHost, SpoilsNothing) {
   EXPECT_GT(refused, 0u);
 }
 
+// Another host has taken it away, as its lock was lost. Without a look the transaction would be half done.
+TEST_P(FrozenHost, DecidesNothingWithoutItsNewFiles) {
+  if (!rewrites() || std::get<Other>(GetParam()) != Other::patch) GTEST_SKIP() << "it has no new file";
+  put_anew();
+  Host host(env);
+  auto model = open(host, index);
+  std::string gone;
+  host.before = [&](Call call) {
+    if (call != Call::renew_name || !gone.empty() || is_decided()) return 0;
+    for (const auto &entry : fs::directory_iterator(ckpt))
+      if (const std::string name = entry.path().filename(); name.starts_with(".m-1.safetensors.st-new-")) gone = name;
+    if (!gone.empty()) fs::remove(ckpt + "/" + gone);
+    return 0;
+  };
+  EXPECT_TRUE(fails_with(Status::file_changed, change_both(*model)));
+  host.before = {};
+  EXPECT_FALSE(gone.empty());
+  model.reset();
+  const auto now = open(env, index);
+  ASSERT_TRUE(now);
+  EXPECT_TRUE(same_bytes(bytes(*now, "a"), pattern(4000, 1)));
+  EXPECT_TRUE(same_bytes(bytes(*now, "c"), pattern(5000, 3)));
+}
+
 INSTANTIATE_TEST_SUITE_P(Commits, FrozenHost,
                          ::testing::Combine(::testing::Values(Kind::patches, Kind::rewrite),
                                             ::testing::Values(Other::patch, Other::alone, Other::index, Other::shard)));
