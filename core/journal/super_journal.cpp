@@ -129,7 +129,7 @@ std::optional<uint64_t> transaction_of(std::string_view name) {
   return number_of(name.substr(0, dot));
 }
 
-std::string name_of_claimed(std::string_view name, std::string random) {
+std::string name_of_claimed(std::string_view name, const std::string &random) {
   const auto transaction = transaction_of(name);
   return transaction ? super_name(*transaction) + "." + random : random;
 }

@@ -45,7 +45,7 @@ std::optional<SuperManifest> decode_super(std::span<const std::byte> manifest);
 // The name of a super-journal is its transaction in hexadecimal. One that was claimed (claim.h) has a dot and another
 // number after that.
 std::string super_name(uint64_t transaction);
-std::string name_of_claimed(std::string_view name, std::string random);
+std::string name_of_claimed(std::string_view name, const std::string &random);
 std::optional<uint64_t> transaction_of(std::string_view super_name);
 
 }  // namespace st::write

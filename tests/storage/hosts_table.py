@@ -44,8 +44,11 @@ class Row(NamedTuple):
     libst: str = "yes"  # when a reader by libst sees a change
     stock: str = "yes"
     at_once: bool = True  # and do they hold while descriptors of the file are closed and opened beside them?
+    instead: tuple[str, str] | None = None  # of the two cells about locks
 
     def cells(self):
+        if self.instead:
+            return self.filesystems, *self.instead, self.libst, self.stock
         here = {True: "yes", False: "no", None: "not tried" if self.says == "read only: " else NOT_TRIED}
         if not self.at_once:
             here[True] = "one at a time"
@@ -76,10 +79,20 @@ ROWS = {
     # Its locks exclude, and get lost: test_juicefs_loses_locks.
     "juicefs": Row("JuiceFS", "read only: ", True, True, f"{REFRESH}; {SELDOM}", EITHER, at_once=False),
     "others": Row(
-        "NFS, CephFS by its kernel client, Lustre, SMB and other FUSE",
+        "NFS, CephFS by its kernel client, Lustre and other FUSE",
         "read, and write if ",
         libst=REFRESH,
         stock="as its caches go",
+    ),
+    "smb": Row(
+        "SMB by the kernel's client",
+        "read, and write if ",
+        libst=REFRESH,
+        stock="as its caches go",
+        instead=(
+            "saves and publishes alone: its locks keep a change in place from the writer's own journal",
+            "not tried",
+        ),
     ),
     "seaweedfs": Row(
         "SeaweedFS",
