@@ -41,8 +41,7 @@ Result<void> TemporaryFile::check_is_there() const {
   ST_TRY(const auto s, file_.stat());
   const bool may_be_others = at.has_other_hosts(s);
   if (may_be_others) at.renew();
-  ST_TRY(const bool gone, at.was_replaced(file_));
-  if (!gone) return {};
+  if (stands(at)) return {};
   if (may_be_others)
     return fail(Status::file_changed, "another host has removed the new file ", in_quotes(at.path()),
                 ", as this one was stopped or cut off, and lost its locks; nothing was changed; open it anew");
