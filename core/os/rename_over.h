@@ -1,8 +1,9 @@
 // A file takes the name of another. Clients of NFS and SMB do so in two steps where a program on their host has the old
 // file open: that one gets a name aside, and then the new file its name. Between the two there is no file, and a
 // process that dies there leaves none. What lies aside goes when the old file is closed. So the old file gets a second
-// name before: `.<name>.st-was-<16 digits>`, with the digits of the temporary. An open that finds no file finds that one.
-// Clients of SMB refuse, and remove the old file all the same, when it is closed. So there it is moved to that name.
+// name before: `.<name>.st-was-<16 digits>`, with the digits of the temporary. An open that finds no file finds that
+// one. Clients of SMB refuse, and remove the old file all the same, when it is closed. So there it is moved to that
+// name.
 #pragma once
 
 #include <string>
