@@ -18,8 +18,9 @@ NOT_RUN = {
     "sudo apt-get install g++ meson": "it installs as root, for the whole machine; `prefix` is what it leads to",
     "sudo apt-get install g++ pkg-config": "it installs as root, for the whole machine",
     '[dependencies]\nlibst = { path = "../libst-2.0.0" }': "tests/dist/test_crates.py runs it, on what dist.sh packs",
+    "cargo update jobserver": "it is for an older Rust, in a project of the reader's own",
 }
-COUNT_OF_NOT_RUN = 4
+COUNT_OF_NOT_RUN = 5
 
 # What the examples say that they change in the model: by name, what is changed, new or gone.
 CHANGES = {
