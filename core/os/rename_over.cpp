@@ -121,8 +121,8 @@ int rename_over(const Location &to, int from_dir, const std::string &temporary, 
   if (r < 0) {
     to.renew();
     const int there = to.stat(&s);
-    // What cannot be given back now is found by the next who looks. A server that does not answer may have given the
-    // old file no other name.
+    // A name that cannot be given back now is given back by the next open. A server that does not answer may have given
+    // the old file no other name.
     const bool stands = there == 0 || (there == -ENOENT && give_back(to, second) == 0);
     if (needed) *needed = !stands;
     if (there < 0) return r;

@@ -313,8 +313,8 @@ st_status st_last_error_info(st_error_info *out);
  * If this function forks, the call goes on in the parent alone. Where it
  * returns in the child, the call ends there and answers ST_E_FORKED, unless all
  * was done.
- * While a call waits for the server of a URL, or for threads of its own that
- * read, libst calls this function ten times a second. The numbers may repeat.
+ * A call may wait for the server of a URL, or for threads of its own that read.
+ * Then libst calls this function ten times a second. The numbers may repeat.
  * Such calls are an open, a read, and a call that reads whole models.
  * Called on the thread that called libst: of a handle that several threads use,
  * by several at once. It must not call libst with the same handle, but for

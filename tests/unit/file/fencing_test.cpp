@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "has_record.h"
 #include "stale_env.h"
 #include "store_scene.h"
 
@@ -62,13 +63,6 @@ class Fencing : public testing::StoreScene {
   Pair now(os::Env &host) {
     auto judge = open(host, {});
     return judge ? both(*judge) : Pair{};
-  }
-  bool has_record() const {
-    const std::string folder = path + std::string(write::folder_suffix);
-    if (!std::filesystem::exists(folder)) return false;
-    for (const auto &journal : std::filesystem::directory_iterator(folder))
-      if (const std::string bytes = testing::bytes_of(journal.path()); !bytes.empty() && bytes[0] != 0) return true;
-    return false;
   }
   static bool is_refused(const Result<void> &done) { return !done && done.error().status != Status::needs_recovery; }
   static std::function<int(Call)> at(size_t n, std::function<int()> what) {
@@ -336,7 +330,7 @@ TEST_F(Fencing, AHostThatWasFrozenAmidALongWriteWritesNoMore) {
       if (what == Frozen::recovery) {  // a record that waits
         size_t written = 0;
         auto dying = open(dead);
-        dead.at_clock = [&] { written += has_record(); };
+        dead.at_clock = [&] { written += testing::has_record(path); };
         dead.before = [&](Call call) { return written > 2 && testing::can_fail(call) ? -EIO : 0; };
         EXPECT_FALSE(update(*dying, "big", theirs));
         dying.reset();
@@ -344,7 +338,7 @@ TEST_F(Fencing, AHostThatWasFrozenAmidALongWriteWritesNoMore) {
       size_t so_far = 0;
       reached = false;
       two.at_clock = [&] {
-        if (!has_record()) return;
+        if (!testing::has_record(path)) return;
         if (so_far++ != k) return;
         reached = true;
         two.lose_locks();

@@ -8,7 +8,7 @@
 #include "bound.h"
 #include "engine/open.h"
 #include "engine/recover_all.h"
-#include "journal/journal_folder.h"
+#include "has_record.h"
 #include "model/model.h"
 #include "shards_scene.h"
 #include "stale_env.h"
@@ -77,13 +77,6 @@ class FrozenHost : public testing::ShardsScene, public ::testing::WithParamInter
                (*begun)->commit();
   }
 
-  bool is_decided() const {
-    const std::string folder = index + std::string(write::folder_suffix);
-    if (!fs::exists(folder)) return false;
-    for (const auto &journal : fs::directory_iterator(folder))
-      if (const std::string bytes = bytes_of(journal.path()); !bytes.empty() && bytes[0] != 0) return true;
-    return false;
-  }
   // Before which calls a host may be frozen: not where it writes without another question.
   std::vector<size_t> moments() const {
     enum class Event { call, question, change };
@@ -95,7 +88,7 @@ class FrozenHost : public testing::ShardsScene, public ::testing::WithParamInter
     host.clock_stands = true;
     const auto model = open(host, index);
     host.before = [&](Call call) {
-      if (decided == SIZE_MAX && is_decided()) decided = call_at.size();
+      if (decided == SIZE_MAX && has_record(index)) decided = call_at.size();
       call_at.push_back(events.size());
       events.push_back(call == Call::renew_name                         ? Event::question
                        : call == Call::pwrite || call == Call::renameat ? Event::change
@@ -193,7 +186,7 @@ TEST_P(FrozenHost, DecidesNothingWithoutItsNewFiles) {
   auto model = open(host, index);
   std::string gone;
   host.before = [&](Call call) {
-    if (call != Call::renew_name || !gone.empty() || is_decided()) return 0;
+    if (call != Call::renew_name || !gone.empty() || has_record(index)) return 0;
     for (const auto &entry : fs::directory_iterator(ckpt))
       if (const std::string name = entry.path().filename(); name.starts_with(".m-1.safetensors.st-new-")) gone = name;
     if (!gone.empty()) fs::remove(ckpt + "/" + gone);
