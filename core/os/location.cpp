@@ -256,12 +256,14 @@ Result<std::shared_ptr<const Directory>> Directory::find(Env &env, const std::st
 }
 
 Location::Location(std::shared_ptr<const Directory> folder, std::string name)
-    : folder_(std::move(folder)), name_(std::move(name)), path_(folder_->path_of(name_)), given_(path_) {}
+    : folder_(std::move(folder)), name_(std::move(name)), path_(folder_->path_of(name_)), given_(path_) {
+  if (!folder_->from_here_) return;
+  here_ = folder_;
+  from_here_ = name_;
+}
 
 Location::Location(std::shared_ptr<const Directory> folder, std::string name, const std::string &given)
-    : Location(std::move(folder), std::move(name)) {
-  given_ = given;
-}
+    : folder_(std::move(folder)), name_(std::move(name)), path_(folder_->path_of(name_)), given_(given) {}
 
 Location::Location(const Walk &walk, std::shared_ptr<const Directory> folder, std::string name)
     : Location(std::move(folder), std::move(name), walk.absolute()) {

@@ -280,6 +280,20 @@ for path in ("sub/f.safetensors", "linked.safetensors", "m.safetensors.index.jso
         assert f.metadata["note"] == path
     libst.recover(path)
 libst.save("linked.safetensors", {"b": numpy.zeros(3)})
+libst.save("many.safetensors", {f"t{i}": numpy.full(3, i) for i in range(300)})
+libst.reshard("many.safetensors", "shards", 24)
+with libst.open("shards", "r+") as f:  # more shards than stay open
+    for _ in range(2):
+        assert all((f[f"t{i}"] == i).all() for i in range(300))
+    with f.transaction() as t:
+        t.update("t7", f["t7"] * 0)
+        t.delete("t8")
+        t.put("t9", numpy.zeros(7))
+    with f.transaction(new_names=True) as t:
+        t.delete("t6")
+    f.refresh()
+    assert not f["t7"].any() and len(f["t9"]) == 7 and len(f) == 298
+assert libst.verify("shards") == []
 os.mkdir("aside")
 with libst.open("sub/f.safetensors", "r+") as f:
     os.rename("sub", "aside/sub")
