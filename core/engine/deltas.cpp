@@ -42,7 +42,7 @@ Result<DeltaFile> open_held(os::Env &env, const std::string &path, const OpenOpt
   ST_TRY(still.repeat(path, [&]() -> Result<bool> {
     ST_TRY(auto opened, open_delta(env, path, open));
     delta.emplace(std::move(opened));
-    return still.hold(env, ModelView(*delta->file), {open.lock_timeout_ms, &control, nullptr});
+    return still.hold(ModelView(*delta->file), {open.lock_timeout_ms, &control, nullptr});
   }));
   return std::move(*delta);
 }
@@ -79,7 +79,7 @@ Result<void> diff(os::Env &env, const std::string &from, const std::string &to, 
     ST_TRY(auto a, ModelView::of(*before));
     ST_TRY(auto b, ModelView::of(*after));
     const ModelView *const both[] = {&a, &b};
-    return still.hold(env, both, {options.lock_timeout_ms, &control, nullptr});
+    return still.hold(both, {options.lock_timeout_ms, &control, nullptr});
   }));
   return diff(env, *before, *after, delta, options, [&] { still.let_go(); });
 }
@@ -123,11 +123,11 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
     for (const DeltaFile &layer : layers) views.emplace_back(*layer.file);
     std::vector<const ModelView *> all(views.size());
     std::transform(views.begin(), views.end(), all.begin(), [](const ModelView &view) { return &view; });
-    ST_TRY(auto deltas_held, still.hold(env, all, wait));
+    ST_TRY(auto deltas_held, still.hold(all, wait));
     if (!deltas_held) return false;
     ST_TRY(below, open_path(env, base, reading));
     ST_TRY(auto whole, ModelView::of(*below));
-    return still.hold(env, whole, wait);
+    return still.hold(whole, wait);
   }));
   return merge(env, *below, layers, to, options, [&] { still.let_go(); });
 }

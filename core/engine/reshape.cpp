@@ -59,7 +59,7 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
     ST_TRY(source.model_, open_path(env, path, reading));
     ST_TRY(auto whole, ModelView::of(*source.model_));
     source.whole_.emplace(std::move(whole));
-    return source.still_.hold(env, *source.whole_, {options.lock_timeout_ms, &control, nullptr});
+    return source.still_.hold(*source.whole_, {options.lock_timeout_ms, &control, nullptr});
   }));
   source.total_ = source.whole_->data_bytes();
   ST_TRY(source.mode_, mode_of_copy(*source.whole_));

@@ -238,7 +238,7 @@ void warn_that_not_shown(const Log &log) noexcept try {
 
 HeldSnapshot DataFile::place(std::unique_ptr<Snapshot> state, uint64_t look) {
   state->look = look;
-  if (options_.descriptors && state->env) state->share_descriptor(options_.descriptors);
+  if (options_.descriptors && state->env) state->share_descriptor(options_.descriptors, at_);
   return versions_.place(std::move(state));
 }
 

@@ -147,7 +147,8 @@ uint64_t Snapshot::reopens() const {
   return n;
 }
 
-void Snapshot::share_descriptor(std::shared_ptr<os::Descriptors> among) {
+void Snapshot::share_descriptor(std::shared_ptr<os::Descriptors> among, const os::Location &at) {
+  if (at && at.folder()->is_from_here()) at_ = at;
   descriptors_ = std::move(among);
   os::File shared = std::exchange(file, file.closed_like());
   descriptors_->put(this, std::move(shared));

@@ -43,11 +43,13 @@ struct Snapshot {
   Result<const read::Content *> content_here() const;
   // Do some of these bytes lie where views of it lie?
   bool lends(const void *bytes, uint64_t n) const;
-  // From now on the descriptor is one of many, and may be given up between uses.
-  void share_descriptor(std::shared_ptr<os::Descriptors> among);
+  // From now on the descriptor is one of many, and may be given up between uses. The file is `at`.
+  void share_descriptor(std::shared_ptr<os::Descriptors> among, const os::Location &at);
   // Where the descriptor may be given up: one that is open now; to keep one, as the file is losing its name; what is
   // kept, if anything is; and not to keep it, as the file has its name still: see os::Descriptors::keep.
-  Result<os::Descriptors::Held> hold_open() const { return descriptors_->get(this, file, identity); }
+  Result<os::Descriptors::Held> hold_open() const {
+    return descriptors_->get(this, file, identity, at_ ? &*at_ : nullptr);
+  }
   void stay_open(const os::Descriptors::Held &held) const { descriptors_->keep(this, held); }
   os::Descriptors::Held kept_open() const { return descriptors_->kept(this); }
   void end_staying_open() const noexcept { descriptors_->end_keeping(this); }
@@ -113,6 +115,7 @@ struct Snapshot {
   }
   mutable std::atomic<Reopened *> reopened_ = nullptr;
   std::shared_ptr<os::Descriptors> descriptors_;
+  std::optional<os::Location> at_;  // where the path alone may not do
 };
 
 }  // namespace st::store

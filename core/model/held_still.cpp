@@ -112,19 +112,16 @@ Result<bool> HeldStill::hold(const os::Location &at, const Snapshot *known, cons
 }
 
 // In the order of commits: indexes, then the files by their paths.
-Result<bool> HeldStill::hold(os::Env &env, std::span<const ModelView *const> views, const os::LockWait &wait) {
-  std::map<std::string_view, os::Location> indexes;
+Result<bool> HeldStill::hold(std::span<const ModelView *const> views, const os::LockWait &wait) {
+  std::map<std::string_view, const os::Location *> indexes;
   std::vector<const Opened *> files;
   for (const ModelView *view : views) {
     if (view->files().empty() || view->files().front().data_file->path().empty()) continue;
-    if (view->has_index()) {
-      ST_TRY(auto index, os::Location::find(env, view->path()));
-      indexes.emplace(view->path(), std::move(index));
-    }
+    if (view->index()) indexes.emplace(view->path(), view->index());
     for (const Opened &f : view->files()) files.push_back(&f);
   }
   for (const auto &[path, index] : indexes) {
-    ST_TRY(auto held, hold(index, nullptr, wait));
+    ST_TRY(auto held, hold(*index, nullptr, wait));
     if (!held) return false;
   }
   std::sort(files.begin(), files.end(),

@@ -24,10 +24,10 @@ class HeldStill {
   // All of what these show, and their indexes; views may share files. What lies in no folder does not change, and where
   // nothing can be locked nobody changes anything. False: it is no longer what it was when it was opened, or a dead
   // writer's change was finished, or is to be. Statuses: busy; those of recovery.
-  Result<bool> hold(os::Env &env, std::span<const ModelView *const> views, const os::LockWait &wait);
-  Result<bool> hold(os::Env &env, const ModelView &view, const os::LockWait &wait) {
+  Result<bool> hold(std::span<const ModelView *const> views, const os::LockWait &wait);
+  Result<bool> hold(const ModelView &view, const os::LockWait &wait) {
     const ModelView *const one = &view;
-    return hold(env, {&one, 1}, wait);
+    return hold({&one, 1}, wait);
   }
   void let_go() noexcept {
     held_.clear();

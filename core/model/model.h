@@ -59,6 +59,7 @@ class Model {
   virtual const DataFile *file() const { return nullptr; }
 
   virtual std::string index_path() const { return {}; }  // of the index of shards, if that is what it is
+  virtual const os::Location *index_location() const { return nullptr; }  // the same, if it is a file
 
   // In bulk. No places: all tensors, for prefetch this worker's part of them.
   // `progress` may be empty: then the handle's own.

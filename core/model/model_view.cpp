@@ -7,9 +7,11 @@
 
 namespace st::store {
 
-ModelView::ModelView(Catalogue of, std::string path, std::vector<Opened> files, std::vector<MetadataPair> of_index)
+ModelView::ModelView(Catalogue of, std::string path, const os::Location *index, std::vector<Opened> files,
+                     std::vector<MetadataPair> of_index)
     : catalogue_(std::move(of)),
       path_(std::move(path)),
+      index_(index),
       files_(std::move(files)),
       of_index_(std::move(of_index)),
       metadata_(of_index_) {
@@ -43,13 +45,13 @@ Result<ModelView> ModelView::of(const Model &model) {
   std::vector<MetadataPair> of_index;
   for (size_t i = 0; i < catalogue.metadata_size(); ++i)
     if (const MetadataPair pair = catalogue.metadata_at(i); !is_total(pair.first)) of_index.push_back(pair);
-  return ModelView(catalogue, model.index_path(), std::move(files), std::move(of_index));
+  return ModelView(catalogue, model.index_path(), model.index_location(), std::move(files), std::move(of_index));
 }
 
 ModelView ModelView::as_in(std::span<const Snapshot *const> snapshots) const {
   std::vector<Opened> files = files_;
   for (size_t i = 0; i < files.size(); ++i) files[i].snapshot = snapshots[i];
-  return ModelView(catalogue_, path_, std::move(files), of_index_);
+  return ModelView(catalogue_, path_, index_, std::move(files), of_index_);
 }
 
 std::optional<size_t> ModelView::find(std::string_view name) const {
@@ -93,7 +95,7 @@ Result<void> ModelView::must_not_be(os::Env &env, const std::string &path) const
   };
   for (const Opened &f : files_)
     if (os::same_inode(s, f.snapshot->identity)) return refuse(f.data_file->place());
-  if (env.fstatat(AT_FDCWD, path_.c_str(), &index, 0) == 0 && os::same_inode(s, index)) return refuse(path_);
+  if (index_ && index_->stat(&index) == 0 && os::same_inode(s, index)) return refuse(path_);
   return {};
 }
 

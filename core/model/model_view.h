@@ -16,7 +16,7 @@ namespace st::store {
 
 class ModelView {
  public:
-  explicit ModelView(const DataFile &file) : ModelView(Catalogue(file), file.place(), {}) {}
+  explicit ModelView(const DataFile &file) : ModelView(Catalogue(file), file.place(), nullptr, {}) {}
   // Opens all of its shards. Must not outlive the model, which is no overlay.
   static Result<ModelView> of(const Model &model);
   // As its files are in these snapshots, one for each.
@@ -36,7 +36,8 @@ class ModelView {
   const std::vector<MetadataPair> &of_index() const { return of_index_; }  // those of them that are the index's
   TensorList listing() const;                                              // as layer 0
 
-  const std::string &path() const { return path_; }  // of the file, or of the index
+  const std::string &path() const { return path_; }     // of the file, or of the index
+  const os::Location *index() const { return index_; }  // null where there is none, or it is no file
   const Catalogue &catalogue() const { return catalogue_; }
   bool has_index() const { return catalogue_.several(); }
   // Status file_changed if the index was replaced since it was read.
@@ -48,12 +49,14 @@ class ModelView {
 
  private:
   // The whole of `of`, all of whose files are opened.
-  ModelView(const Catalogue &of, std::string path, std::vector<MetadataPair> of_index)
-      : ModelView(of, std::move(path), of.opened(), std::move(of_index)) {}
-  ModelView(Catalogue of, std::string path, std::vector<Opened> files, std::vector<MetadataPair> of_index);
+  ModelView(const Catalogue &of, std::string path, const os::Location *index, std::vector<MetadataPair> of_index)
+      : ModelView(of, std::move(path), index, of.opened(), std::move(of_index)) {}
+  ModelView(Catalogue of, std::string path, const os::Location *index, std::vector<Opened> files,
+            std::vector<MetadataPair> of_index);
 
   Catalogue catalogue_;
   std::string path_;
+  const os::Location *index_;
   std::vector<Opened> files_;
   std::vector<Place> places_;
   SeededMap<std::string_view, size_t> by_name_;  // of several files

@@ -22,6 +22,7 @@ class Pinned final : public Model {
   const OpenOptions &options() const override { return of_->options(); }
   const DataFile *file() const override { return of_->file(); }
   std::string index_path() const override { return of_->index_path(); }
+  const os::Location *index_location() const override { return of_->index_location(); }
   Result<void> read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const override;
   Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
                         const Progress &progress) const override;

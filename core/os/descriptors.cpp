@@ -127,10 +127,14 @@ Descriptors::Held Descriptors::inherited(Open &mine, const void *owner) {
   return found;
 }
 
-Result<Descriptors::Held> Descriptors::open_anew(Open &open, const File &closed, const struct stat &identity) {
+Result<Descriptors::Held> Descriptors::open_anew(Open &open, const File &closed, const struct stat &identity,
+                                                 const Location *at) {
+  constexpr int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
   const std::string &path = closed.path();
-  auto had = make_room_for(GiveUp::half, [&] {  //
-    return File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path);
+  auto had = make_room_for(GiveUp::half, [&] {
+    auto by_path = File::open(env_, AT_FDCWD, path, flags, 0, path);
+    const int err = by_path ? 0 : by_path.error().os_errno;
+    return at && (err == EACCES || err == ENAMETOOLONG) ? at->open(flags) : std::move(by_path);
   });
   if (!had && (had.error().os_errno == ENOENT || had.error().os_errno == ENOTDIR))
     return fail(Status::file_changed, in_quotes(path), " is no longer there; refresh the handle, or open it anew");
@@ -142,10 +146,11 @@ Result<Descriptors::Held> Descriptors::open_anew(Open &open, const File &closed,
   return counted(open, std::move(file));
 }
 
-Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed, const struct stat &identity) {
+Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed, const struct stat &identity,
+                                           const Location *at) {
   Open &open = open_.mine();
   if (Held now = found(open, owner)) return now;
-  auto held = open_anew(open, closed, identity);
+  auto held = open_anew(open, closed, identity, at);
   if (held) return add(open, owner, std::move(*held));
   // It may have lost its name meanwhile, and before that it was kept.
   if (Held now = found(open, owner)) return now;

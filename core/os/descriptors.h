@@ -15,7 +15,7 @@
 #include <unordered_map>
 
 #include "base/waiters.h"
-#include "os/file.h"
+#include "os/location.h"
 #include "os/per_process.h"
 
 namespace st::os {
@@ -40,8 +40,9 @@ class Descriptors {
   // `owner` names it: one owner, one file.
   void put(const void *owner, File file);
   // For reading, as `closed` is read. Status file_changed if its path leads to another file than `identity`, or to
-  // none. A child that cannot open it by its path may still read by what it inherited, if that was open.
-  Result<Held> get(const void *owner, const File &closed, const struct stat &identity);
+  // none. Where its path cannot be followed from the root, it is opened at `at`, if that is given. A child that cannot
+  // open it may still read by what it inherited, if that was open.
+  Result<Held> get(const void *owner, const File &closed, const struct stat &identity, const Location *at = nullptr);
   // Its path will lead to it no more. So `held`, which is of that file, or what the owner has of it, is kept. While
   // there is room it goes after all others; what is kept leaves the others half of the room. The one that was kept
   // first goes first. Owners that keep one file take the room of one.
@@ -117,7 +118,7 @@ class Descriptors {
   Held add(Open &open, const void *owner, Held held);
   void keep_within_most(Open &open, Closing &closing) const;
   Held inherited(Open &mine, const void *owner);
-  Result<Held> open_anew(Open &open, const File &closed, const struct stat &identity);
+  Result<Held> open_anew(Open &open, const File &closed, const struct stat &identity, const Location *at);
   static Held counted(Open &open, File file);
 
   Env &env_;

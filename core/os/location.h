@@ -30,6 +30,7 @@ class Directory {
   const std::string &path() const { return file_.path(); }  // absolute, as it was when it was resolved; for messages
   std::string path_of(const std::string &name) const;
   bool is(const Directory &other) const;
+  bool is_from_here() const { return from_here_; }
   Result<struct stat> identity() const { return file_.stat(); }
 
   // These need the right to read it.
@@ -62,7 +63,7 @@ class Directory {
   std::shared_ptr<const Directory> shared(std::shared_ptr<const Directory> to) const;
 
   File file_;
-  const bool from_here_;  // it was found by a path without a root
+  const bool from_here_;  // it was found by a path without a root, so perhaps no path leads to it from the root
   mutable std::atomic<Linked *> linked_ = nullptr;
   mutable std::atomic<Known *> known_ = nullptr;
   mutable std::atomic<Filesystem *> own_ = nullptr;

@@ -43,6 +43,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   }
   void close() noexcept override;
   std::string index_path() const override { return path_; }
+  const os::Location *index_location() const override { return at_ ? &at_ : nullptr; }
 
   const std::string &path() const { return path_; }     // of the index, as it was given, made absolute
   const os::Location &location() const { return at_; }  // without symbolic links

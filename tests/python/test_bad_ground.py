@@ -293,6 +293,10 @@ with libst.open("shards", "r+") as f:  # more shards than stay open
         t.delete("t6")
     f.refresh()
     assert not f["t7"].any() and len(f["t9"]) == 7 and len(f) == 298
+libst.join("shards", "joined.safetensors")
+libst.diff("many.safetensors", "shards", "changes")
+libst.patch("many.safetensors", "changes", reverse="back")
+assert len(libst.open("joined.safetensors", deltas=["back"])) == 300
 assert libst.verify("shards") == []
 os.mkdir("aside")
 with libst.open("sub/f.safetensors", "r+") as f:
