@@ -1,8 +1,5 @@
 #include "handle.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <numeric>
 #include <span>
@@ -80,16 +77,7 @@ std::string File::file_name(uint32_t shard) const {
 uint64_t File::size_of_files() const {
   uint64_t size = 0;
   if (is_url()) all();  // which opens them side by side
-  for (uint32_t shard = 0; shard < file_count(); ++shard) {
-    const std::string path = file_path(shard);
-    if (!scheme_of(path).empty()) {
-      size += io_info(shard).file_size;
-      continue;
-    }
-    struct stat status;
-    if (stat(path.c_str(), &status) != 0) throw Failure::of_errno(errno, "look at", path);
-    size += static_cast<uint64_t>(status.st_size);
-  }
+  for (uint32_t shard = 0; shard < file_count(); ++shard) size += io_info(shard).file_size;
   return size;
 }
 

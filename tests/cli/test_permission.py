@@ -73,3 +73,20 @@ def test_of_new_shards_the_warnings_come_once_each(stctl, theirs, model, names):
     lines = err.splitlines()
     assert len(lines) == len(set(lines)) == 4, err  # two for the shard, two for the index
     assert sum("model.safetensors.index.json" in line for line in lines) == 2
+
+
+def test_below_a_folder_that_its_user_may_not_search(stctl, model):
+    """A path from the working directory leads to the file, and none from the root does."""
+    with tempfile.TemporaryDirectory(prefix="libst-permission-") as folder:  # which is root's alone
+        inside = Path(folder, "inside")
+        inside.mkdir()
+        shutil.copy(model, inside / "m.safetensors")
+        for path in (inside, inside / "m.safetensors"):
+            os.chown(path, OTHER, OTHER)
+        who = {"cwd": inside, "user": OTHER, "group": OTHER, "extra_groups": []}
+        stctl("shard", "m.safetensors", "shards", "--max-size", "50", **who)
+        for path in ("m.safetensors", "shards"):
+            assert ": ok (" in stctl("verify", path, **who)[0]
+            sizes = stctl.json("compact", path, **who)
+            assert sizes["file_size"] == stctl.json("view", path, **who)["file_size"]
+            assert "no journals" in stctl("journal", path, **who)[0]

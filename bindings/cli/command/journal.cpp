@@ -283,7 +283,13 @@ std::vector<std::string> list_journals(const std::filesystem::path &folder) {
 std::vector<std::string> journals_of(const std::string &path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  const fs::path file = fs::canonical(path, error);
+  fs::path file = fs::canonical(path, error);
+  if (error == std::errc::permission_denied) {  // the root does not lead to it: the path itself may, if it is no link
+    if (fs::is_symlink(path, error) || error)
+      error = std::make_error_code(std::errc::permission_denied);
+    else
+      file = path;
+  }
   if (error.value() == ENOENT && !scheme_of(path).empty())
     throw Failure(
         exit_failed,
