@@ -36,7 +36,7 @@ type IOInfo struct {
 	Prefetch     Prefetch
 	Direct       Direct // of bulk reads into memory
 	IOThreads    int    // readers of a bulk read
-	BlockSize    uint64 // of a request of theirs
+	BlockSize    uint64 // of a request of theirs, at most
 
 	PrefetchReason string // one sentence: how bulk reads go, and why
 }

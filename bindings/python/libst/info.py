@@ -71,7 +71,7 @@ class IoInfo:
     prefetch: how bulk reads go: "none", "sequential" or "parallel".
     direct: whether bulk reads into memory go past the page cache; None: the first load of what is not in memory does.
     io_threads: count: readers of a bulk read.
-    block_size: bytes of a request of theirs.
+    block_size: bytes of a request of theirs, at most.
     prefetch_reason: one sentence: how bulk reads go, and why.
     """
 

@@ -399,7 +399,8 @@ typedef struct st_open_options {
                               share the warming of a file, from 0 on */
   uint32_t worker_count;   /* how many there are; 0 or 1: alone */
   uint64_t memory_limit;   /* bytes that bulk reads and st_prefetch may leave in
-                              the page cache; 0: no limit */
+                              the page cache; 0: no limit. A low one makes
+                              their requests shorter than block_size */
   /* No field, but in the environment: ST_JOURNAL says what the journal of a
      patch holds. "redo": the new bytes. "undo": the old blocks, shared with the
      file, so that new bytes are written once; only on xfs and btrfs, which can
@@ -1627,7 +1628,7 @@ typedef struct st_io_info {
   uint32_t prefetch;         /* ST_PREFETCH_NONE, SEQUENTIAL or PARALLEL */
   uint32_t direct;           /* ST_DIRECT_...: of bulk reads into memory */
   uint32_t io_threads;       /* readers of a bulk read */
-  uint32_t block_size;       /* bytes of a request of theirs */
+  uint32_t block_size;       /* bytes of a request of theirs, at most */
   char prefetch_reason[256]; /* one sentence: how bulk reads go, and why */
 } st_io_info;
 

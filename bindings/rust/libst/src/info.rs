@@ -156,7 +156,7 @@ pub struct IoInfo {
     pub direct: Direct,
     /// Readers of a bulk read.
     pub io_threads: u32,
-    /// Bytes of a request of theirs.
+    /// Bytes of a request of theirs, at most.
     pub block_size: u32,
     /// One sentence: how bulk reads go, and why.
     pub prefetch_reason: String,
