@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 
@@ -16,10 +17,16 @@ namespace stctl {
 namespace {
 
 constexpr size_t buffer_bytes = 64 * 1024;
+constexpr size_t longest_name = 255;
 
-// A number of the process would be that of another, where each container counts its own.
+// A number of the process would be that of another, where each container counts its own. A long name is cut, between
+// two characters.
 std::string temporary_for(const Entry &target) {
-  return fmt::format("{}.{:08x}.part", target.name, std::random_device()());
+  const std::string &name = target.name;
+  const std::string end = fmt::format(".{:08x}.part", std::random_device()());
+  size_t stay = std::min(name.size(), longest_name - end.size());
+  while (stay < name.size() && stay > 0 && (name[stay] & 0xc0) == 0x80) --stay;
+  return name.substr(0, stay) + end;
 }
 
 }  // namespace

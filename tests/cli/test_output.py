@@ -232,6 +232,14 @@ def test_a_new_file_has_no_name_before_its_own(stctl, model, tmp_path, killer):
     assert (out / "half.bin").stat().st_size == 8
 
 
+@pytest.mark.parametrize("name", ["n" * 251 + ".npy", "ü" * 125 + ".npy"], ids=["ascii", "utf8"])
+def test_a_name_as_long_as_names_may_be(stctl, model, tmp_path, name):
+    for tensor in ("half", "scalar"):  # the second one takes the place of the first
+        stctl("get", model, tensor, "-o", name, cwd=tmp_path)
+    assert np.load(tmp_path / name) == 42
+    assert sorted(os.listdir(tmp_path)) == sorted([model.name, name])
+
+
 def test_what_another_left_is_not_in_the_way(stctl, model, tmp_path):
     """The number of a process comes again: in a container each time."""
     script = """: > "$1.$$.part"; exec "$0" get "$2" half -o "$1" """
