@@ -56,7 +56,11 @@ Result<std::vector<std::string>> Directory::list() const {
 }
 
 Result<File> Directory::to_sync() const {
-  return File::open(env(), fd(), ".", O_RDONLY | O_DIRECTORY, 0, path());
+  auto folder = File::open(env(), fd(), ".", O_RDONLY | O_DIRECTORY, 0, path());
+  if (!folder && folder.error().os_errno == EACCES)
+    folder.error().message +=
+        "; a change is durable once its folder was synced, and that takes the right to read the folder";
+  return folder;
 }
 
 Result<void> Directory::sync() const {

@@ -46,6 +46,18 @@ def test_a_folder_in_which_nothing_may_be_made(theirs, refused):
     assert told == f"stctl: {what}: Permission denied (ST_E_PERMISSION)\n"
 
 
+@pytest.mark.parametrize("change", [["meta", "a=b"], ["update", "scalar", "--fill", "1"]], ids=lambda c: c[0])
+def test_a_folder_that_may_not_be_read(stctl, theirs, change):
+    """Files can be made there, but it cannot be synced."""
+    for path in (theirs, theirs.parent):
+        os.chown(path, OTHER, OTHER)
+    theirs.parent.chmod(0o300)
+    before = theirs.read_bytes()
+    out, err = stctl(change[0], theirs, *change[1:], code=1, user=OTHER, group=OTHER, extra_groups=[])
+    assert err.endswith("that takes the right to read the folder (ST_E_PERMISSION)\n") and err.count("\n") == 1
+    assert out == "" and theirs.read_bytes() == before and os.listdir(theirs.parent) == [theirs.name]
+
+
 def test_of_a_new_file_that_was_not_made_there_is_no_warning(theirs, refused):
     theirs.chmod(0o666)
     theirs.parent.chmod(0o1777)  # where only an owner's file may be replaced
