@@ -117,6 +117,7 @@ class Walk {
   Result<void> begin(std::string *rest);
   Result<void> step(const std::string &part, std::string *rest);
   int read_link(const std::string &part, std::string *target);
+  bool is_in_proc() const;
   bool leads_nowhere(const std::string &part, const std::string &target) const;
   Result<void> check_folder(const std::string &part) const;
   Failure failure(int err) const { return Failure(os_error(err, "open", shown())); }
@@ -130,6 +131,7 @@ class Walk {
   std::string name_;
   std::shared_ptr<const Directory> linked_in_;
   std::string link_;
+  std::string jumped_to_;  // the path of a link of /proc that was followed
   std::shared_ptr<const Directory> began_;
   bool nameless_ = false;
   int links_left_ = 40;
@@ -156,10 +158,14 @@ int Walk::read_link(const std::string &part, std::string *target) {
   return r;
 }
 
+bool Walk::is_in_proc() const {
+  struct statfs fs;
+  return env_.fstatfs(at_->fd(), &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
+}
+
 // A link in /proc gives no path for a file that was deleted, or never had a name (memfd_create, O_TMPFILE, a pipe).
 bool Walk::leads_nowhere(const std::string &part, const std::string &target) const {
-  struct statfs fs;
-  if (env_.fstatfs(at_->fd(), &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC) return false;
+  if (!is_in_proc()) return false;
   struct stat open, named;
   if (env_.fstatat(at_->fd(), part.c_str(), &open, 0) < 0 || S_ISDIR(open.st_mode)) return false;
   return env_.fstatat(AT_FDCWD, target.c_str(), &named, 0) < 0 || !same_inode(open, named);
@@ -175,7 +181,10 @@ Result<void> Walk::check_folder(const std::string &part) const {
 // Into the folder `part`; of a link what it says comes before the rest.
 Result<void> Walk::step(const std::string &part, std::string *rest) {
   if (part == "..") {
-    auto up = Directory::open(env_, at_->fd(), "..", 0, parent_of(at_->path()), from_here_);
+    const bool jumped = !jumped_to_.empty() && at_->path() == jumped_to_;
+    std::string shown = jumped ? at_->path_of("..") : parent_of(at_->path());
+    if (jumped) jumped_to_ = shown;
+    auto up = Directory::open(env_, at_->fd(), "..", 0, std::move(shown), from_here_);
     if (!up) return failure(up.error().os_errno);
     at_ = std::move(*up);
     return {};
@@ -190,6 +199,14 @@ Result<void> Walk::step(const std::string &part, std::string *rest) {
   std::string target;
   const int r = read_link(part, &target);
   if (r < 0) return failure(r == -EINVAL ? ENOTDIR : -r);
+  // The path that such a link tells is one of another process, whose root and mounts may be others: the kernel knows.
+  if (!root_of(target).empty() && is_in_proc()) {
+    auto led = Directory::open(env_, at_->fd(), part.c_str(), 0, at_->path_of(part), from_here_);
+    if (!led) return failure(led.error().os_errno);
+    at_ = std::move(*led);
+    jumped_to_ = at_->path();
+    return {};
+  }
   *rest = target + "/" + *rest;
   return begin(rest);
 }
@@ -315,6 +332,13 @@ std::optional<Location> Location::find_unlinked(Env &env, const std::string &pat
   const std::string folder = parent_of(*whole);
   auto opened = File::open_without_links(env, folder, folder_flags, folder);
   if (!opened) return std::nullopt;
+  // What is mounted over the working directory, or in its place for us, does not lie there.
+  struct stat from_here;
+  if (root_of(path).empty()) {
+    const auto from_root = opened->stat();
+    if (!from_root || env.fstatat(AT_FDCWD, parent_of(path).c_str(), &from_here, 0) < 0) return std::nullopt;
+    if (!same_inode(*from_root, from_here)) return std::nullopt;
+  }
   const std::shared_ptr<const Directory> in(new Directory(std::move(*opened)));
   return Location(in, whole->substr(whole->rfind('/') + 1), *whole);
 }

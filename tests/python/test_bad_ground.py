@@ -319,6 +319,43 @@ def test_below_a_folder_that_its_user_may_not_search():
         assert python("-c", program, cwd=inside) == "FILE_CHANGED\n"
 
 
+ELSEWHERE = """
+import os, subprocess, libst, numpy
+here, other = os.path.abspath("here"), os.path.abspath("other")
+for folder, name in ((here, "outside"), (other, "inside")):
+    libst.save(f"{folder}/f.safetensors", {name: numpy.ones(3)})
+mounts = ["unshare", "--mount", "sh", "-ec", f"mount --bind {other} {here}; echo; exec cat"]
+with subprocess.Popen(mounts, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as there:
+    there.stdout.readline()
+    folder = os.open(f"/proc/{there.pid}/root{here}", os.O_RDONLY)
+    for path in (f"/proc/{there.pid}/root{here}", f"/proc/{there.pid}/root/{here}/../here", f"/proc/self/fd/{folder}"):
+        path += "/f.safetensors"
+        before = open(path, "rb").read()
+        with libst.open(path, "r+") as f:
+            assert list(f) == ["inside"], path
+            f.update("inside", f["inside"] + 1)
+            with f.transaction() as t:
+                t.metadata("note", path)
+            f.refresh()
+        assert libst.open(path).metadata["note"] == path and open(path, "rb").read() != before
+        libst.save(path, {"inside": numpy.ones(3)})
+        assert list(libst.load(f"{here}/f.safetensors")) == ["outside"]
+    os.chdir(folder)
+    assert list(libst.load("f.safetensors")) == ["inside"]
+    there.stdin.close()
+os.chdir(here)
+subprocess.run(["mount", "--bind", other, here], check=True)
+assert list(libst.load("f.safetensors")) == ["outside"] and list(libst.load(f"{here}/f.safetensors")) == ["inside"]
+"""
+
+
+def test_a_path_that_means_another_file_to_another_process(tmp_path):
+    """What /proc tells of a process in a container is followed by the kernel, and never read as a path of our own."""
+    for name in ("here", "other"):
+        (tmp_path / name).mkdir()
+    elsewhere(tmp_path, ":", ELSEWHERE)
+
+
 def test_a_file_that_is_a_mount_of_its_own(tmp_path):
     """As `docker -v file:file` makes them: patched like any, and never replaced."""
     for name in ("outside", "inside"):
