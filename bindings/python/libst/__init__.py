@@ -11,6 +11,7 @@ with libst.open("model.safetensors", "r+") as f, f.transaction() as t:
     t.update("b", b)
 """
 
+from . import _dynamo
 from ._library import version
 from ._payload import Packed
 from .bulk import load
@@ -40,6 +41,8 @@ from .transaction import Transaction
 
 #: The version of the library that runs, and so of this package: "2.0.0".
 __version__ = version
+
+_dynamo.keep_out()
 
 # Not `open`: `from libst import *` must leave Python's own. It is `libst.open`.
 __all__ = [
