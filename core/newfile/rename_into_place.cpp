@@ -23,7 +23,8 @@ std::string too_long(const os::Location &at) {
 }  // namespace
 
 Result<void> check_replaceable(const os::Location &at, const os::File &file) {
-  if (os::is_too_long_to_replace(at)) return fail(Status::unsupported, too_long(at));
+  ST_TRY(const bool is_too_long, os::is_too_long_to_replace(at));
+  if (is_too_long) return fail(Status::unsupported, too_long(at));
   ST_TRY(const bool is_mount, at.is_mount(file));
   if (is_mount) return fail(Status::unsupported, mounted_by_itself(at));
   return {};
@@ -63,7 +64,7 @@ Result<void> TemporaryFile::rename_to(const os::Location &to) {
   if (renamed >= 0 || stands(to)) return {};
   if (needed) leave();
   Error e = os_error(-renamed, "rename a new file to", to.path());
-  if (renamed == -ENAMETOOLONG && os::is_too_long_to_replace(to)) {
+  if (renamed == -ENAMETOOLONG && os::is_too_long_to_replace(to).value_or(false)) {
     e.status = Status::unsupported;
     e.message = too_long(to);
   }

@@ -46,9 +46,11 @@ bool is_amid(const std::vector<std::string> &listed, std::string_view second) {
   });
 }
 
-std::vector<std::string> amid(const Location &at) {
+// Who may not list the folder is told of none.
+Result<std::vector<std::string>> amid(const Location &at) {
   const auto listed = at.folder()->list();
   std::vector<std::string> found;
+  if (!listed && listed.error().os_errno != EACCES) return Failure(listed.error());
   if (!listed) return found;
   std::ranges::copy_if(*listed, std::back_inserter(found),
                        [&](const std::string &name) { return had_name(name) == at.name() && is_amid(*listed, name); });
@@ -97,14 +99,23 @@ void add_replaced(std::vector<std::string> *listed) {
   listed->insert(listed->end(), more.begin(), more.end());
 }
 
-bool is_too_long_to_replace(const Location &at) {
-  return at.is_moved_before_replaced() && second_name(at.name(), std::string(digits, '0')).empty();
+Result<bool> is_replaced_in_two_steps(const Location &at) {
+  ST_TRY(const auto own, at.folder()->storage());
+  return replaces_in_two_steps(own->filesystem.type);
+}
+
+Result<bool> is_too_long_to_replace(const Location &at) {
+  ST_TRY(const auto own, at.folder()->storage());
+  return removes_what_it_cannot_replace(own->filesystem.type) &&
+         second_name(at.name(), std::string(digits, '0')).empty();
 }
 
 int rename_over(const Location &to, int from_dir, const std::string &temporary, bool *needed) {
-  const bool in_two_steps = to.is_replaced_in_two_steps();
-  std::string second = in_two_steps ? second_name(to.name(), temporary) : std::string();
-  const bool moves = in_two_steps && to.is_moved_before_replaced();
+  const auto own = to.folder()->storage();
+  if (!own) return -own.error().os_errno;
+  const std::string &type = (*own)->filesystem.type;
+  const bool moves = removes_what_it_cannot_replace(type);
+  std::string second = replaces_in_two_steps(type) ? second_name(to.name(), temporary) : std::string();
   struct stat s;
   if (moves && second.empty() && to.stat(&s) != -ENOENT) return -ENAMETOOLONG;
   const auto name = [&] {
@@ -132,14 +143,15 @@ int rename_over(const Location &to, int from_dir, const std::string &temporary, 
 }
 
 Result<bool> await_rename_over(const Location &at, const LockWait &wait) {
-  if (!at.is_replaced_in_two_steps()) return false;
+  ST_TRY(const bool in_two_steps, is_replaced_in_two_steps(at));
+  if (!in_two_steps) return false;
   const File closed = File::closed(at.env(), at.path());
   Patience patience(closed, wait);
   for (bool found = false;; found = true) {
+    ST_TRY(const auto all, amid(at));
     at.renew();
     if (is_there(at)) return true;
-    const std::vector<std::string> all = amid(at);
-    if (all.empty()) return is_there(at) || found;
+    if (all.empty()) return found;
     auto back = lock_and_give_back(at, all.front());
     if (back || back.error().status != Status::busy) return back;
     ST_TRY(patience.check(0));
@@ -149,7 +161,8 @@ Result<bool> await_rename_over(const Location &at, const LockWait &wait) {
 
 void remove_second_names(const Location &at) {
   struct stat named, other;
-  const auto listed = at.is_replaced_in_two_steps() ? at.folder()->list() : std::vector<std::string>();
+  if (!is_replaced_in_two_steps(at).value_or(false)) return;
+  const auto listed = at.folder()->list();
   if (!listed || at.stat(&named) != 0) return;
   for (const std::string &name : *listed)
     if (had_name(name) == at.name() && at.beside(name).stat(&other) == 0 && same_inode(named, other))

@@ -136,7 +136,7 @@ TEST_F(Nfs, AHostThatRemembersTheNameRemovesNoOnlyName) {
   const std::string old_b = seen(*open(), "b");
   auto at = os::Location::find(there, path);
   struct stat s;
-  ASSERT_TRUE(is_ok(at) && at->is_replaced_in_two_steps() && at->stat(&s) == 0);
+  ASSERT_TRUE(is_ok(at) && *os::is_replaced_in_two_steps(*at) && at->stat(&s) == 0);
   die_amid_publish();
   write::TemporaryFile::remove_stale(*at);
   NfsEnv third(env);
@@ -169,6 +169,24 @@ TEST_F(Nfs, AServerThatDoesNotAnswerLosesNoFile) {
     const auto file = open(third, {});
     ASSERT_NE(file, nullptr) << is_smb << " " << ::testing::PrintToString(beside());
     EXPECT_TRUE(same_bytes(seen(*file, "b"), old_b));
+  }
+}
+
+TEST_F(Nfs, AStorageThatDoesNotSayWhatItIsIsNotTakenForADisk) {
+  for (int n = 0; n < 4; ++n) {
+    NfsEnv host(env);
+    host.is_smb = true;
+    host.before = [n, asked = 0](Call call) mutable { return call == Call::fstatfs && asked++ == n ? -EIO : 0; };
+    auto reader = open(host, {}), writer = open(host);
+    if (reader && writer) update(*writer, "b", new_b, by_publish());
+    reader.reset();
+    writer.reset();
+    EXPECT_TRUE(fs::exists(path)) << n;
+  }
+  for (const Call failing : {Call::fstatfs, Call::list}) {
+    NfsEnv host(env);
+    host.before = [failing](Call call) { return call == failing ? -EIO : 0; };
+    EXPECT_EQ(DataFile::open(host, dir / "none.safetensors", {}).error().os_errno, EIO) << call_name(failing);
   }
 }
 
