@@ -100,6 +100,20 @@ TEST_F(Nfs, ClientsOfSmbAreNotLetReplaceWhatIsOpen) {
   EXPECT_EQ(beside(), std::vector<std::string>{fs::path(path).filename()});
 }
 
+TEST_F(Nfs, LocksOfSmbKeepAJournalFromItsOwnWriter) {
+  NfsEnv host(env);
+  host.is_smb = true;
+  const std::string old_b = seen(*open(), "b");
+  const auto changed = update(*open(host), "b", new_b);
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error().status, Status::unsupported);
+  for (const char *part : {path.c_str(), "st-journal/", "SMB", "nothing was changed", "publish"})
+    EXPECT_NE(changed.error().message.find(part), std::string::npos) << changed.error().message;
+  EXPECT_TRUE(same_bytes(seen(*open(), "b"), old_b));
+  EXPECT_EQ(beside(), std::vector<std::string>{fs::path(path).filename()});
+  EXPECT_TRUE(is_ok(update(*open(host), "b", new_b, by_publish())));
+}
+
 // Its writer died before the rename: the file has two names then.
 TEST_F(Nfs, ASecondNameOfTheFileItselfIsNoHardLink) {
   const fs::path folder = fs::path(path).parent_path();
@@ -173,10 +187,11 @@ TEST_F(Nfs, AServerThatDoesNotAnswerLosesNoFile) {
 }
 
 TEST_F(Nfs, AStorageThatDoesNotSayWhatItIsIsNotTakenForADisk) {
-  for (int n = 0; n < 4; ++n) {
+  dir.may_hold_temporaries();
+  for (int n = 0; n < 8; ++n) {
     NfsEnv host(env);
     host.is_smb = true;
-    host.before = [n, asked = 0](Call call) mutable { return call == Call::fstatfs && asked++ == n ? -EIO : 0; };
+    host.before = nth_call_fails(n / 2, -EIO, n % 2 == 1, [](Call call) { return call == Call::fstatfs; });
     auto reader = open(host, {}), writer = open(host);
     if (reader && writer) update(*writer, "b", new_b, by_publish());
     reader.reset();
