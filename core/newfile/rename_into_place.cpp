@@ -62,8 +62,12 @@ Result<void> TemporaryFile::rename_to(const os::Location &to) {
   const int renamed = os::rename_over(to, target_.dir(), temporary_, &needed);
   // An error may come after the fact (a network filesystem): look.
   if (renamed >= 0 || stands(to)) return {};
-  if (needed) leave();
   Error e = os_error(-renamed, "rename a new file to", to.path());
+  if (needed) {
+    leave();
+    e.message += text("; the old file has a name of its own, which begins with ",
+                      in_quotes(text(".", to.name(), os::second_name_infix)), ", until libst opens it again");
+  }
   if (renamed == -ENAMETOOLONG && os::is_too_long_to_replace(to).value_or(false)) {
     e.status = Status::unsupported;
     e.message = too_long(to);

@@ -30,6 +30,10 @@ bool is_there(const Location &at) {
   return at.stat(&s) != -ENOENT;
 }
 
+bool may_be_there(const Result<std::vector<std::string>> &listed, const std::string &name) {
+  return !listed || std::ranges::find(*listed, name) != listed->end();
+}
+
 // Nobody has the name, and those that would replace its file were kept out. A program without locks may make a file of
 // that name meanwhile: a link does not take its place.
 int give_back(const Location &at, const std::string &second) {
@@ -122,20 +126,19 @@ int rename_over(const Location &to, int from_dir, const std::string &temporary, 
     return moves ? to.env().renameat(to.dir(), to.name().c_str(), to.dir(), second.c_str())
                  : to.env().linkat(to.dir(), to.name().c_str(), second.c_str());
   };
-  if (const int named = second.empty() ? 0 : repeat_interrupted(name); named < 0) {
-    if (moves && named != -ENOENT) return named;
-    second.clear();  // there is no old file, or no such link
-  }
-  const int r =
-      repeat_interrupted([&] { return to.env().renameat(from_dir, temporary.c_str(), to.dir(), to.name().c_str()); });
-  if (second.empty()) return r;
+  const int named = second.empty() ? 0 : repeat_interrupted(name);
+  const auto rename = [&] { return to.env().renameat(from_dir, temporary.c_str(), to.dir(), to.name().c_str()); };
+  // Or there is no old file, which a client is not believed at once: it would remove that.
+  const bool has_moved = named >= 0 || (named == -ENOENT && moves && to.stat(&s) == -ENOENT);
+  const int r = moves && !has_moved ? named : repeat_interrupted(rename);
+  if (second.empty() || (r >= 0 && named == -ENOENT)) return r;
   if (r < 0) {
     to.renew();
     const int there = to.stat(&s);
     // A name that cannot be given back now is given back by the next open. A server that does not answer may have given
-    // the old file no other name.
+    // the old file no other name; or it has, and its answer was lost.
     const bool stands = there == 0 || (there == -ENOENT && give_back(to, second) == 0);
-    if (needed) *needed = !stands;
+    if (needed) *needed = !stands && may_be_there(to.folder()->list(), second);
     if (there < 0) return r;
   }
   to.env().unlinkat(to.dir(), second.c_str(), 0);

@@ -186,6 +186,49 @@ TEST_F(Nfs, AServerThatDoesNotAnswerLosesNoFile) {
   }
 }
 
+// Two calls name files in a publish. One is answered wrongly, whether it was done or not.
+class WrongEnv : public NfsEnv {
+ public:
+  using NfsEnv::NfsEnv;
+  int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
+    return answered([&] { return NfsEnv::renameat(from_dir, from, to_dir, to); });
+  }
+  int linkat(int dir, const char *from, const char *to) override {
+    return answered([&] { return NfsEnv::linkat(dir, from, to); });
+  }
+  int calls_left = 1000, answer = 0;
+  bool is_done = true;
+
+ private:
+  template <class Call>
+  int answered(Call call) {
+    const bool is_it = calls_left-- == 0;
+    const int r = is_it && !is_done ? 0 : call();
+    return is_it ? answer : r;
+  }
+};
+
+TEST_F(Nfs, AnAnswerThatIsWrongLosesNoFile) {
+  const std::string old_b = seen(*open(), "b");
+  for (int i = 0; i < 16; ++i) {
+    bool is_new = false;
+    {
+      WrongEnv host(env);
+      host.is_smb = (i & 1) != 0;
+      auto writer = open(host);
+      host.calls_left = i / 2 % 2;
+      host.is_done = (i & 4) != 0;
+      host.answer = i < 8 ? -EIO : -ENOENT;
+      is_new = update(*writer, "b", new_b, by_publish()).has_value();
+      EXPECT_LT(host.calls_left, 0) << i;
+    }
+    ASSERT_TRUE(fs::exists(path)) << i;
+    EXPECT_TRUE(same_bytes(seen(*open(), "b"), is_new ? new_b : old_b)) << i;
+    ASSERT_TRUE(is_ok(update(*open(here), "b", old_b, by_publish())));
+    EXPECT_EQ(beside(), std::vector<std::string>{fs::path(path).filename()}) << i;
+  }
+}
+
 TEST_F(Nfs, AStorageThatDoesNotSayWhatItIsIsNotTakenForADisk) {
   dir.may_hold_temporaries();
   for (int n = 0; n < 8; ++n) {
