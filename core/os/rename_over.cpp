@@ -162,6 +162,18 @@ Result<bool> await_rename_over(const Location &at, const LockWait &wait) {
   }
 }
 
+Result<struct stat> look_up(const Location &at, const LockWait &wait) {
+  struct stat s;
+  int r = at.stat(&s);
+  for (int left = 10; r == -ENOENT && left > 0; --left) {
+    ST_TRY(const bool changed, await_rename_over(at, wait));
+    if (!changed) break;
+    r = at.stat(&s);
+  }
+  if (r < 0) return Failure(os_error(-r, "look at", at.path()));
+  return s;
+}
+
 void remove_second_names(const Location &at) {
   struct stat named, other;
   if (!is_replaced_in_two_steps(at).value_or(false)) return;
