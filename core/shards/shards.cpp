@@ -13,6 +13,7 @@
 #include "journal/super_recover.h"
 #include "os/named_lock.h"
 #include "os/random.h"
+#include "os/rename_over.h"
 #include "os/waited.h"
 #include "shards/shard_transaction.h"
 
@@ -196,9 +197,10 @@ Result<void> Shards::check_all_there(const ShardIndex &index) const {
   for (uint32_t i = 0; i < index.shards().size(); ++i) {
     const std::string &shard = index.shards()[i];
     if (there.contains(shard)) continue;
-    struct stat s;
-    const int r = os::Location(folder_, shard).stat(&s);
-    if (r == -ENOENT || r == -ENAMETOOLONG) return Failure(missing(path_, i, folder_->path_of(shard)));
+    const auto looked = os::look_up(os::Location(folder_, shard), {options().lock_timeout_ms});
+    const int err = looked ? 0 : looked.error().os_errno;
+    if (err == ENOENT || err == ENAMETOOLONG) return Failure(missing(path_, i, folder_->path_of(shard)));
+    if (!looked && err == 0) return Failure(looked.error());  // it is waited for
   }
   return {};
 }

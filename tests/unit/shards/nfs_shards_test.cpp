@@ -83,5 +83,25 @@ TEST_F(NfsShards, ACommitThatDiesAmidARenameIsFinished) {
   }
 }
 
+TEST_F(NfsShards, AShardThatWasAmidARenameIsThere) {
+  dir.may_hold_temporaries();  // the next publish removes it
+  put_anew();
+  {
+    Host host(os::Env::posix());
+    const auto shard = open(host, ckpt + "/m-1.safetensors");
+    host.dies_amid_rename = true;
+    auto begun = shard->begin({.publish = true});
+    ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("a", u8(new_a))));
+    EXPECT_FALSE((*begun)->commit());
+    host.end();
+  }
+  ASSERT_FALSE(fs::exists(ckpt + "/m-1.safetensors"));
+  Host host(os::Env::posix());
+  const auto model = open(host, index, false);
+  ASSERT_NE(model, nullptr);
+  EXPECT_NE(bytes(*model, "a"), new_a);
+  EXPECT_TRUE(fs::exists(ckpt + "/m-1.safetensors"));
+}
+
 }  // namespace
 }  // namespace st::store
