@@ -20,6 +20,21 @@ std::string too_long(const os::Location &at) {
               " is longer than 230 bytes: on SMB such a file cannot be replaced; give it a shorter name");
 }
 
+// In a sticky folder a file is replaced by its owner, by that of the folder, or by root.
+Result<void> check_sticky(const os::Location &at, const os::File &file) {
+  const uid_t self = at.env().geteuid();
+  ST_TRY(const auto folder, at.folder()->identity());
+  if ((folder.st_mode & S_ISVTX) == 0 || self == 0 || self == folder.st_uid) return {};
+  ST_TRY(const auto s, file.stat());
+  if (self == s.st_uid) return {};
+  Error e =
+      error(Status::permission, in_quotes(at.path()), " belongs to user ", s.st_uid,
+            ", and its folder is sticky, so you may not replace it; nothing was changed; ask that user, or change "
+            "a copy");
+  e.os_errno = EPERM;
+  return Failure(std::move(e));
+}
+
 }  // namespace
 
 Result<void> check_replaceable(const os::Location &at, const os::File &file) {
@@ -27,7 +42,7 @@ Result<void> check_replaceable(const os::Location &at, const os::File &file) {
   if (is_too_long) return fail(Status::unsupported, too_long(at));
   ST_TRY(const bool is_mount, at.is_mount(file));
   if (is_mount) return fail(Status::unsupported, mounted_by_itself(at));
-  return {};
+  return check_sticky(at, file);
 }
 
 // Does the name lead to our file?

@@ -15,7 +15,7 @@ namespace {
 using namespace testing;
 namespace fs = std::filesystem;
 
-using Host = testing::WithoutSyncs<testing::NfsEnv>;  // no power is cut here
+using NfsHost = testing::WithoutSyncs<testing::NfsEnv>;  // no power is cut here
 
 class NfsShards : public testing::ShardsScene {
  protected:
@@ -43,7 +43,7 @@ class NfsShards : public testing::ShardsScene {
   }
   // At the n-th file of the commit. False: there was none.
   bool die_at(int n) const {
-    Host host(os::Env::posix());
+    NfsHost host(os::Env::posix());
     const auto model = open(host, index);
     EXPECT_EQ(bytes(*model, "a") == new_a || bytes(*model, "c") == new_c, false);
     host.before = [&, left = n](Call call) mutable {
@@ -71,7 +71,7 @@ TEST_F(NfsShards, ACommitThatDiesAmidARenameIsFinished) {
     for (;; ++n) {
       put_anew();
       if (!die_at(n)) break;
-      Host host(os::Env::posix());
+      NfsHost host(os::Env::posix());
       if (*how == 'r') ASSERT_TRUE(is_ok(recover_all(host, index, {default_lock_timeout_ms}, {}))) << n;
       const auto model = open(host, index, how != std::string_view("open to read"));
       ASSERT_NE(model, nullptr) << how << " " << n;
@@ -87,7 +87,7 @@ TEST_F(NfsShards, AShardThatWasAmidARenameIsThere) {
   dir.may_hold_temporaries();  // the next publish removes it
   put_anew();
   {
-    Host host(os::Env::posix());
+    NfsHost host(os::Env::posix());
     const auto shard = open(host, ckpt + "/m-1.safetensors");
     host.dies_amid_rename = true;
     auto begun = shard->begin({.publish = true});
@@ -96,7 +96,7 @@ TEST_F(NfsShards, AShardThatWasAmidARenameIsThere) {
     host.end();
   }
   ASSERT_FALSE(fs::exists(ckpt + "/m-1.safetensors"));
-  Host host(os::Env::posix());
+  NfsHost host(os::Env::posix());
   const auto model = open(host, index, false);
   ASSERT_NE(model, nullptr);
   EXPECT_NE(bytes(*model, "a"), new_a);
