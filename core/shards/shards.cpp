@@ -192,8 +192,10 @@ void Shards::keep_open(const std::set<std::string> &names) const {
 
 // One look at the folder, not one at each shard. But on btrfs a list may lack a name while another file takes it.
 Result<void> Shards::check_all_there(const ShardIndex &index) const {
-  ST_TRY(auto names, folder_->list());
-  const std::set<std::string_view> there(names.begin(), names.end());
+  const auto names = folder_->list();
+  if (!names && names.error().os_errno != EACCES) return Failure(names.error());
+  std::set<std::string_view> there;  // of a folder that may be searched, and not be listed, each is asked for
+  if (names) there.insert(names->begin(), names->end());
   for (uint32_t i = 0; i < index.shards().size(); ++i) {
     const std::string &shard = index.shards()[i];
     if (there.contains(shard)) continue;
