@@ -19,6 +19,16 @@ namespace {
 
 constexpr os::LockRange unrecorded = os::whole_file(false), recorded = os::whole_file(true);
 
+// It is open to be written, and locked shared. On SMB such a lock keeps out its own writer, too.
+Error cannot_begin(Error e, const os::File &journal) {
+  if (e.os_errno != EACCES) return e;
+  e.status = Status::unsupported;
+  e.message = text("cannot write to ", in_quotes(journal.path()),
+                   ", the journal of this change: locks of this storage, as those of SMB, keep out their own writer; "
+                   "nothing was changed; publish the change if it is of one file, or save the model anew");
+  return e;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const Rights &rights) {
@@ -63,7 +73,8 @@ Result<void> Journal::reserve(uint64_t end) {
     // Written now, the header's block needs neither space nor a change of
     // metadata at commit.
     static constexpr std::byte zeros[header_bytes] = {};
-    ST_TRY(file_.write(zeros, sizeof zeros, 0));
+    if (auto written = file_.write(zeros, sizeof zeros, 0); !written)
+      return Failure(cannot_begin(std::move(written.error()), file_));
     header_written_ = true;
   }
   if (end <= allocated_ || !can_allocate_) return {};

@@ -13,6 +13,7 @@
 #include "journal/super_recover.h"
 #include "newfile/temporary_file.h"
 #include "os/named_lock.h"
+#include "os/rename_over.h"
 
 namespace st::write {
 namespace {
@@ -269,8 +270,7 @@ class Recovery {
 Result<Attempt> Recovery::run() {
   super_ = {};
   for_done_ = false;
-  struct stat by_path;
-  if (const int r = file_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", file_.path()));
+  ST_TRY(const auto by_path, os::look_up(file_, wait_));
   if (!S_ISREG(by_path.st_mode)) return fail(Status::not_regular, in_quotes(file_.path()), " is no plain file");
   remove_new_files(temporary_infix);
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };

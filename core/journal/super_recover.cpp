@@ -9,6 +9,7 @@
 #include "journal/move_aside.h"
 #include "journal/roll_forward.h"
 #include "newfile/temporary_file.h"
+#include "os/rename_over.h"
 
 namespace st::write {
 namespace {
@@ -99,8 +100,7 @@ class SuperRecovery {
 };
 
 Result<bool> SuperRecovery::run() {
-  struct stat by_path;
-  if (const int r = index_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index_.path()));
+  ST_TRY(const auto by_path, os::look_up(index_, wait_));
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
   ST_TRY(auto there, Folder::open(index_, by_path, tell_passed_over(index_, told)));
   auto exclusive = lock_whole_file(index_, wait_);
@@ -234,8 +234,7 @@ namespace {
 
 Result<Recovered> recover_super_at(const os::Location &index, const os::LockWait &wait, bool tidy,
                                    const Findings &findings) {
-  struct stat by_path;
-  if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
+  ST_TRY(const auto by_path, os::look_up(index, wait));
   const Log told = [&](LogLevel level, const std::string &m) {
     if (findings) findings({level, Status::journal, m});
   };
@@ -258,7 +257,7 @@ struct Beside {
 
 Result<Beside> look_beside(const os::Location &index) {
   Beside found = {};
-  if (const int r = index.stat(&found.index); r < 0) return Failure(os_error(-r, "look at", index.path()));
+  ST_TRY(found.index, os::look_up(index));
   auto opened = Folder::open(index, found.index, {});
   found.is_strangers = !opened && opened.error().status == Status::journal && all_rest(index);
   if (found.is_strangers) return found;

@@ -20,13 +20,29 @@ std::string too_long(const os::Location &at) {
               " is longer than 230 bytes: on SMB such a file cannot be replaced; give it a shorter name");
 }
 
+// In a sticky folder a file is replaced by its owner, by that of the folder, or by root.
+Result<void> check_sticky(const os::Location &at, const os::File &file) {
+  const uid_t self = at.env().geteuid();
+  ST_TRY(const auto folder, at.folder()->identity());
+  if ((folder.st_mode & S_ISVTX) == 0 || self == 0 || self == folder.st_uid) return {};
+  ST_TRY(const auto s, file.stat());
+  if (self == s.st_uid) return {};
+  Error e =
+      error(Status::permission, in_quotes(at.path()), " belongs to user ", s.st_uid,
+            ", and its folder is sticky, so you may not replace it; nothing was changed; ask that user, or change "
+            "a copy");
+  e.os_errno = EPERM;
+  return Failure(std::move(e));
+}
+
 }  // namespace
 
 Result<void> check_replaceable(const os::Location &at, const os::File &file) {
-  if (os::is_too_long_to_replace(at)) return fail(Status::unsupported, too_long(at));
+  ST_TRY(const bool is_too_long, os::is_too_long_to_replace(at));
+  if (is_too_long) return fail(Status::unsupported, too_long(at));
   ST_TRY(const bool is_mount, at.is_mount(file));
   if (is_mount) return fail(Status::unsupported, mounted_by_itself(at));
-  return {};
+  return check_sticky(at, file);
 }
 
 // Does the name lead to our file?
@@ -61,9 +77,13 @@ Result<void> TemporaryFile::rename_to(const os::Location &to) {
   const int renamed = os::rename_over(to, target_.dir(), temporary_, &needed);
   // An error may come after the fact (a network filesystem): look.
   if (renamed >= 0 || stands(to)) return {};
-  if (needed) leave();
   Error e = os_error(-renamed, "rename a new file to", to.path());
-  if (renamed == -ENAMETOOLONG && os::is_too_long_to_replace(to)) {
+  if (needed) {
+    leave();
+    e.message += text("; the old file has a name of its own, which begins with ",
+                      in_quotes(text(".", to.name(), os::second_name_infix)), ", until libst opens it again");
+  }
+  if (renamed == -ENAMETOOLONG && os::is_too_long_to_replace(to).value_or(false)) {
     e.status = Status::unsupported;
     e.message = too_long(to);
   }

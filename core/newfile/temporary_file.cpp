@@ -55,8 +55,9 @@ std::vector<std::string> TemporaryFile::remove_stale(const os::Location &target,
   for (const std::string_view infix : infixes) shorten(temporary_prefix(target.name(), infix));
   std::vector<std::string> removed;
   struct stat s;
-  const bool in_two_steps = target.is_replaced_in_two_steps();
-  if (in_two_steps) {
+  const auto in_two_steps = os::is_replaced_in_two_steps(target);
+  if (!in_two_steps) return removed;
+  if (*in_two_steps) {
     target.renew();  // what this host remembers to be there may have the second name alone
     if (target.stat(&s) == -ENOENT && !os::await_rename_over(target, {})) return removed;
     shorten(temporary_prefix(target.name(), os::second_name_infix));
@@ -66,7 +67,7 @@ std::vector<std::string> TemporaryFile::remove_stale(const os::Location &target,
       return is_temporary_of(name, target.name(), infix);
     });
     if (is_one && remove_unlocked(target.beside(name))) removed.push_back(removed_new_file(name));
-    if (in_two_steps && os::had_name(name) == target.name() && target.stat(&s) == 0)
+    if (*in_two_steps && os::had_name(name) == target.name() && target.stat(&s) == 0)
       remove_unlocked(target.beside(name));
   }
   return removed;

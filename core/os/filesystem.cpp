@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "os/descriptors.h"
+#include "os/missing_call.h"
 
 namespace st::os {
 namespace {
@@ -265,22 +266,32 @@ struct Look {
   std::string layers;  // of an overlay: the options of its mount
 };
 
-Look look_at(const File &file) {
+Look of_type(std::string type) {
+  Look found;
+  found.filesystem.storage = storage_of_type(type);
+  found.filesystem.type = std::move(type);
+  return found;
+}
+
+// Kernels before 3.12 answer EBADF of a folder that is open for its entries alone.
+Result<Look> look_at(const File &file) {
   struct statfs fs;
-  if (file.env().fstatfs(file.fd(), &fs) < 0) return {};
+  if (const int r = file.env().fstatfs(file.fd(), &fs); r < 0) {
+    if (is_missing(r) || r == -EBADF) return Look();
+    return Failure(file.error(-r, "look at the storage of"));
+  }
   const auto magic = static_cast<uint32_t>(fs.f_type);
   const auto *known =
       std::find_if(std::begin(magics), std::end(magics), [&](const Magic &m) { return m.magic == magic; });
-  if (known != std::end(magics) && known->type != overlay)
-    return {{storage_of_type(known->type), std::string(known->type)}, {}};
+  const bool is_known = known != std::end(magics);
+  if (is_known && known->type != overlay) return of_type(std::string(known->type));
 
   const std::string mountinfo = read_text(file.env(), "/proc/self/mountinfo").value_or("");
   const Mount mount = mount_of(file, mountinfo);
-  if (known != std::end(magics)) return {{storage_of_type(overlay), std::string(overlay)}, std::string(mount.options)};
-  std::string type(mount.type);
-  if (type.empty() && magic == fuse_magic) type = "fuse";
-  if (type.empty()) return {{Storage::unknown, text("unknown (statfs magic ", magic, ")")}, {}};
-  return {{storage_of_type(type), std::move(type)}, {}};
+  Look found = of_type(std::string(is_known ? overlay : mount.type));
+  if (is_known) found.layers = mount.options;
+  if (!found.filesystem.type.empty()) return found;
+  return of_type(magic == fuse_magic ? "fuse" : text("unknown (statfs magic ", magic, ")"));
 }
 
 // An overlay is as far away as the farthest of its layers, some of which may lie on overlays. In a container the paths
@@ -293,7 +304,7 @@ Storage storage_of_layers(Env &env, std::string options) {
     for (const std::string &folder : overlay_layers(overlays[i])) {
       const auto dir = File::open(env, AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0, folder);
       if (!dir) continue;
-      Look layer = look_at(*dir);
+      Look layer = look_at(*dir).value_or(Look());
       if (layer.filesystem.type != overlay)
         layers.push_back(layer.filesystem.storage);
       else if (std::find(overlays.begin(), overlays.end(), layer.layers) == overlays.end())
@@ -370,11 +381,16 @@ bool syncs_flush_all(const File &file, std::string_view type) {
 
 }  // namespace
 
-Filesystem probe_filesystem(const File &file) {
-  Look look = look_at(file);
-  look.filesystem.syncs_flush_all = syncs_flush_all(file, look.filesystem.type);
+Result<Filesystem> ask_filesystem(const File &file) {
+  ST_TRY(Look look, look_at(file));
   if (look.filesystem.type == overlay) look.filesystem.storage = storage_of_layers(file.env(), std::move(look.layers));
-  return look.filesystem;
+  return std::move(look.filesystem);
+}
+
+Filesystem probe_filesystem(const File &file) {
+  Filesystem found = ask_filesystem(file).value_or(Filesystem());
+  found.syncs_flush_all = syncs_flush_all(file, found.type);
+  return found;
 }
 
 }  // namespace st::os

@@ -84,8 +84,11 @@ std::vector<std::string> overlay_layers(std::string_view options);
 // As the kernel tells it. False if it does not tell. Fails where no descriptor is left to ask by.
 Result<bool> lie_on_two_mounts(const File &a, const File &b);
 
-// An overlay is judged by its layers, where they can be looked at. Never fails: what cannot be told is
-// Storage::unknown.
+// An overlay is judged by its layers, where they can be looked at. What cannot be told is Storage::unknown. Fails where
+// the storage does not answer. Syncs are not asked about.
+Result<Filesystem> ask_filesystem(const File &file);
+
+// The same, and about syncs. Never fails: a storage that does not answer is Storage::unknown.
 Filesystem probe_filesystem(const File &file);
 
 }  // namespace st::os

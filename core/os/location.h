@@ -33,6 +33,14 @@ class Directory {
   bool is_from_here() const { return from_here_; }
   Result<struct stat> identity() const { return file_.stat(); }
 
+  struct Own {
+    Filesystem filesystem;
+    bool has_other_hosts;
+  };
+  // Its own storage, asked once; the answer lives as long as this. It is open for nothing but its entries, which does
+  // not tell all: a file that is open tells more. What fails is asked again: no answer must stand for "local".
+  Result<const Own *> storage() const;
+
   // These need the right to read it.
   Result<std::vector<std::string>> list() const;
   Result<void> sync() const;
@@ -53,9 +61,6 @@ class Directory {
     Filesystem filesystem;
   };
 
-  // Its own. It is open for nothing but its entries, which does not tell all of it: a file that is open tells more.
-  Filesystem filesystem() const;
-
   explicit Directory(File file, bool from_here = false) : file_(std::move(file)), from_here_(from_here) {}
   static Result<std::shared_ptr<const Directory>> open(Env &env, int dir, const char *name, int flags,
                                                        std::string shown, bool from_here);
@@ -66,7 +71,7 @@ class Directory {
   const bool from_here_;  // it was found by a path without a root, so perhaps no path leads to it from the root
   mutable std::atomic<Linked *> linked_ = nullptr;
   mutable std::atomic<Known *> known_ = nullptr;
-  mutable std::atomic<Filesystem *> own_ = nullptr;
+  mutable std::atomic<const Own *> own_ = nullptr;
 };
 
 // The path, so that it means the same from any folder. Not resolved.
@@ -130,9 +135,6 @@ class Location {
   // Then `file`, which was opened here, is read past this kernel's cache, and `s` is looked up anew. Status of ESTALE
   // if the name leads to another by now.
   Result<void> read_past_cache(File *file, struct stat *s) const;
-  // Is a file here that is open renamed first, when another takes its name? rename_over.h says more.
-  bool is_replaced_in_two_steps() const;
-  bool is_moved_before_replaced() const;  // for it would be removed
   // Whatever this kernel remembers of the name, the next look asks the server.
   void renew() const;
 
@@ -145,7 +147,7 @@ class Location {
   static Result<Location> new_entry_of(Walk &walk);
   Result<Location> find_again(bool as_new) const;
   static PastCache how_to_read(const Filesystem &filesystem);
-  bool has_other_hosts() const;  // if there were a file here
+  bool has_other_hosts() const;  // if there were a file here, or perhaps
   Filesystem filesystem_by_folder(const struct stat &s) const;
   Error no_name() const;
   bool is_led_to_at_once() const;

@@ -165,17 +165,24 @@ Filesystem Location::filesystem(const File &file, const struct stat &s) const {
   return found;
 }
 
-Filesystem Directory::filesystem() const {
-  if (const Filesystem *known = own_.load(std::memory_order_acquire)) return *known;
-  auto mine = std::make_unique<Filesystem>(probe_filesystem(file_));
-  Filesystem found = *mine, *none = nullptr;
-  if (own_.compare_exchange_strong(none, mine.get(), std::memory_order_acq_rel)) static_cast<void>(mine.release());
-  return found;
+Result<const Directory::Own *> Directory::storage() const {
+  if (const Own *known = own_.load(std::memory_order_acquire)) return known;
+  ST_TRY(auto found, ask_filesystem(file_));
+  bool has_other_hosts = may_have_other_hosts(found);
+  if (has_other_hosts) {
+    ST_TRY(const auto s, identity());
+    has_other_hosts = major(s.st_dev) == 0;
+  }
+  auto mine = std::make_unique<const Own>(Own{std::move(found), has_other_hosts});
+  const Own *none = nullptr;
+  return own_.compare_exchange_strong(none, mine.get(), std::memory_order_acq_rel) ? mine.release() : none;
 }
 
 Filesystem Location::filesystem_by_folder(const struct stat &s) const {
   const Directory::Known *known = folder_->known_.load(std::memory_order_acquire);
-  return known && known->dev == s.st_dev ? known->filesystem : folder_->filesystem();
+  if (known && known->dev == s.st_dev) return known->filesystem;
+  const auto own = folder_->storage();
+  return own ? (*own)->filesystem : Filesystem();
 }
 
 // A disk has a device number; what is mounted without one has 0 there.
@@ -190,23 +197,13 @@ PastCache Location::how_to_read(const Filesystem &filesystem) {
 }
 
 bool Location::has_other_hosts() const {
-  const auto s = folder_->identity();
-  return s && has_other_hosts(*s);
-}
-
-bool Location::is_replaced_in_two_steps() const {
-  const auto s = folder_->identity();
-  return s && major(s->st_dev) == 0 && replaces_in_two_steps(filesystem_by_folder(*s).type);
-}
-
-bool Location::is_moved_before_replaced() const {
-  const auto s = folder_->identity();
-  return s && major(s->st_dev) == 0 && removes_what_it_cannot_replace(filesystem_by_folder(*s).type);
+  const auto own = folder_->storage();
+  return !own || (*own)->has_other_hosts;
 }
 
 bool Location::is_of_this_machine() const {
-  const auto s = folder_->identity();
-  const Filesystem found = s ? filesystem_by_folder(*s) : Filesystem();
+  const auto own = folder_->storage();
+  const Filesystem found = own ? (*own)->filesystem : Filesystem();
   return found.storage == Storage::local || found.storage == Storage::memory || found.type == "fuseblk";
 }
 

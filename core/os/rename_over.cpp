@@ -30,6 +30,10 @@ bool is_there(const Location &at) {
   return at.stat(&s) != -ENOENT;
 }
 
+bool may_be_there(const Result<std::vector<std::string>> &listed, const std::string &name) {
+  return !listed || std::ranges::find(*listed, name) != listed->end();
+}
+
 // Nobody has the name, and those that would replace its file were kept out. A program without locks may make a file of
 // that name meanwhile: a link does not take its place.
 int give_back(const Location &at, const std::string &second) {
@@ -46,9 +50,11 @@ bool is_amid(const std::vector<std::string> &listed, std::string_view second) {
   });
 }
 
-std::vector<std::string> amid(const Location &at) {
+// Who may not list the folder is told of none.
+Result<std::vector<std::string>> amid(const Location &at) {
   const auto listed = at.folder()->list();
   std::vector<std::string> found;
+  if (!listed && listed.error().os_errno != EACCES) return Failure(listed.error());
   if (!listed) return found;
   std::ranges::copy_if(*listed, std::back_inserter(found),
                        [&](const std::string &name) { return had_name(name) == at.name() && is_amid(*listed, name); });
@@ -97,34 +103,42 @@ void add_replaced(std::vector<std::string> *listed) {
   listed->insert(listed->end(), more.begin(), more.end());
 }
 
-bool is_too_long_to_replace(const Location &at) {
-  return at.is_moved_before_replaced() && second_name(at.name(), std::string(digits, '0')).empty();
+Result<bool> is_replaced_in_two_steps(const Location &at) {
+  ST_TRY(const auto own, at.folder()->storage());
+  return replaces_in_two_steps(own->filesystem.type);
+}
+
+Result<bool> is_too_long_to_replace(const Location &at) {
+  ST_TRY(const auto own, at.folder()->storage());
+  return removes_what_it_cannot_replace(own->filesystem.type) &&
+         second_name(at.name(), std::string(digits, '0')).empty();
 }
 
 int rename_over(const Location &to, int from_dir, const std::string &temporary, bool *needed) {
-  const bool in_two_steps = to.is_replaced_in_two_steps();
-  std::string second = in_two_steps ? second_name(to.name(), temporary) : std::string();
-  const bool moves = in_two_steps && to.is_moved_before_replaced();
+  const auto own = to.folder()->storage();
+  if (!own) return -own.error().os_errno;
+  const std::string &type = (*own)->filesystem.type;
+  const bool moves = removes_what_it_cannot_replace(type);
+  std::string second = replaces_in_two_steps(type) ? second_name(to.name(), temporary) : std::string();
   struct stat s;
   if (moves && second.empty() && to.stat(&s) != -ENOENT) return -ENAMETOOLONG;
   const auto name = [&] {
     return moves ? to.env().renameat(to.dir(), to.name().c_str(), to.dir(), second.c_str())
                  : to.env().linkat(to.dir(), to.name().c_str(), second.c_str());
   };
-  if (const int named = second.empty() ? 0 : repeat_interrupted(name); named < 0) {
-    if (moves && named != -ENOENT) return named;
-    second.clear();  // there is no old file, or no such link
-  }
-  const int r =
-      repeat_interrupted([&] { return to.env().renameat(from_dir, temporary.c_str(), to.dir(), to.name().c_str()); });
-  if (second.empty()) return r;
+  const int named = second.empty() ? 0 : repeat_interrupted(name);
+  const auto rename = [&] { return to.env().renameat(from_dir, temporary.c_str(), to.dir(), to.name().c_str()); };
+  // Or there is no old file, which a client is not believed at once: it would remove that.
+  const bool has_moved = named >= 0 || (named == -ENOENT && moves && to.stat(&s) == -ENOENT);
+  const int r = moves && !has_moved ? named : repeat_interrupted(rename);
+  if (second.empty() || (r >= 0 && named == -ENOENT)) return r;
   if (r < 0) {
     to.renew();
     const int there = to.stat(&s);
     // A name that cannot be given back now is given back by the next open. A server that does not answer may have given
-    // the old file no other name.
+    // the old file no other name; or it has, and its answer was lost.
     const bool stands = there == 0 || (there == -ENOENT && give_back(to, second) == 0);
-    if (needed) *needed = !stands;
+    if (needed) *needed = !stands && may_be_there(to.folder()->list(), second);
     if (there < 0) return r;
   }
   to.env().unlinkat(to.dir(), second.c_str(), 0);
@@ -132,14 +146,15 @@ int rename_over(const Location &to, int from_dir, const std::string &temporary, 
 }
 
 Result<bool> await_rename_over(const Location &at, const LockWait &wait) {
-  if (!at.is_replaced_in_two_steps()) return false;
+  ST_TRY(const bool in_two_steps, is_replaced_in_two_steps(at));
+  if (!in_two_steps) return false;
   const File closed = File::closed(at.env(), at.path());
   Patience patience(closed, wait);
   for (bool found = false;; found = true) {
+    ST_TRY(const auto all, amid(at));
     at.renew();
     if (is_there(at)) return true;
-    const std::vector<std::string> all = amid(at);
-    if (all.empty()) return is_there(at) || found;
+    if (all.empty()) return found;
     auto back = lock_and_give_back(at, all.front());
     if (back || back.error().status != Status::busy) return back;
     ST_TRY(patience.check(0));
@@ -147,9 +162,22 @@ Result<bool> await_rename_over(const Location &at, const LockWait &wait) {
   }
 }
 
+Result<struct stat> look_up(const Location &at, const LockWait &wait) {
+  struct stat s;
+  int r = at.stat(&s);
+  for (int left = 10; r == -ENOENT && left > 0; --left) {
+    ST_TRY(const bool changed, await_rename_over(at, wait));
+    if (!changed) break;
+    r = at.stat(&s);
+  }
+  if (r < 0) return Failure(os_error(-r, "look at", at.path()));
+  return s;
+}
+
 void remove_second_names(const Location &at) {
   struct stat named, other;
-  const auto listed = at.is_replaced_in_two_steps() ? at.folder()->list() : std::vector<std::string>();
+  if (!is_replaced_in_two_steps(at).value_or(false)) return;
+  const auto listed = at.folder()->list();
   if (!listed || at.stat(&named) != 0) return;
   for (const std::string &name : *listed)
     if (had_name(name) == at.name() && at.beside(name).stat(&other) == 0 && same_inode(named, other))

@@ -18,11 +18,17 @@ namespace st::os {
 // Where the old file is moved first and its name leaves no room for the second one: -ENAMETOOLONG.
 // `needed`: the old file may have its second name alone, and is found by that only beside the temporary.
 int rename_over(const Location &to, int from_dir, const std::string &temporary, bool *needed = nullptr);
-bool is_too_long_to_replace(const Location &at);
+Result<bool> is_too_long_to_replace(const Location &at);
 
 // There is no such file. If another is taking its place, this waits for that. If that one's writer is dead, the old
 // file gets its name back. False: there was none. Status busy: time is up.
 Result<bool> await_rename_over(const Location &at, const LockWait &wait);
+
+// What has the name, once nothing is taking its place. Status of the system's errno.
+Result<struct stat> look_up(const Location &at, const LockWait &wait = {default_lock_timeout_ms});
+
+// Is that how a file here is replaced, which is open? Fails where its storage does not answer.
+Result<bool> is_replaced_in_two_steps(const Location &at);
 
 // The caller has locked all of the file that has the name. A second name of it that is there still is a dead writer's,
 // and goes.

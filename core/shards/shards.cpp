@@ -13,6 +13,7 @@
 #include "journal/super_recover.h"
 #include "os/named_lock.h"
 #include "os/random.h"
+#include "os/rename_over.h"
 #include "os/waited.h"
 #include "shards/shard_transaction.h"
 
@@ -191,14 +192,17 @@ void Shards::keep_open(const std::set<std::string> &names) const {
 
 // One look at the folder, not one at each shard. But on btrfs a list may lack a name while another file takes it.
 Result<void> Shards::check_all_there(const ShardIndex &index) const {
-  ST_TRY(auto names, folder_->list());
-  const std::set<std::string_view> there(names.begin(), names.end());
+  const auto names = folder_->list();
+  if (!names && names.error().os_errno != EACCES) return Failure(names.error());
+  std::set<std::string_view> there;  // of a folder that may be searched, and not be listed, each is asked for
+  if (names) there.insert(names->begin(), names->end());
   for (uint32_t i = 0; i < index.shards().size(); ++i) {
     const std::string &shard = index.shards()[i];
     if (there.contains(shard)) continue;
-    struct stat s;
-    const int r = os::Location(folder_, shard).stat(&s);
-    if (r == -ENOENT || r == -ENAMETOOLONG) return Failure(missing(path_, i, folder_->path_of(shard)));
+    const auto looked = os::look_up(os::Location(folder_, shard), {options().lock_timeout_ms});
+    const int err = looked ? 0 : looked.error().os_errno;
+    if (err == ENOENT || err == ENAMETOOLONG) return Failure(missing(path_, i, folder_->path_of(shard)));
+    if (!looked && err == 0) return Failure(looked.error());  // it is waited for
   }
   return {};
 }

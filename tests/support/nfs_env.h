@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -44,6 +45,7 @@ class NfsEnv : public FaultEnv {
     const auto was = open_.find(fd);
     const ino_t file = was == open_.end() ? 0 : was->second;
     open_.erase(fd);
+    write_protected_.erase(fd);
     const int r = dead_ ? under_.close(fd) : FaultEnv::close(fd);
     if (!is_open(file)) remove_hidden(file);
     return r;
@@ -75,6 +77,22 @@ class NfsEnv : public FaultEnv {
   int linkat(int dir, const char *from, const char *to) override {
     forget(inode(dir));
     return FaultEnv::linkat(dir, from, to);
+  }
+  // Locks of SMB hold for reads and writes. A shared one on all of a file lets nobody write.
+  int lock(int fd, int command, struct flock *lock) override {
+    const bool sets = command == F_OFD_SETLK, all = lock->l_start == 0;
+    const short type = lock->l_type;
+    const int r = FaultEnv::lock(fd, command, lock);
+    if (r < 0 || !sets || !all) return r;
+    write_protected_.erase(fd);
+    if (is_smb && type == F_RDLCK && lock->l_len >= off_t{1} << 40) write_protected_[fd] = inode(fd);
+    return r;
+  }
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+    const ino_t file = inode(fd);
+    const bool refused = std::any_of(write_protected_.begin(), write_protected_.end(),
+                                     [file](const auto &locked) { return locked.second == file; });
+    return refused ? -EACCES : FaultEnv::pwrite(fd, buffer, n, offset);
   }
   int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
     if (is_hidden(from)) return -EBUSY;
@@ -170,6 +188,7 @@ class NfsEnv : public FaultEnv {
   std::map<int, ino_t> open_;
   std::map<ino_t, std::pair<int, std::string>> hidden_;  // by file: the folder, and the name
   std::vector<Known> known_;
+  std::map<int, ino_t> write_protected_;  // by the descriptor that has the lock
 };
 
 }  // namespace st::testing

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "journal/recover.h"
+#include "os/rename_over.h"
 #include "stale_env.h"
 #include "store_scene.h"
 
@@ -74,6 +75,18 @@ TEST_P(Hosts, AFolderWithoutADeviceIsAskedOnceWhatItIs) {
   struct stat s;
   for (int i = 0; i < 3; ++i) EXPECT_EQ(at->stat(&s), -ENOENT);
   EXPECT_EQ(std::ranges::count(without.calls, Call::fstatfs), 1);
+}
+
+TEST_P(Hosts, AFolderOnADiskIsAskedNothingMore) {
+  FaultEnv disk(env);
+  const auto at = os::Location::find_new(disk, dir / "none");
+  ASSERT_TRUE(is_ok(at));
+  struct stat s;
+  EXPECT_EQ(at->stat(&s), -ENOENT);
+  disk.calls.clear();
+  EXPECT_FALSE(*os::await_rename_over(*at, {}));
+  EXPECT_EQ(at->stat(&s), -ENOENT);
+  EXPECT_EQ(disk.calls, std::vector<Call>{Call::fstatat});
 }
 
 // This kernel leads the name to a file that is gone, and has forgotten all else of it. Then the server says of the name

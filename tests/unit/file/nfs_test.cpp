@@ -100,6 +100,20 @@ TEST_F(Nfs, ClientsOfSmbAreNotLetReplaceWhatIsOpen) {
   EXPECT_EQ(beside(), std::vector<std::string>{fs::path(path).filename()});
 }
 
+TEST_F(Nfs, LocksOfSmbKeepAJournalFromItsOwnWriter) {
+  NfsEnv host(env);
+  host.is_smb = true;
+  const std::string old_b = seen(*open(), "b");
+  const auto changed = update(*open(host), "b", new_b);
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error().status, Status::unsupported);
+  for (const char *part : {path.c_str(), "st-journal/", "SMB", "nothing was changed", "publish"})
+    EXPECT_NE(changed.error().message.find(part), std::string::npos) << changed.error().message;
+  EXPECT_TRUE(same_bytes(seen(*open(), "b"), old_b));
+  EXPECT_EQ(beside(), std::vector<std::string>{fs::path(path).filename()});
+  EXPECT_TRUE(is_ok(update(*open(host), "b", new_b, by_publish())));
+}
+
 // Its writer died before the rename: the file has two names then.
 TEST_F(Nfs, ASecondNameOfTheFileItselfIsNoHardLink) {
   const fs::path folder = fs::path(path).parent_path();
@@ -136,7 +150,7 @@ TEST_F(Nfs, AHostThatRemembersTheNameRemovesNoOnlyName) {
   const std::string old_b = seen(*open(), "b");
   auto at = os::Location::find(there, path);
   struct stat s;
-  ASSERT_TRUE(is_ok(at) && at->is_replaced_in_two_steps() && at->stat(&s) == 0);
+  ASSERT_TRUE(is_ok(at) && *os::is_replaced_in_two_steps(*at) && at->stat(&s) == 0);
   die_amid_publish();
   write::TemporaryFile::remove_stale(*at);
   NfsEnv third(env);
@@ -169,6 +183,68 @@ TEST_F(Nfs, AServerThatDoesNotAnswerLosesNoFile) {
     const auto file = open(third, {});
     ASSERT_NE(file, nullptr) << is_smb << " " << ::testing::PrintToString(beside());
     EXPECT_TRUE(same_bytes(seen(*file, "b"), old_b));
+  }
+}
+
+// Two calls name files in a publish. One is answered wrongly, whether it was done or not.
+class WrongEnv : public NfsEnv {
+ public:
+  using NfsEnv::NfsEnv;
+  int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
+    return answered([&] { return NfsEnv::renameat(from_dir, from, to_dir, to); });
+  }
+  int linkat(int dir, const char *from, const char *to) override {
+    return answered([&] { return NfsEnv::linkat(dir, from, to); });
+  }
+  int calls_left = 1000, answer = 0;
+  bool is_done = true;
+
+ private:
+  template <class Call>
+  int answered(Call call) {
+    const bool is_it = calls_left-- == 0;
+    const int r = is_it && !is_done ? 0 : call();
+    return is_it ? answer : r;
+  }
+};
+
+TEST_F(Nfs, AnAnswerThatIsWrongLosesNoFile) {
+  const std::string old_b = seen(*open(), "b");
+  for (int i = 0; i < 16; ++i) {
+    bool is_new = false;
+    {
+      WrongEnv host(env);
+      host.is_smb = (i & 1) != 0;
+      auto writer = open(host);
+      host.calls_left = i / 2 % 2;
+      host.is_done = (i & 4) != 0;
+      host.answer = i < 8 ? -EIO : -ENOENT;
+      is_new = update(*writer, "b", new_b, by_publish()).has_value();
+      EXPECT_LT(host.calls_left, 0) << i;
+    }
+    ASSERT_TRUE(fs::exists(path)) << i;
+    EXPECT_TRUE(same_bytes(seen(*open(), "b"), is_new ? new_b : old_b)) << i;
+    ASSERT_TRUE(is_ok(update(*open(here), "b", old_b, by_publish())));
+    EXPECT_EQ(beside(), std::vector<std::string>{fs::path(path).filename()}) << i;
+  }
+}
+
+TEST_F(Nfs, AStorageThatDoesNotSayWhatItIsIsNotTakenForADisk) {
+  dir.may_hold_temporaries();
+  for (int n = 0; n < 8; ++n) {
+    NfsEnv host(env);
+    host.is_smb = true;
+    host.before = nth_call_fails(n / 2, -EIO, n % 2 == 1, [](Call call) { return call == Call::fstatfs; });
+    auto reader = open(host, {}), writer = open(host);
+    if (reader && writer) update(*writer, "b", new_b, by_publish());
+    reader.reset();
+    writer.reset();
+    EXPECT_TRUE(fs::exists(path)) << n;
+  }
+  for (const Call failing : {Call::fstatfs, Call::list}) {
+    NfsEnv host(env);
+    host.before = [failing](Call call) { return call == failing ? -EIO : 0; };
+    EXPECT_EQ(DataFile::open(host, dir / "none.safetensors", {}).error().os_errno, EIO) << call_name(failing);
   }
 }
 

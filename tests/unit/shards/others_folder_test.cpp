@@ -1,0 +1,77 @@
+// A checkpoint in a folder of another user's, who lets others do little there.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "crash_scene.h"
+#include "engine/open.h"
+#include "model/model.h"
+#include "shards_scene.h"
+
+namespace st::store {
+namespace {
+
+using namespace testing;
+
+class OthersFolder : public testing::ShardsScene {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(ckpt);
+    put_shards(ckpt);
+    put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+    for (const auto &entry : std::filesystem::directory_iterator(ckpt)) ::chmod(entry.path().c_str(), 0666);
+    ::chmod(dir.path().c_str(), 0755);
+  }
+  Result<std::unique_ptr<Model>> open(bool writes = false) const {
+    OpenOptions options;
+    options.writable = writes;
+    return open_path(os::Env::posix(), index, options);
+  }
+
+  TempDir dir;
+  const std::string ckpt = dir / "ckpt", index = ckpt + "/model.safetensors.index.json", new_a = pattern(4000, 71),
+                    new_c = pattern(5000, 73);
+};
+
+TEST_F(OthersFolder, OneThatMayNotBeListedIsReadByNames) {
+  ::chmod(ckpt.c_str(), 0711);
+  {
+    const AsUser user(somebody);
+    if (!user) GTEST_SKIP() << "root only";
+    const auto model = open();
+    ASSERT_TRUE(is_ok(model));
+    EXPECT_EQ(bytes(**model, "a").size(), 4000u);
+  }
+  std::filesystem::remove(ckpt + "/m-2.safetensors");
+  const AsUser user(somebody);
+  EXPECT_TRUE(fails_with(Status::shard_missing, open()));
+}
+
+// To be found out after the decision, it would leave a commit that this user cannot finish.
+TEST_F(OthersFolder, NoShardIsReplacedInOneThatIsSticky) {
+  ::chmod(ckpt.c_str(), 01777);
+  const AsUser user(somebody);
+  if (!user) GTEST_SKIP() << "root only";
+  {
+    const auto model = open(true);
+    ASSERT_TRUE(is_ok(model));
+    for (const bool publishes : {true, false}) {
+      TransactionOptions options;
+      options.publish = publishes;
+      auto begun = (*model)->begin(options);
+      ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("a", u8(new_a))) && is_ok((*begun)->update("c", u8(new_c))));
+      const auto done = (*begun)->commit();
+      EXPECT_EQ(done ? Status::ok : done.error().status, publishes ? Status::permission : Status::ok);
+    }
+  }
+  const auto model = open();
+  ASSERT_TRUE(is_ok(model));
+  EXPECT_EQ(bytes(**model, "a"), new_a);
+  EXPECT_EQ(bytes(**model, "c"), new_c);
+  const std::filesystem::directory_iterator all(ckpt);
+  EXPECT_EQ(std::distance(begin(all), end(all)), 3);
+}
+
+}  // namespace
+}  // namespace st::store
