@@ -7,6 +7,7 @@ BUILD=${BUILD:-$(cd "$(dirname "$0")/../.." && pwd)/build-bench}
 MESON_OPTIONS=(--buildtype=release -Dtests=false -Dbench=true -Dcli=false)
 # shellcheck disable=SC2034
 PEERS=(liblmdb-dev libsqlite3-dev) # of commits; the set-up installs them
+export RIG_GCFLAGS= # object stores and their mounts as their users have them
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 export PYTHONPATH=$ROOT/tests/bench:$ROOT/tests/demo:$ROOT/tests/remote:$ROOT/tests/storage:$ROOT/tests/python:$PYTHONPATH
 
