@@ -39,7 +39,8 @@ if [[ $FOR == tests ]]; then
   PACKAGES+=("${TO_BUILD_TESTS[@]}")
   REQUIREMENTS+=("$ROOT/tests/requirements.txt")
   [[ ! -v PEERS ]] || PACKAGES+=("${PEERS[@]}") # bench/run.sh names them
-  [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Ddefault_library=both -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true -Dremote=enabled)
+  # Optimised as distributions do; benchmarks and wheels have one level more.
+  [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Doptimization=2 -Ddefault_library=both -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true -Dremote=enabled)
 elif [[ $FOR == dist || $FOR == dist-tests ]]; then
   RIG=no
   VENV=$ROOT/build/dist/venv
