@@ -50,7 +50,7 @@ bool is_amid(const std::vector<std::string> &listed, std::string_view second) {
   });
 }
 
-// Who may not list the folder is told of none.
+// Without the right to list the folder there is none to tell of.
 Result<std::vector<std::string>> amid(const Location &at) {
   const auto listed = at.folder()->list();
   std::vector<std::string> found;

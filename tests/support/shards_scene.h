@@ -1,5 +1,7 @@
-// Two shards of three tensors, without their index, and values for them.
+// Two shards of three tensors, with their index or without it, and values for them.
 #pragma once
+
+#include <filesystem>
 
 #include "file/any_transaction.h"
 #include "model/model.h"
@@ -12,6 +14,14 @@ class ShardsScene : public ::testing::Test {
   static void put_shards(const std::string &folder) {
     put_bytes(folder + "/m-1.safetensors", file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("b", 100, 2)}));
     put_bytes(folder + "/m-2.safetensors", file_of(std::vector{u8_tensor("c", 5000, 3)}));
+  }
+  // And nothing else in the folder.
+  static void put_checkpoint_anew(const std::string &folder, const std::string &index) {
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directory(folder);
+    put_shards(folder);
+    put_bytes(index, R"({"metadata":{"total_size":9100},"weight_map":)"
+                     R"({"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
   }
   // Good until the next.
   static store::NewBytes u8(std::string &&bytes) = delete;  // they are read at the commit

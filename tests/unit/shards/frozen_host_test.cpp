@@ -43,13 +43,7 @@ class FrozenHost : public testing::ShardsScene, public ::testing::WithParamInter
   }
   static bool rewrites() { return std::get<Kind>(GetParam()) == Kind::rewrite; }
 
-  void put_anew() const {
-    fs::remove_all(ckpt);
-    fs::create_directory(ckpt);
-    put_shards(ckpt);
-    put_bytes(index, R"({"metadata":{"total_size":9100},"weight_map":)"
-                     R"({"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
-  }
+  void put_anew() const { put_checkpoint_anew(ckpt, index); }
   static TransactionOptions at_once() {
     TransactionOptions options;
     options.lock_timeout_ms = 0;

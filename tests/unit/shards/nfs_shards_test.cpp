@@ -26,13 +26,7 @@ class NfsShards : public testing::ShardsScene {
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
   }
-  void put_anew() const {
-    fs::remove_all(ckpt);
-    fs::create_directory(ckpt);
-    put_shards(ckpt);
-    put_bytes(index, R"({"metadata":{"total_size":9100},"weight_map":)"
-                     R"({"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
-  }
+  void put_anew() const { put_checkpoint_anew(ckpt, index); }
   // Both shards and the index get new files.
   Result<void> change(Model &model) const {
     ST_TRY(auto begun, model.begin({}));

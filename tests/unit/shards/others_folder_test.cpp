@@ -1,4 +1,4 @@
-// A checkpoint in a folder of another user's, who lets others do little there.
+// A checkpoint in the folder of another user, where others have few rights.
 #include <sys/stat.h>
 
 #include <algorithm>
