@@ -17,6 +17,7 @@
 #include "newfile/temporary_file.h"
 #include "os/filesystem.h"
 #include "os/path.h"
+#include "os/random.h"
 
 namespace st::store {
 namespace {
@@ -127,7 +128,7 @@ Result<void> reshard_quietly(os::Env &env, const std::string &from, const std::s
   ST_TRY(check_room(shards, source.header_metadata(), options, folder));
   std::vector<std::string> names;
   for (size_t i = 0; i < shards.size(); ++i) names.push_back(shard_name(i + 1, shards.size()));
-  ShardIndex index = ShardIndex::of(names);
+  ShardIndex index = ShardIndex::of(names, os::hash_seed(env));
   for (size_t i = 0; i < shards.size(); ++i) {
     ST_TRY(auto to, write::destination_at(folder.place_of(names[i])));
     folder.begin(names[i]);

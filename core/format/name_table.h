@@ -14,7 +14,7 @@ namespace st {
 
 class NameTable {
  public:
-  explicit NameTable(uint64_t seed = 0) : seed_(seed) {}
+  explicit NameTable(uint64_t seed) : seed_(seed) {}
   size_t size() const { return size_; }
   std::optional<uint32_t> find(std::string_view name) const;
   // What the name had before. Where memory runs out nothing has changed.

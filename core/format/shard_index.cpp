@@ -88,10 +88,7 @@ bool is_index_name(std::string_view path) {
 // Collects what the JSON says. It was checked as a whole before, so here only the types are.
 class ShardIndexParser {
  public:
-  explicit ShardIndexParser(uint64_t seed) : numbers_(seed) {
-    index_.by_name_ = NameTable(seed);
-    index_.numbers_ = SeededMap<std::string, uint32_t>(0, SeededHash(seed));
-  }
+  explicit ShardIndexParser(uint64_t seed) : index_(seed), numbers_(seed) {}
 
   Result<ShardIndex> parse(od::document &document);
 
@@ -219,8 +216,8 @@ Result<ShardIndex> ShardIndex::parse(const char *json, uint64_t size, uint64_t h
   return ShardIndexParser(hash_seed).parse(document);
 }
 
-ShardIndex ShardIndex::of(std::vector<std::string> shards) {
-  ShardIndex index;
+ShardIndex ShardIndex::of(std::vector<std::string> shards, uint64_t hash_seed) {
+  ShardIndex index(hash_seed);
   std::sort(shards.begin(), shards.end());
   index.shards_ = std::move(shards);
   index.counts_.assign(index.shards_.size(), 0);

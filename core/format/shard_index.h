@@ -27,10 +27,11 @@ bool is_index_name(std::string_view path);
 
 class ShardIndex {
  public:
+  // `hash_seed` must be unpredictable to the author of the names: see os/random.h.
   // After `size` bytes header_padding more must be readable. Statuses shard_index, shard_duplicate, shard_path.
   static Result<ShardIndex> parse(const char *json, uint64_t size, uint64_t hash_seed);
   // For a checkpoint to be written.
-  static ShardIndex of(std::vector<std::string> shards);
+  static ShardIndex of(std::vector<std::string> shards, uint64_t hash_seed);
 
   // The shards that hold a tensor, in the order of their names; number i is the i-th.
   const std::vector<std::string> &shards() const { return shards_; }
@@ -70,6 +71,7 @@ class ShardIndex {
 
  private:
   friend class ShardIndexParser;
+  explicit ShardIndex(uint64_t hash_seed) : by_name_(hash_seed), numbers_(0, SeededHash(hash_seed)) {}
   // Whether there was none of that key.
   bool put(Pair pair);
   std::string spelled_metadata() const;

@@ -255,9 +255,9 @@ struct Beside {
   bool is_strangers = false;     // then: nothing in it is left by a dead writer
 };
 
-Result<Beside> look_beside(const os::Location &index) {
+Result<Beside> look_beside(const os::Location &index, const os::LockWait &wait) {
   Beside found = {};
-  ST_TRY(found.index, os::look_up(index));
+  ST_TRY(found.index, os::look_up(index, wait));
   auto opened = Folder::open(index, found.index, {});
   found.is_strangers = !opened && opened.error().status == Status::journal && all_rest(index);
   if (found.is_strangers) return found;
@@ -272,8 +272,8 @@ bool gives_names(const SuperManifest &list) {
 
 }  // namespace
 
-Result<bool> is_decided(const os::Location &index) {
-  ST_TRY(const auto beside, look_beside(index));
+Result<bool> is_decided(const os::Location &index, const os::LockWait &wait) {
+  ST_TRY(const auto beside, look_beside(index, wait));
   if (!beside.folder) return beside.is_strangers && !all_rest(index, Held::waits);
   // Asked as if all bytes of the index were locked: then the journal of a living writer counts, too.
   const Piece all{0, {0, static_cast<uint64_t>(beside.index.st_size), 0}, nullptr};
@@ -282,8 +282,8 @@ Result<bool> is_decided(const os::Location &index) {
 }
 
 // What cannot be read is left to recovery.
-Result<bool> is_left_half_done(const os::Location &index) {
-  ST_TRY(const auto beside, look_beside(index));
+Result<bool> is_left_half_done(const os::Location &index, const os::LockWait &wait) {
+  ST_TRY(const auto beside, look_beside(index, wait));
   if (!beside.folder) return false;
   ST_TRY(const auto names, beside.folder->journals());
   for (const std::string &name : names) {

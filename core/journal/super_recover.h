@@ -21,10 +21,10 @@ Result<Recovered> recover_super(const os::Location &index, const os::LockWait &w
 Result<Recovered> recover_super_or_fail(const os::Location &index, const os::LockWait &wait, const Findings &findings);
 // Is a commit on several files half done, whether its writer lives or not: decided, and not all files have their names?
 // Usually costs two system calls.
-Result<bool> is_decided(const os::Location &index);
+Result<bool> is_decided(const os::Location &index, const os::LockWait &wait);
 // The same under a shared lock on the index: has its writer died? The lock of its journal may be released last. One
 // that only patches shares the index, and may live.
-Result<bool> is_left_half_done(const os::Location &index);
+Result<bool> is_left_half_done(const os::Location &index, const os::LockWait &wait);
 // If a super-journal waits there. Usually costs one system call. Rubbish is
 // removed if `tidy`, and nobody is in the way.
 Result<Recovered> recover_super_if_needed(const os::Location &index, const os::LockWait &wait, bool tidy,

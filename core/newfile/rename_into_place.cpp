@@ -1,4 +1,6 @@
 // How a temporary takes its name: durable before, and then the name, durable too.
+#include <fcntl.h>
+
 #include <cerrno>
 #include <new>
 
@@ -20,13 +22,14 @@ std::string too_long(const os::Location &at) {
               " is longer than 230 bytes: on SMB such a file cannot be replaced; give it a shorter name");
 }
 
-// In a sticky folder a file is replaced by its owner, by that of the folder, or by root.
+// In a sticky folder a file is replaced by its owner, by that of the folder, or with CAP_FOWNER. FUSE may show the bit
+// and not mind it. So the kernel is asked: it refuses for that first, and then to remove a file as a folder.
 Result<void> check_sticky(const os::Location &at, const os::File &file) {
-  const uid_t self = at.env().geteuid();
   ST_TRY(const auto folder, at.folder()->identity());
-  if ((folder.st_mode & S_ISVTX) == 0 || self == 0 || self == folder.st_uid) return {};
+  if ((folder.st_mode & S_ISVTX) == 0) return {};
   ST_TRY(const auto s, file.stat());
-  if (self == s.st_uid) return {};
+  if (s.st_uid == at.env().geteuid()) return {};
+  if (at.env().unlinkat(at.dir(), at.name().c_str(), AT_REMOVEDIR) != -EPERM) return {};
   Error e =
       error(Status::permission, in_quotes(at.path()), " belongs to user ", s.st_uid,
             ", and its folder is sticky, so you may not replace it; nothing was changed; ask that user, or change "

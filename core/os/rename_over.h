@@ -25,7 +25,7 @@ Result<bool> is_too_long_to_replace(const Location &at);
 Result<bool> await_rename_over(const Location &at, const LockWait &wait);
 
 // What has the name, once nothing is taking its place. Status of the system's errno.
-Result<struct stat> look_up(const Location &at, const LockWait &wait = {default_lock_timeout_ms});
+Result<struct stat> look_up(const Location &at, const LockWait &wait);
 
 // Is that how a file here is replaced, which is open? Fails where its storage does not answer.
 Result<bool> is_replaced_in_two_steps(const Location &at);

@@ -231,6 +231,7 @@ Result<void> ShardCommit::or_drop_all(const std::function<Result<void>()> &step)
 void ShardCommit::drop_all() {
   if (!made_in_.this_process()) return;
   for (const auto &part : parts_) part->drop(false);
+  index_.fresh.reset();  // before the journal: by that an open for writing finds what is left, if this process dies now
   decision_.remove();
   warnings_.forget();
 }

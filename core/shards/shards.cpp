@@ -94,7 +94,9 @@ Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms, Missing mi
     const ReadIndex *const known = look.shown ? &look.shown->read() : nullptr;
     ST_TRY(auto read, with_room([&] { return read_index(at_, {timeout_ms}, known); }));
     const bool is_looked_for = missing == Missing::looked_for_anew || !known || read.parsed != known->parsed;
-    const auto look_for_all = [&] { return is_looked_for ? check_all_there(read.index()) : Result<void>(); };
+    const auto look_for_all = [&] {
+      return is_looked_for ? check_all_there(read.index(), timeout_ms) : Result<void>();
+    };
     if (auto there = with_room(look_for_all); !there) {
       struct stat now;
       ask_anew(read.identity);
@@ -191,7 +193,7 @@ void Shards::keep_open(const std::set<std::string> &names) const {
 }
 
 // One look at the folder, not one at each shard. But on btrfs a list may lack a name while another file takes it.
-Result<void> Shards::check_all_there(const ShardIndex &index) const {
+Result<void> Shards::check_all_there(const ShardIndex &index, int32_t timeout_ms) const {
   const auto names = folder_->list();
   if (!names && names.error().os_errno != EACCES) return Failure(names.error());
   std::set<std::string_view> there;  // of a folder that may be searched, and not be listed, each is asked for
@@ -199,7 +201,7 @@ Result<void> Shards::check_all_there(const ShardIndex &index) const {
   for (uint32_t i = 0; i < index.shards().size(); ++i) {
     const std::string &shard = index.shards()[i];
     if (there.contains(shard)) continue;
-    const auto looked = os::look_up(os::Location(folder_, shard), {options().lock_timeout_ms});
+    const auto looked = os::look_up(os::Location(folder_, shard), {timeout_ms});
     const int err = looked ? 0 : looked.error().os_errno;
     if (err == ENOENT || err == ENAMETOOLONG) return Failure(missing(path_, i, folder_->path_of(shard)));
     if (!looked && err == 0) return Failure(looked.error());  // it is waited for
@@ -272,11 +274,13 @@ Result<void> Shards::recover_left(int32_t timeout_ms) const {
 // replaces shards is alive once that is locked. One that died before that is finished.
 Result<void> Shards::await_half_done(int32_t timeout_ms) const {
   if (kept_.mine().exclusive > 0) return {};
-  const auto ask = [&](auto what) { return with_room([&] { return os::while_stale([&] { return what(at_); }); }); };
-  ST_TRY(const auto decided, ask(write::is_decided));
-  if (!decided) return {};
   const Control control = control_of({});
   const os::LockWait wait{timeout_ms, &control, nullptr};
+  const auto ask = [&](auto what) {
+    return with_room([&] { return os::while_stale([&] { return what(at_, wait); }); });
+  };
+  ST_TRY(const auto decided, ask(write::is_decided));
+  if (!decided) return {};
   ST_TRY(auto locked, with_room([&] { return keep_writers_out(at_, wait); }));
   ST_TRY(const auto is_left, ask(write::is_left_half_done));
   locked.reset();

@@ -119,7 +119,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> open_all(const Progress &progress) const;
   Result<void> compact_one(const std::string &shard, const TransactionOptions &options);
   std::optional<Error> missing_since(const std::string &shard) const;
-  Result<void> check_all_there(const ShardIndex &index) const;
+  Result<void> check_all_there(const ShardIndex &index, int32_t timeout_ms) const;
   Result<void> recover_left(int32_t timeout_ms) const;  // by dead writers
   // Until no commit of others that was decided before has yet to give files their names.
   Result<void> await_half_done(int32_t timeout_ms) const;

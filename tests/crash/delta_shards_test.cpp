@@ -110,7 +110,7 @@ struct ShardTrials final : DeltaTrials {
     const Model *shards = shards_of(c);
     uint64_t total = 0;
     SimEnv env = empty_disk({"", false, true});
-    ShardIndex index = ShardIndex::of(shard_names);
+    ShardIndex index = ShardIndex::of(shard_names, 0);
     for (size_t i = 0; i < shard_names.size(); ++i) {
       env.add_file(folder + "/" + shard_names[i], file_of(shards[i]));
       for (const auto &[tensor, t] : shards[i].tensors) {

@@ -39,7 +39,7 @@ const std::vector<ShardOperation> &shard_operations() {
 
 SimEnv shards_disk(const Disk &kind) {
   SimEnv env = empty_disk(kind);
-  ShardIndex index = ShardIndex::of(shard_names);
+  ShardIndex index = ShardIndex::of(shard_names, 0);
   uint64_t total = 0;
   for (size_t i = 0; i < 3; ++i) {
     env.add_file(shards_folder + "/" + shard_names[i], file_of({first_shards[i], {}}, 8));

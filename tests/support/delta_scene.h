@@ -110,7 +110,7 @@ inline void add_shards(SimEnv &disk, const std::string &folder, const Holdings &
   disk.make_folder(folder, 0755);
   const std::vector<std::string> names = {"s1.safetensors", "s2.safetensors", "s3.safetensors"};
   std::vector<Holdings> shards(names.size());
-  ShardIndex index = ShardIndex::of(names);
+  ShardIndex index = ShardIndex::of(names, 0);
   uint64_t total = 0, elements = 0;
   for (const TestTensor &t : h.tensors) {
     const size_t in = random() % names.size();

@@ -340,7 +340,7 @@ TEST_F(ShardedDeltas, OfElementsTakeJournalsThatAreShort) {
     std::mt19937 random(5);
     Holdings from{{u8_tensor("a", n, 1), u8_tensor("b", n, 2), u8_tensor("c", n, 3)}, {}};
     shards.make_folder("/m", 0755);
-    ShardIndex index = ShardIndex::of({"s1.safetensors", "s2.safetensors", "s3.safetensors"});
+    ShardIndex index = ShardIndex::of({"s1.safetensors", "s2.safetensors", "s3.safetensors"}, 0);
     for (size_t i = 0; i < 3; ++i) {
       const std::string shard = text("s", i + 1, ".safetensors");
       shards.add_file("/m/" + shard, Holdings{{from.tensors[i]}, {}}.file());

@@ -888,7 +888,7 @@ TEST_F(DeltasOfElements, StageNothingWhereThereIsNoRoomForItInShards) {
       std::filesystem::create_directory(folder);
       put_bytes(folder + "/s1.safetensors", first.file());
       put_bytes(folder + "/s2.safetensors", second.file());
-      ShardIndex index = ShardIndex::of({"s1.safetensors", "s2.safetensors"});
+      ShardIndex index = ShardIndex::of({"s1.safetensors", "s2.safetensors"}, 0);
       for (const TestTensor &t : first.tensors) index.assign(t.name, "s1.safetensors");
       index.assign("w2", "s2.safetensors");
       put_bytes(index_in(folder), index.spell());
@@ -921,7 +921,7 @@ TEST_F(DeltasOfElements, AskForNoRoomOnTheStorageOfTheIndexAlone) {
   const std::string folder = dir / "shards";
   std::filesystem::create_directory(folder);
   put_bytes(folder + "/s.safetensors", a.file());
-  ShardIndex index = ShardIndex::of({"s.safetensors"});
+  ShardIndex index = ShardIndex::of({"s.safetensors"}, 0);
   for (const TestTensor &t : a.tensors) index.assign(t.name, "s.safetensors");
   put_bytes(index_in(folder), index.spell());
   b = a;

@@ -46,7 +46,7 @@ class CopyTest : public ::testing::Test {
     disk.add_file("/d/m.safetensors", file_of({a, b, c, d}));
     disk.add_file("/d/s/1.safetensors", file_of({a, b}));
     disk.add_file("/d/s/2.safetensors", file_of({c, d}));
-    ShardIndex index = ShardIndex::of({"1.safetensors", "2.safetensors"});
+    ShardIndex index = ShardIndex::of({"1.safetensors", "2.safetensors"}, 0);
     for (const char *name : {"a", "b", "c", "d"}) index.assign(name, name[0] < 'c' ? "1.safetensors" : "2.safetensors");
     disk.add_file(index_in("/d/s"), index.spell());
     disk.add_file("/d/d.safetensors", file_of({d}));  // the difference holds a to c
@@ -224,7 +224,7 @@ TEST_F(CopyTest, ACopyWaitsForAChangeThatIsUnderWay) {
 TEST(CopyOfLinks, LocksFilesInTheOrderOfCommits) {
   const TempDir dir;
   const auto tensor = [](const char *name) { return TestTensor{name, Dtype::U8, {4}, "0000"}; };
-  ShardIndex index = ShardIndex::of({"1.safetensors", "2.safetensors"});
+  ShardIndex index = ShardIndex::of({"1.safetensors", "2.safetensors"}, 0);
   put_bytes(dir / "z", file_of({tensor("a")}));
   put_bytes(dir / "y", file_of({tensor("b")}));
   std::error_code no_links;

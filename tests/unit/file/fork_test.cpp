@@ -340,7 +340,7 @@ TEST_F(ForkTest, AChildThatMayNotOpenTheFileWaitsForNoMutexOfItsParents) {
 TEST(ForkedShards, AChildWaitsForNoMutexOfItsParents) {
   constexpr int most_with_journals = 16;
   const testing::TempDir dir;
-  ShardIndex index = ShardIndex::of({});
+  ShardIndex index = ShardIndex::of({}, 0);
   for (int i = 0; i <= most_with_journals; ++i) {
     const std::string shard = text("m-", i, ".safetensors");
     put_bytes(dir / shard, testing::file_of({testing::u8_tensor(text("t", i), 8, 1)}));

@@ -184,7 +184,7 @@ class TurnsAcrossShards : public Turns {
   static constexpr const char *index = "/m.safetensors.index.json";
 
   static void make_shards(TimedEnv &env) {
-    ShardIndex shards = ShardIndex::of({"m-1.safetensors", "m-2.safetensors", "m-3.safetensors"});
+    ShardIndex shards = ShardIndex::of({"m-1.safetensors", "m-2.safetensors", "m-3.safetensors"}, 0);
     for (const std::string shard : {"1", "2", "3"}) {
       const std::string file = "m-" + shard + ".safetensors";
       env.add_file("/" + file, testing::file_of({u8_tensor("a" + shard, size, 1), u8_tensor("p" + shard, size, 2)}));

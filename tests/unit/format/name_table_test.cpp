@@ -43,7 +43,7 @@ TEST(NameTable, IsAMap) {
 }
 
 TEST(NameTable, KeepsTheOrderInWhichNamesCame) {
-  NameTable table;
+  NameTable table(7);
   EXPECT_EQ(table.find("a"), std::nullopt);
   EXPECT_EQ(table.remove("a"), std::nullopt);
   for (const char *name : {"c", "a", "b"}) table.set(name, 1);

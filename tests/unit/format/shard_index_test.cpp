@@ -266,7 +266,7 @@ TEST(ShardIndex, ManyKeysTakeWorkInProportion) {
 }
 
 TEST(ShardIndex, ShardsThatComeLeaveTensorsWhereTheyAre) {
-  ShardIndex index = ShardIndex::of({"b", "d"});
+  ShardIndex index = ShardIndex::of({"b", "d"}, 0);
   index.assign("t1", "b");
   index.assign("t2", "d");
   index.assign("t3", "d");

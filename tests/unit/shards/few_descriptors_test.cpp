@@ -22,7 +22,7 @@ class FewDescriptorsTest : public ::testing::Test {
   void SetUp() override {
     std::vector<std::string> names;
     for (size_t i = 0; i < n; ++i) names.push_back(text("m-", 10000 + i, ".safetensors"));
-    ShardIndex index = ShardIndex::of(names);
+    ShardIndex index = ShardIndex::of(names, 0);
     for (size_t i = 0; i < n; ++i) {
       put_bytes(dir / names[i], file_of({u8_tensor(text("t", i), shape, i)}));
       index.assign(text("t", i), names[i]);

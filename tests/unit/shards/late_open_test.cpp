@@ -749,7 +749,7 @@ TEST_F(LateOpen, EachCallOfALookAtAHalfDoneCommitMayFail) {
   ASSERT_TRUE(is_ok(at));
   bool was_decided = false;
   env.before = [&](Call) {
-    const auto decided = write::is_decided(*at);
+    const auto decided = write::is_decided(*at, {});
     if (was_decided || !decided || !*decided) return 0;
     was_decided = true;
     for (const auto ask : {write::is_decided, write::is_left_half_done}) {
@@ -759,7 +759,7 @@ TEST_F(LateOpen, EachCallOfALookAtAHalfDoneCommitMayFail) {
         looks.before = [&, left = n](Call what) mutable {
           return what != Call::close && left-- == 0 ? (more = true, -EIO) : 0;
         };
-        const auto answer = ask(*at);
+        const auto answer = ask(*at, {});
         looks.before = nullptr;
         EXPECT_TRUE(answer ? *answer : answer.error().status == Status::io) << n;
       }
@@ -771,7 +771,7 @@ TEST_F(LateOpen, EachCallOfALookAtAHalfDoneCommitMayFail) {
   EXPECT_TRUE(was_decided);
   const auto none = os::Location::find(looks, dir / "none");
   ASSERT_TRUE(is_ok(none));
-  EXPECT_EQ(status_of(write::is_left_half_done(*none)), Status::no_file);
+  EXPECT_EQ(status_of(write::is_left_half_done(*none, {})), Status::no_file);
 }
 
 // It leaves the shards their names, whatever it has come to.

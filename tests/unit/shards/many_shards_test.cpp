@@ -37,7 +37,7 @@ class ManyShards : public ::testing::Test {
   void make(size_t n, Left left) {
     std::vector<std::string> names;
     for (size_t i = 0; i < n; ++i) names.push_back(text("m-", 10000 + i, ".safetensors"));
-    ShardIndex index = ShardIndex::of(names);
+    ShardIndex index = ShardIndex::of(names, 0);
     for (size_t i = 0; i < n; ++i) {
       const std::string tensor = text("t", i), path = dir / names[i], folder = path + ".st-journal";
       put_bytes(path, testing::file_of({testing::u8_tensor(tensor, 8, 1)}));
@@ -208,7 +208,7 @@ TEST_F(ManyShards, MetadataOfAViewTakesWorkInProportion) {
     std::vector<std::pair<std::string_view, std::string_view>> pairs;
     for (const std::string &key : keys) pairs.emplace_back(key, "shard's");
     put_bytes(dir / shard, testing::file_of({testing::u8_tensor("t", 8, 1)}, pairs));
-    ShardIndex index = ShardIndex::of({shard});
+    ShardIndex index = ShardIndex::of({shard}, 0);
     index.assign("t", shard);
     for (size_t i = 0; i < n; i += 2) index.set_metadata(keys[i], "index's");
     put_bytes(path, index.spell());

@@ -4,8 +4,10 @@
 
 #include "engine/open.h"
 #include "engine/recover_all.h"
+#include "journal/super_recover.h"
 #include "model/model.h"
 #include "nfs_env.h"
+#include "os/rename_over.h"
 #include "shards_scene.h"
 #include "without_syncs.h"
 
@@ -76,6 +78,34 @@ TEST_F(NfsShards, ACommitThatDiesAmidARenameIsFinished) {
     }
     EXPECT_GE(n, 3) << how;
   }
+}
+
+// Somebody gives the index a new file, and lives.
+TEST_F(NfsShards, ALookAtAnIndexAmidARenameWaitsAsLongAsItsCaller) {
+  for (int n = 0; put_anew(), die_at(n) && fs::exists(index);) ++n;
+  ASSERT_FALSE(fs::exists(index));
+  std::string second;
+  for (const auto &entry : fs::directory_iterator(ckpt))
+    if (const std::string name = entry.path().filename(); os::had_name(name) == fs::path(index).filename())
+      second = entry.path();
+  const auto lives = os::File::open(os::Env::posix(), AT_FDCWD, second, O_RDWR, 0, second);
+  ASSERT_TRUE(is_ok(lives));
+  const auto lock = os::RangeLock::acquire(*lives, {os::whole_file(true)}, {});
+  ASSERT_TRUE(is_ok(lock));
+  struct CountsSleeps : NfsHost {
+    using NfsHost::NfsHost;
+    void sleep_us(uint32_t microseconds) override {
+      ++sleeps;
+      NfsHost::sleep_us(microseconds);
+    }
+    int sleeps = 0;
+  } host(os::Env::posix());
+  const auto folder = os::Directory::find(host, ckpt);
+  ASSERT_TRUE(is_ok(folder));
+  const os::Location at(*folder, fs::path(index).filename());
+  EXPECT_TRUE(fails_with(Status::busy, write::is_decided(at, {})));
+  EXPECT_TRUE(fails_with(Status::busy, write::is_left_half_done(at, {})));
+  EXPECT_EQ(host.sleeps, 0);
 }
 
 TEST_F(NfsShards, AShardThatWasAmidARenameIsThere) {

@@ -1,5 +1,8 @@
 // A checkpoint in the folder of another user, where others have few rights.
+#include <linux/capability.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -71,6 +74,24 @@ TEST_F(OthersFolder, NoShardIsReplacedInOneThatIsSticky) {
   EXPECT_EQ(bytes(**model, "c"), new_c);
   const std::filesystem::directory_iterator all(ckpt);
   EXPECT_EQ(std::distance(begin(all), end(all)), 3);
+}
+
+// The kernel lets it, so it is no stranger there.
+TEST_F(OthersFolder, AShardIsReplacedInOneThatIsStickyWithARightToAllFiles) {
+  ::chmod(ckpt.c_str(), 01777);
+  const AsUser user(somebody);
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct has[2];
+  if (!user || ::syscall(SYS_capget, &header, has) != 0) GTEST_SKIP() << "root only";
+  has[0].effective = 1U << CAP_FOWNER;
+  if (::syscall(SYS_capset, &header, has) != 0) GTEST_SKIP() << "root has no such right here";
+  const auto model = open(true);
+  ASSERT_TRUE(is_ok(model));
+  auto begun = (*model)->begin({.publish = true});
+  ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("a", u8(new_a))) && is_ok((*begun)->update("c", u8(new_c))));
+  EXPECT_TRUE(is_ok((*begun)->commit()));
+  EXPECT_TRUE(bytes(**model, "a") == new_a);
+  EXPECT_TRUE(bytes(**model, "c") == new_c);
 }
 
 }  // namespace

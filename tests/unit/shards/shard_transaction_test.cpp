@@ -1166,6 +1166,31 @@ TEST_F(ShardTransactionTest, AChildGoesOnWithWhatItsParentShows) {
   expect_sound();
 }
 
+// By its journal an open for writing finds the new index of one that died.
+TEST_F(ShardTransactionTest, AFailedCommitRemovesItsNewIndexBeforeItsJournal) {
+  FaultEnv env(os::Env::posix());
+  auto c = open(env);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  ASSERT_TRUE(is_ok(t->rename("b", "x")));
+  const std::string before = all(), journals = index + ".st-journal",
+                    prefix = "." + fs::path(index).filename().string() + ".st-new-";
+  bool was_made = false;
+  env.before = [&](Call call) {
+    bool is_made = false;
+    for (const auto &entry : fs::directory_iterator(dir.path()))
+      is_made |= entry.path().filename().string().starts_with(prefix);
+    was_made |= is_made;
+    EXPECT_TRUE(!is_made || (fs::exists(journals) && !fs::is_empty(journals)));
+    return was_made && call == Call::fdatasync ? -EIO : 0;
+  };
+  const auto failed = t->commit();
+  env.before = nullptr;
+  EXPECT_TRUE(fails_with(Status::io, failed));
+  EXPECT_TRUE(was_made);
+  EXPECT_TRUE(same_bytes(all(), before));
+}
+
 TEST_F(ShardTransactionTest, AFailureOfOneShardNamesIt) {
   FaultEnv env(os::Env::posix());
   auto c = open(env);

@@ -353,7 +353,7 @@ TEST_F(ShardsTest, ThousandsOfShardsNeedNoMoreDescriptorsThanAFew) {
   constexpr int n = 2000;
   const std::string many = dir / "many";
   std::filesystem::create_directory(many);
-  ShardIndex built = ShardIndex::of({});
+  ShardIndex built = ShardIndex::of({}, 0);
   for (int i = 0; i < n; ++i) {
     const std::string name = "s" + std::to_string(i) + ".safetensors";
     put_bytes(many + "/" + name, file_of(std::vector{u8_tensor("t" + std::to_string(i), 64, i % 100)}));

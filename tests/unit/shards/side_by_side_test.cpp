@@ -46,7 +46,7 @@ class SideBySideTest : public ::testing::Test {
   void SetUp() override {
     std::vector<std::string> names;
     for (unsigned i = 0; i < shards; ++i) names.push_back(name(i));
-    ShardIndex index = ShardIndex::of(names);
+    ShardIndex index = ShardIndex::of(names, 0);
     for (unsigned i = 0; i < shards; ++i) index.assign(text("t", i), names[i]);
     OpenOptions options;
     options.progress = [this](uint64_t, uint64_t) {
