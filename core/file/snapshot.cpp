@@ -148,7 +148,7 @@ uint64_t Snapshot::reopens() const {
 }
 
 void Snapshot::share_descriptor(std::shared_ptr<os::Descriptors> among, const os::Location &at) {
-  if (at && at.folder()->is_from_here()) at_ = at;
+  if (at && at.folder()->is_hidden()) at_ = at;
   descriptors_ = std::move(among);
   os::File shared = std::exchange(file, file.closed_like());
   descriptors_->put(this, std::move(shared));

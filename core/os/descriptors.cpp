@@ -131,11 +131,8 @@ Result<Descriptors::Held> Descriptors::open_anew(Open &open, const File &closed,
                                                  const Location *at) {
   constexpr int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
   const std::string &path = closed.path();
-  auto had = make_room_for(GiveUp::half, [&] {
-    auto by_path = File::open(env_, AT_FDCWD, path, flags, 0, path);
-    const int err = by_path ? 0 : by_path.error().os_errno;
-    return at && (err == EACCES || err == ENAMETOOLONG) ? at->open(flags) : std::move(by_path);
-  });
+  auto had = make_room_for(GiveUp::half,
+                           [&] { return at ? at->open(flags) : File::open(env_, AT_FDCWD, path, flags, 0, path); });
   if (!had && (had.error().os_errno == ENOENT || had.error().os_errno == ENOTDIR))
     return fail(Status::file_changed, in_quotes(path), " is no longer there; refresh the handle, or open it anew");
   ST_TRY(auto file, std::move(had));

@@ -40,8 +40,8 @@ class Descriptors {
   // `owner` names it: one owner, one file.
   void put(const void *owner, File file);
   // For reading, as `closed` is read. Status file_changed if its path leads to another file than `identity`, or to
-  // none. Where its path cannot be followed from the root, it is opened at `at`, if that is given. A child that cannot
-  // open it may still read by what it inherited, if that was open.
+  // none. It is opened at `at`, if that is given, as no path may lead there. A child that cannot open it may still
+  // read by what it inherited, if that was open.
   Result<Held> get(const void *owner, const File &closed, const struct stat &identity, const Location *at = nullptr);
   // Its path will lead to it no more. So `held`, which is of that file, or what the owner has of it, is kept. While
   // there is room it goes after all others; what is kept leaves the others half of the room. The one that was kept

@@ -17,6 +17,13 @@ std::string parent_of(const std::string &path) {
   return split_path(path).first;
 }
 
+// Does the path lead to what that is?
+bool leads_to(Env &env, const std::string &path, int dir, const char *name) {
+  struct stat by_path, there;
+  return env.fstatat(AT_FDCWD, path.c_str(), &by_path, 0) == 0 && env.fstatat(dir, name, &there, 0) == 0 &&
+         same_inode(by_path, there);
+}
+
 Error no_plain_file(const std::string &path) {
   return error(Status::not_regular, in_quotes(path), " is no plain file; give the path of a .safetensors file");
 }
@@ -24,9 +31,9 @@ Error no_plain_file(const std::string &path) {
 }  // namespace
 
 Result<std::shared_ptr<const Directory>> Directory::open(Env &env, int dir, const char *name, int flags,
-                                                         std::string shown, bool from_here) {
+                                                         std::string shown, bool hidden) {
   ST_TRY(auto file, File::open(env, dir, name, folder_flags | flags, 0, std::move(shown)));
-  return std::shared_ptr<const Directory>(new Directory(std::move(file), from_here));
+  return std::shared_ptr<const Directory>(new Directory(std::move(file), hidden));
 }
 
 Directory::~Directory() {
@@ -36,7 +43,7 @@ Directory::~Directory() {
 }
 
 Result<std::shared_ptr<const Directory>> Directory::inside(const std::string &name) const {
-  return open(env(), fd(), name.c_str(), O_NOFOLLOW, path_of(name), from_here_);
+  return open(env(), fd(), name.c_str(), O_NOFOLLOW, path_of(name), hidden_);
 }
 
 bool Directory::is(const Directory &other) const {
@@ -85,14 +92,9 @@ std::shared_ptr<const Directory> Directory::shared(std::shared_ptr<const Directo
 // A path, followed component by component, each relative to an open folder: nobody can put a link where none was seen.
 class Walk {
  public:
-  Walk(Env &env, const std::string &path) : env_(env), path_(plain_path(path)), from_here_(root_of(path_).empty()) {}
+  Walk(Env &env, const std::string &path) : env_(env), path_(plain_path(path)) {}
   Walk(std::shared_ptr<const Directory> from, const std::string &name)
-      : env_(from->env()),
-        path_(name),
-        from_here_(from->from_here_),
-        at_(std::move(from)),
-        start_(at_),
-        began_(start_) {}
+      : env_(from->env()), path_(name), hidden_(from->hidden_), at_(std::move(from)), start_(at_), began_(start_) {}
 
   // To the folder that the last component lies in; the component is name().
   Result<void> to_entry() { return go(path_, false); }
@@ -106,8 +108,8 @@ class Walk {
   bool nameless() const { return nameless_; }
   // Whether the path leads to a folder or to nothing, as it ends in a slash.
   bool is_closed() const { return path_.ends_with('/'); }
-  // The working directory, and the path from there; null if the path has a root.
-  std::shared_ptr<const Directory> here() const { return root_of(path_).empty() ? began_ : nullptr; }
+  // The working directory, if the path begins there and no path from the root leads there. Else null.
+  std::shared_ptr<const Directory> here() const { return began_->is_hidden() ? began_ : nullptr; }
   const std::string &path() const { return path_; }
   // The path, so that it means the same from any folder.
   std::string absolute() const { return root_of(path_).empty() ? began_->path_of(path_) : path_; }
@@ -116,6 +118,7 @@ class Walk {
   Result<void> go(std::string rest, bool folder);
   Result<void> begin(std::string *rest);
   Result<void> step(const std::string &part, std::string *rest);
+  Result<void> jump(const std::string &part, const std::string &target);
   int read_link(const std::string &part, std::string *target);
   bool is_in_proc() const;
   bool leads_nowhere(const std::string &part, const std::string &target) const;
@@ -125,7 +128,7 @@ class Walk {
 
   Env &env_;
   const std::string path_;
-  const bool from_here_;
+  bool hidden_ = false;  // whether no path leads there from the root
   std::shared_ptr<const Directory> at_;
   const std::shared_ptr<const Directory> start_;  // of an entry
   std::string name_;
@@ -145,7 +148,8 @@ Result<void> Walk::begin(std::string *rest) {
   std::string shown = root;
   if (root.empty())
     if (const int r = env_.realpath(".", &shown); r < 0) return failure(-r);
-  auto opened = Directory::open(env_, AT_FDCWD, root.empty() ? "." : root.c_str(), 0, std::move(shown), from_here_);
+  hidden_ = root.empty() && !leads_to(env_, shown, AT_FDCWD, ".");
+  auto opened = Directory::open(env_, AT_FDCWD, root.empty() ? "." : root.c_str(), 0, std::move(shown), hidden_);
   if (!opened) return failure(opened.error().os_errno);
   at_ = std::move(*opened);
   if (!began_) began_ = at_;
@@ -184,7 +188,7 @@ Result<void> Walk::step(const std::string &part, std::string *rest) {
     const bool jumped = !jumped_to_.empty() && at_->path() == jumped_to_;
     std::string shown = jumped ? at_->path_of("..") : parent_of(at_->path());
     if (jumped) jumped_to_ = shown;
-    auto up = Directory::open(env_, at_->fd(), "..", 0, std::move(shown), from_here_);
+    auto up = Directory::open(env_, at_->fd(), "..", 0, std::move(shown), hidden_);
     if (!up) return failure(up.error().os_errno);
     at_ = std::move(*up);
     return {};
@@ -199,16 +203,22 @@ Result<void> Walk::step(const std::string &part, std::string *rest) {
   std::string target;
   const int r = read_link(part, &target);
   if (r < 0) return failure(r == -EINVAL ? ENOTDIR : -r);
-  // The path that such a link tells is one of another process, whose root and mounts may be others: the kernel knows.
-  if (!root_of(target).empty() && is_in_proc()) {
-    auto led = Directory::open(env_, at_->fd(), part.c_str(), 0, at_->path_of(part), from_here_);
-    if (!led) return failure(led.error().os_errno);
-    at_ = std::move(*led);
-    jumped_to_ = at_->path();
-    return {};
-  }
+  if (!root_of(target).empty() && is_in_proc()) return jump(part, target);
   *rest = target + "/" + *rest;
   return begin(rest);
+}
+
+// The path that such a link tells is one of another process, whose root and mounts may be others: the kernel knows.
+// Where it leads there for us, too, it stays right when that process ends or closes its descriptor.
+Result<void> Walk::jump(const std::string &part, const std::string &target) {
+  std::string shown;
+  hidden_ = env_.realpath(target.c_str(), &shown) < 0 || !leads_to(env_, shown, at_->fd(), part.c_str());
+  if (hidden_) shown = at_->path_of(part);
+  jumped_to_ = hidden_ ? shown : "";
+  auto led = Directory::open(env_, at_->fd(), part.c_str(), 0, std::move(shown), hidden_);
+  if (!led) return failure(led.error().os_errno);
+  at_ = std::move(*led);
+  return {};
 }
 
 Result<void> Walk::go(std::string rest, bool folder) {
@@ -278,7 +288,7 @@ Result<std::shared_ptr<const Directory>> Directory::find(Env &env, const std::st
 
 Location::Location(std::shared_ptr<const Directory> folder, std::string name)
     : folder_(std::move(folder)), name_(std::move(name)), path_(folder_->path_of(name_)), given_(path_) {
-  if (!folder_->from_here_) return;
+  if (!folder_->hidden_) return;
   here_ = folder_;
   from_here_ = name_;
 }
@@ -288,9 +298,6 @@ Location::Location(std::shared_ptr<const Directory> folder, std::string name, co
 
 Location::Location(const Walk &walk, std::shared_ptr<const Directory> folder, std::string name)
     : Location(std::move(folder), std::move(name), walk.absolute()) {
-  // Kept where the folder cannot be reached from the root: else it is one descriptor too many.
-  struct stat s;
-  if (!walk.here() || env().fstatat(AT_FDCWD, parent_of(path_).c_str(), &s, 0) != -EACCES) return;
   here_ = walk.here();
   from_here_ = walk.path();
 }
@@ -329,16 +336,11 @@ std::optional<Location> Location::find_unlinked(Env &env, const std::string &pat
   const std::string closed = *whole + "/";
   for (const char *odd : {"//", "/./", "/../"})
     if (closed.find(odd) != std::string::npos) return std::nullopt;
+  // From where it begins. By a path from the root something else may be mounted there, or in it.
   const std::string folder = parent_of(*whole);
-  auto opened = File::open_without_links(env, folder, folder_flags, folder);
+  auto opened = File::open_without_links(env, parent_of(plain_path(path)), folder_flags, folder);
   if (!opened) return std::nullopt;
-  // What is mounted over the working directory, or in its place for us, does not lie there.
-  struct stat from_here;
-  if (root_of(path).empty()) {
-    const auto from_root = opened->stat();
-    if (!from_root || env.fstatat(AT_FDCWD, parent_of(path).c_str(), &from_here, 0) < 0) return std::nullopt;
-    if (!same_inode(*from_root, from_here)) return std::nullopt;
-  }
+  if (root_of(*whole) != root_of(plain_path(path)) && !leads_to(env, folder, opened->fd(), ".")) return std::nullopt;
   const std::shared_ptr<const Directory> in(new Directory(std::move(*opened)));
   return Location(in, whole->substr(whole->rfind('/') + 1), *whole);
 }
@@ -370,7 +372,7 @@ Result<Location> Location::find_in(std::shared_ptr<const Directory> folder, cons
     Walk walk(folder, name);
     ST_TRY(walk.to_entry());
     Location found(walk.at()->is(*folder) ? folder : folder->shared(walk.at()), walk.name(), given);
-    if (folder->from_here_) {
+    if (folder->hidden_) {
       found.here_ = folder;
       found.from_here_ = name;
     }
@@ -437,11 +439,9 @@ bool Location::is_led_to_at_once() const {
   return mine && same_inode(*mine, by_path) && stat(&entry) == 0 && !S_ISLNK(entry.st_mode);
 }
 
-// A path from the working directory needs no right to search the folders above that. Then what is above cannot be seen,
-// and the rest of the path must do.
+// Where no path from the root leads to the working directory, the rest of the path must do.
 Result<Location> Location::find_again(bool as_new) const {
-  auto now = as_new ? find_new(env(), given_) : find(env(), given_);
-  if (now || now.error().os_errno != EACCES || !here_) return now;
+  if (!here_) return as_new ? find_new(env(), given_) : find(env(), given_);
   return while_stale([&] {
     Walk walk(here_, from_here_);
     return as_new ? new_entry_of(walk) : entry_of(walk);

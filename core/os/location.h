@@ -30,7 +30,7 @@ class Directory {
   const std::string &path() const { return file_.path(); }  // absolute, as it was when it was resolved; for messages
   std::string path_of(const std::string &name) const;
   bool is(const Directory &other) const;
-  bool is_from_here() const { return from_here_; }
+  bool is_hidden() const { return hidden_; }
   Result<struct stat> identity() const { return file_.stat(); }
 
   struct Own {
@@ -61,14 +61,14 @@ class Directory {
     Filesystem filesystem;
   };
 
-  explicit Directory(File file, bool from_here = false) : file_(std::move(file)), from_here_(from_here) {}
+  explicit Directory(File file, bool hidden = false) : file_(std::move(file)), hidden_(hidden) {}
   static Result<std::shared_ptr<const Directory>> open(Env &env, int dir, const char *name, int flags,
-                                                       std::string shown, bool from_here);
+                                                       std::string shown, bool hidden);
   // The same folder, if a link from here has led there before: so that all files of a cache share one descriptor.
   std::shared_ptr<const Directory> shared(std::shared_ptr<const Directory> to) const;
 
   File file_;
-  const bool from_here_;  // it was found by a path without a root, so perhaps no path leads to it from the root
+  const bool hidden_;  // no path from the root leads to it, or only one by way of /proc, which may end
   mutable std::atomic<Linked *> linked_ = nullptr;
   mutable std::atomic<Known *> known_ = nullptr;
   mutable std::atomic<const Own *> own_ = nullptr;

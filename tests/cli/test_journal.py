@@ -4,10 +4,13 @@ import ctypes
 import json
 import os
 import resource
+import shutil
 import signal
 import struct
+import subprocess
 
 import numpy as np
+import pytest
 from safetensors.numpy import save_file
 
 hash64 = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
@@ -30,6 +33,28 @@ def number_at(path, offset):
 def test_none(stctl, model):
     assert stctl("journal", model) == (f"{model}: no journals\n", "")
     assert stctl.json("journal", model) == {"file": str(model), "journals": []}
+
+
+def test_of_a_file_that_something_is_mounted_over(stctl, crashed, may_mount):
+    """No path from the root leads to it, but one from a working directory does, and one by /proc."""
+    if not may_mount:
+        pytest.skip("needs root, who may mount")
+    folder, name = crashed.parent, crashed.name
+    (folder / "link").symlink_to(name)
+    over = folder / "over"
+    over.mkdir()
+    shutil.copy(crashed, over)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, cwd=folder) as there:
+        below = f"/proc/{there.pid}/cwd"
+        subprocess.run(["mount", "--bind", over, folder], check=True)
+        try:
+            for path in (name, "link", ".", f"{below}/{name}", f"{below}/link", below):
+                (journal,) = stctl.json("journal", path, cwd=below)["journals"]
+                assert journal["state"] == "committed", path
+            assert stctl("journal", crashed, cwd=below)[0].endswith(": no journals\n")
+        finally:
+            subprocess.run(["umount", folder], check=True)
+            there.stdin.close()
 
 
 def test_a_committed_one(stctl, crashed):

@@ -356,6 +356,58 @@ def test_a_path_that_means_another_file_to_another_process(tmp_path):
     elsewhere(tmp_path, ":", ELSEWHERE)
 
 
+COVERED = """
+import os, subprocess, libst, numpy
+here, other = os.path.abspath("here"), os.path.abspath("other")
+def mount(what, over):
+    subprocess.run(["mount", "--bind", what, over], check=True)
+for folder, name in ((here, "outside"), (other, "inside")):
+    libst.save(f"{folder}/f.safetensors", {name: numpy.ones(3)})
+libst.save("many.safetensors", {f"t{i}": numpy.full(1000, i) for i in range(300)})
+libst.reshard("many.safetensors", "here/shards", 8000)
+os.chdir(here)
+mount(other, here)
+with libst.open("f.safetensors", "r+") as f:
+    f.update("outside", f["outside"] + 1)
+    with f.transaction() as t:
+        t.metadata("note", "here")
+    f.refresh()
+assert libst.open("f.safetensors").metadata["note"] == "here"
+libst.save("f.safetensors", {"outside": numpy.ones(3)})
+for path in ("shards", "/proc/self/cwd/shards"):
+    with libst.open(path, "r+", mapping="none") as f:  # more shards than stay open
+        for _ in range(2):
+            assert all((f.read(f"t{i}") == i).all() for i in range(300))
+        with f.transaction() as t:
+            t.update("t7", f.read("t7"))
+            t.metadata("note", path)
+    assert libst.verify(path) == []
+assert list(libst.load(f"{here}/f.safetensors")) == ["inside"] and os.listdir(here) == ["f.safetensors"]
+subprocess.run(["umount", here], check=True)
+mount(here, here)  # now the working directory is the same folder on another mount
+mount(f"{other}/f.safetensors", f"{here}/f.safetensors")
+assert list(libst.load("f.safetensors")) == ["outside"] and list(libst.load(f"{here}/f.safetensors")) == ["inside"]
+"""
+
+
+def test_a_working_directory_that_something_is_mounted_over(tmp_path):
+    for name in ("here", "other"):
+        (tmp_path / name).mkdir()
+    elsewhere(tmp_path, ":", COVERED)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no descriptor has a path here")
+def test_shards_by_a_descriptor_that_is_closed(tmp_path):
+    """As programs open what lies in a folder that they have open. More shards than stay open are opened anew."""
+    libst.save(tmp_path / "many", {f"t{i}": np.full(1000, i) for i in range(300)})
+    libst.reshard(tmp_path / "many", tmp_path / "shards", 8000)
+    folder = os.open(tmp_path / "shards", os.O_RDONLY)
+    with libst.open(f"/proc/self/fd/{folder}", mapping="none") as f:
+        os.close(folder)
+        for _ in range(2):
+            assert all((f.read(f"t{i}") == i).all() for i in range(300))
+
+
 def test_a_file_that_is_a_mount_of_its_own(tmp_path):
     """As `docker -v file:file` makes them: patched like any, and never replaced."""
     for name in ("outside", "inside"):

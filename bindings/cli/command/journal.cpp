@@ -279,17 +279,28 @@ std::vector<std::string> list_journals(const std::filesystem::path &folder) {
   return list(folder);
 }
 
+// Where links lead from the path. From the root perhaps none leads there: it may be of another process's
+// (/proc/PID/root), or lie below what may not be searched, or below what is mounted over it. Then the kernel follows
+// links to folders.
+std::filesystem::path led_to(const std::string &path, std::error_code &error) {
+  namespace fs = std::filesystem;
+  fs::path file = fs::canonical(path, error);
+  if (!error && fs::equivalent(file, path, error)) return file;
+  file = path;
+  while (fs::is_symlink(file, error)) {
+    const fs::path next = file.parent_path() / fs::read_symlink(file, error);
+    if (!fs::equivalent(file, next, error)) break;
+    file = next;
+  }
+  if (!fs::exists(file, error) && !error) error = std::make_error_code(std::errc::no_such_file_or_directory);
+  return file;
+}
+
 // The journals beside a data file, or in a folder of shards, or the one that is named.
 std::vector<std::string> journals_of(const std::string &path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  fs::path file = fs::canonical(path, error);
-  if (error == std::errc::permission_denied) {  // the root does not lead to it: the path itself may, if it is no link
-    if (fs::is_symlink(path, error) || error)
-      error = std::make_error_code(std::errc::permission_denied);
-    else
-      file = path;
-  }
+  const fs::path file = led_to(path, error);
   if (error.value() == ENOENT && !scheme_of(path).empty())
     throw Failure(
         exit_failed,

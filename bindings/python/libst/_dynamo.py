@@ -22,7 +22,10 @@ class _Finder:
     ) -> Optional[ModuleSpec]:
         if fullname not in _RULES:
             return None
-        others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        finders = list(sys.meta_path)
+        if self in finders:  # those before it may leave it to others, too
+            del finders[: finders.index(self) + 1]
+        others = [finder for finder in finders if hasattr(finder, "find_spec")]
         spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in others)), None)
         if spec is not None and spec.loader is not None:
             run: Callable[[ModuleType], None] = getattr(spec.loader, "exec_module")  # noqa: B009
