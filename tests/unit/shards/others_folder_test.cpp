@@ -20,9 +20,7 @@ using namespace testing;
 class OthersFolder : public testing::ShardsScene {
  protected:
   void SetUp() override {
-    std::filesystem::create_directory(ckpt);
-    put_shards(ckpt);
-    put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+    put_checkpoint_anew(ckpt, index);
     for (const auto &entry : std::filesystem::directory_iterator(ckpt)) ::chmod(entry.path().c_str(), 0666);
     ::chmod(dir.path().c_str(), 0755);
   }
