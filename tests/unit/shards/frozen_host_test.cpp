@@ -196,6 +196,39 @@ TEST_P(FrozenHost, DecidesNothingWithoutItsNewFiles) {
   EXPECT_TRUE(same_bytes(bytes(*now, "c"), pattern(5000, 3)));
 }
 
+// Between two files of a commit that its writer had decided. The other carries it out meanwhile, and drops it.
+using FrozenRecoverer = FrozenHost;
+TEST_P(FrozenRecoverer, GoesNoFurther) {
+  put_anew();
+  {
+    Host writer(env);
+    const auto model = open(writer, index);
+    writer.before = [&](Call call) { return call != Call::close && has_record(index) ? -EIO : 0; };
+    EXPECT_FALSE(change_both(*model));
+  }
+  const auto inode_of = [](const std::string &path) {
+    struct stat s = {};
+    EXPECT_EQ(stat(path.c_str(), &s), 0);
+    return s.st_ino;
+  };
+  const ino_t old = inode_of(shard);
+  Host frozen(env), other(env);
+  frozen.clock_stands = true;
+  frozen.before = [&](Call) {
+    if (frozen.frozen_ms > 0 || inode_of(shard) == old) return 0;
+    frozen.lose_locks();
+    act(other);
+    frozen.frozen_ms = 60000;
+    return 0;
+  };
+  EXPECT_TRUE(fails_with(Status::busy, recover_all(frozen, index, {}, {})));
+  EXPECT_EQ(frozen.frozen_ms, 60000u);
+  frozen.before = {};
+  expect_whole({});
+}
+
+INSTANTIATE_TEST_SUITE_P(Commits, FrozenRecoverer, ::testing::Values(std::tuple(Kind::rewrite, Other::index)));
+
 INSTANTIATE_TEST_SUITE_P(Commits, FrozenHost,
                          ::testing::Combine(::testing::Values(Kind::patches, Kind::rewrite),
                                             ::testing::Values(Other::patch, Other::alone, Other::index, Other::shard)));
