@@ -130,7 +130,11 @@ uint64_t sectors_of(uint64_t offset, uint64_t n) {
 }
 
 uint32_t hash_sector(std::span<const std::byte> bytes) {
-  return static_cast<uint32_t>(hash64(bytes.data(), bytes.size()));
+  std::byte hash[8];
+  store_u64le(hash, hash64(bytes.data(), bytes.size()));
+  uint32_t lower;
+  std::memcpy(&lower, hash, sizeof lower);
+  return lower;
 }
 
 void hash_sectors(uint64_t offset, std::span<const std::byte> bytes, std::vector<uint32_t> *out) {

@@ -116,7 +116,8 @@ std::vector<RangeRecord> decode_ranges(std::span<const std::byte> manifest, bool
 uint64_t up_to_sector(uint64_t offset, uint64_t most, uint64_t left);
 // How many sectors the file's bytes [offset, offset + n) touch.
 uint64_t sectors_of(uint64_t offset, uint64_t n);
-// The hash of each of them, of the part inside the piece.
+// The hash of each of them, of the part inside the piece: as a table has it, so its bytes in memory are little-endian
+// on any host.
 void hash_sectors(uint64_t offset, std::span<const std::byte> bytes, std::vector<uint32_t> *out);
 uint32_t hash_sector(std::span<const std::byte> bytes);
 

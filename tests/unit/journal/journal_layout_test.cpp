@@ -1,5 +1,9 @@
 // The bytes of a journal: what is written is read back, and one flipped bit
 // anywhere is noticed.
+#include <algorithm>
+#include <span>
+#include <vector>
+
 #include "base/hash.h"
 #include "journal/journal_layout.h"
 #include "test_files.h"
@@ -283,6 +287,19 @@ TEST(Sectors, AreHashedByWhereAPieceLies) {
     hash_sectors(offset + cut, all.subspan(cut), &pieces);
     EXPECT_EQ(pieces, hashes);
   }
+}
+
+// A journal is recovered on any host that reaches its file.
+TEST(Sectors, HaveHashesThatAreLittleEndianAsTheyLieInATable) {
+  const std::string bytes = testing::pattern(700, 4);
+  const std::span<const std::byte> all(reinterpret_cast<const std::byte *>(bytes.data()), bytes.size());
+  std::vector<uint32_t> hashes;
+  hash_sectors(0, all, &hashes);
+  std::vector<std::byte> table;
+  for (const auto sector : {all.first(512), all.subspan(512)})
+    for (int i = 0; i < 4; ++i)
+      table.push_back(static_cast<std::byte>(hash64(sector.data(), sector.size()) >> (8 * i)));
+  EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(hashes)), table));
 }
 
 }  // namespace
