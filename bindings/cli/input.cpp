@@ -46,6 +46,7 @@ std::optional<Input> Input::map(const std::string &path) {
 std::optional<Input> Input::map(int fd) {
   struct stat st = {};
   if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) return std::nullopt;
+  if (!std::in_range<size_t>(st.st_size)) return std::nullopt;  // more than there are addresses
   const size_t size = static_cast<size_t>(st.st_size);
   void *mapping = map_file(fd, size);
   if (!mapping) return std::nullopt;
