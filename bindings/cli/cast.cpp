@@ -15,56 +15,78 @@
 namespace stctl {
 namespace {
 
-// Holds every number of every dtype: its significand has 64 bits or more.
-using Number = long double;
-
+// A double holds every number of every dtype but integers of more than 53 bits. `long double` holds these on some
+// platforms alone.
 struct Value {
-  Number real = 0, imaginary = 0;
+  double real = 0, imaginary = 0;
+  std::optional<uint64_t> magnitude = {};  // of an integer
 };
 
+// An integer of more than 53 bits is rounded to odd: it becomes the next double towards 0, with the last bit set. To
+// round that double to 51 bits or fewer is to round the integer.
+double to_odd(uint64_t magnitude) {
+  const int extra = static_cast<int>(std::bit_width(magnitude)) - 53;
+  if (extra <= 0) return static_cast<double>(magnitude);
+  const uint64_t kept = magnitude >> extra, is_more = kept << extra != magnitude;
+  return std::ldexp(static_cast<double>(kept | is_more), extra);
+}
+
+Value unsigned_integer(uint64_t v) {
+  return {to_odd(v), 0, v};
+}
+
+Value signed_integer(int64_t v) {
+  const uint64_t bits = static_cast<uint64_t>(v);
+  return v < 0 ? Value{-to_odd(-bits), 0, -bits} : unsigned_integer(bits);
+}
+
 Value value_of(st_dtype dtype, uint64_t code) {
-  const auto f32 = [](uint64_t bits) { return Number{std::bit_cast<float>(static_cast<uint32_t>(bits))}; };
+  const auto f32 = [](uint64_t bits) { return double{std::bit_cast<float>(static_cast<uint32_t>(bits))}; };
   if (const std::optional<SmallFloat> f = small_float(dtype)) return {decode(*f, code)};
   switch (dtype) {
-    case ST_DTYPE_BOOL: return {code != 0 ? Number{1} : Number{0}};
-    case ST_DTYPE_I8: return {static_cast<Number>(static_cast<int8_t>(code))};
-    case ST_DTYPE_I16: return {static_cast<Number>(static_cast<int16_t>(code))};
-    case ST_DTYPE_I32: return {static_cast<Number>(static_cast<int32_t>(code))};
-    case ST_DTYPE_I64: return {static_cast<Number>(static_cast<int64_t>(code))};
-    case ST_DTYPE_F8_E8M0:
-      return {code == e8m0_nan ? Number{NAN} : std::ldexp(Number{1}, static_cast<int>(code) - e8m0_bias)};
+    case ST_DTYPE_BOOL: return {code != 0 ? 1.0 : 0.0};
+    case ST_DTYPE_I8: return signed_integer(static_cast<int8_t>(code));
+    case ST_DTYPE_I16: return signed_integer(static_cast<int16_t>(code));
+    case ST_DTYPE_I32: return signed_integer(static_cast<int32_t>(code));
+    case ST_DTYPE_I64: return signed_integer(static_cast<int64_t>(code));
+    case ST_DTYPE_F8_E8M0: return {code == e8m0_nan ? NAN : std::ldexp(1.0, static_cast<int>(code) - e8m0_bias)};
     case ST_DTYPE_F32: return {f32(code)};
-    case ST_DTYPE_F64: return {Number{std::bit_cast<double>(code)}};
+    case ST_DTYPE_F64: return {std::bit_cast<double>(code)};
     case ST_DTYPE_C64: return {f32(code & UINT32_MAX), f32(code >> 32)};
     case ST_DTYPE_U8:
     case ST_DTYPE_U16:
     case ST_DTYPE_U32:
-    case ST_DTYPE_U64: return {static_cast<Number>(code)};
+    case ST_DTYPE_U64: return unsigned_integer(code);
     default: refuse_elements(dtype);
   }
 }
 
-std::optional<uint64_t> integer_code(st_dtype dtype, Number v) {
+std::optional<uint64_t> integer_code(st_dtype dtype, const Value &v) {
   const bool has_sign = st_dtype_name(dtype)[0] == 'I';
   const int bits = static_cast<int>(st_dtype_bits(dtype));
-  const Number nearest = std::nearbyint(v);  // of a NaN a NaN, which fails both
-  const Number above = std::ldexp(Number{1}, has_sign ? bits - 1 : bits);
+  const double nearest = std::nearbyint(v.real);  // of a NaN a NaN, which fails both
+  const double above = std::ldexp(1.0, has_sign ? bits - 1 : bits);
   if (!(nearest >= (has_sign ? -above : 0) && nearest < above)) return std::nullopt;
-  return nearest < 0 ? static_cast<uint64_t>(static_cast<int64_t>(nearest)) : static_cast<uint64_t>(nearest);
+  const uint64_t magnitude = v.magnitude ? *v.magnitude : static_cast<uint64_t>(std::fabs(nearest));
+  return nearest < 0 ? -magnitude : magnitude;
+}
+
+uint64_t f64_code(const Value &v) {
+  return std::bit_cast<uint64_t>(v.magnitude ? std::copysign(static_cast<double>(*v.magnitude), v.real) : v.real);
 }
 
 // The significand is one bit, always 1: so of two powers as near the larger is the even one.
-std::optional<uint64_t> e8m0_code(Number v) {
+std::optional<uint64_t> e8m0_code(double v) {
   if (std::isnan(v)) return e8m0_nan;
   if (!(v > 0) || std::isinf(v)) return std::nullopt;
   int exponent = 0;
-  const Number half_to_one = std::frexp(v, &exponent);
-  const int code = exponent - (half_to_one < Number{0.75} ? 1 : 0) + e8m0_bias;
+  const double half_to_one = std::frexp(v, &exponent);
+  const int code = exponent - (half_to_one < 0.75 ? 1 : 0) + e8m0_bias;
   if (code < 0 || code >= static_cast<int>(e8m0_nan)) return std::nullopt;
   return static_cast<uint64_t>(code);
 }
 
-uint64_t f32_code(Number v) {
+uint64_t f32_code(double v) {
   return std::bit_cast<uint32_t>(static_cast<float>(v));
 }
 
@@ -75,7 +97,7 @@ std::optional<uint64_t> or_infinity(const SmallFloat &f, std::optional<uint64_t>
 }
 
 std::optional<uint64_t> code_of(st_dtype dtype, const Value &value) {
-  const Number v = value.real;
+  const double v = value.real;
   if (dtype == ST_DTYPE_C64) return f32_code(v) | f32_code(value.imaginary) << 32;
   if (value.imaginary != 0) return std::nullopt;  // a NaN, too
   if (const std::optional<SmallFloat> f = small_float(dtype)) return or_infinity(*f, encode(*f, v), std::signbit(v));
@@ -83,7 +105,7 @@ std::optional<uint64_t> code_of(st_dtype dtype, const Value &value) {
     case ST_DTYPE_BOOL: return v != 0;
     case ST_DTYPE_F8_E8M0: return e8m0_code(v);
     case ST_DTYPE_F32: return f32_code(v);
-    case ST_DTYPE_F64: return std::bit_cast<uint64_t>(static_cast<double>(v));
+    case ST_DTYPE_F64: return f64_code(value);
     case ST_DTYPE_I8:
     case ST_DTYPE_I16:
     case ST_DTYPE_I32:
@@ -91,7 +113,7 @@ std::optional<uint64_t> code_of(st_dtype dtype, const Value &value) {
     case ST_DTYPE_U8:
     case ST_DTYPE_U16:
     case ST_DTYPE_U32:
-    case ST_DTYPE_U64: return integer_code(dtype, v);
+    case ST_DTYPE_U64: return integer_code(dtype, value);
     default: refuse_elements(dtype);
   }
 }

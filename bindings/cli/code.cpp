@@ -68,7 +68,7 @@ double decode(const SmallFloat &f, uint64_t code) {
   return sign * std::ldexp(static_cast<double>(significand), std::max(exponent, 1) - f.bias - f.mantissa_bits);
 }
 
-std::optional<uint64_t> encode(const SmallFloat &f, long double v) {
+std::optional<uint64_t> encode(const SmallFloat &f, double v) {
   const uint64_t sign = std::signbit(v) ? f.sign() : 0;
   if (std::isnan(v)) {
     if (f.specials == SmallFloat::none) return std::nullopt;
@@ -84,7 +84,7 @@ std::optional<uint64_t> encode(const SmallFloat &f, long double v) {
   int exponent = 0;
   std::frexp(v, &exponent);  // v = m * 2^exponent, 1/2 <= m < 1
   exponent = std::max(exponent - 1, 1 - f.bias);
-  const long double scaled = std::nearbyint(std::ldexp(std::fabs(v), f.mantissa_bits - exponent));
+  const double scaled = std::nearbyint(std::ldexp(std::fabs(v), f.mantissa_bits - exponent));
   return joined_code(f, sign, exponent, static_cast<uint64_t>(scaled));
 }
 

@@ -40,7 +40,7 @@ std::optional<SmallFloat> small_float(st_dtype dtype);
 double decode(const SmallFloat &f, uint64_t code);
 
 // The nearest element, ties to even; nothing if there is none.
-std::optional<uint64_t> encode(const SmallFloat &f, long double v);
+std::optional<uint64_t> encode(const SmallFloat &f, double v);
 
 // The same of an F32's code, and much faster.
 std::optional<uint64_t> encode_f32(const SmallFloat &f, uint32_t code);
