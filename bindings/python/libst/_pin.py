@@ -157,7 +157,7 @@ class Pin:
 
     def ask(self, shard: int) -> None:
         """What is not known yet of `map` and `is_near` is as this shard says, which is open already."""
-        info = self.io_info(shard)
+        info = self.io_info(shard) if shard else self._first()
         if self._is_near is None:
             self._is_near = info.storage in (_abi.ST_STORAGE_LOCAL, _abi.ST_STORAGE_MEMORY)
         if self._map_of is None:
