@@ -101,7 +101,6 @@ st_status st_file_stats(const st_file *file, st_stats *out) {
       const store::Snapshot &s = *opened.snapshot;
       ST_TRY(auto content, s.content_here());
       stats.map_fallbacks += content->fallbacks();
-      stats.bytes_read += content->bytes_owned();
       stats.bytes_mapped += content->bytes_mapped();
       stats.bytes_resident += content->bytes_resident();
       stats.bytes_private_dirty += content->bytes_private_dirty();

@@ -205,7 +205,7 @@ Result<void> DataFile::load_claimed(const Snapshot &s, const Access &here, const
   read::Strategy strategy = strategy_of(share);
   if (direct) strategy.direct = read::Direct::on;
   ST_TRY(auto done, read::read_pieces(here.file, std::move(pieces), strategy, limit_of(share), control));
-  counters_.read_requests += done.requests;  // the bytes are counted as the content's own
+  count(done);
   return here.content.adopt(here.file, std::move(arena), loaded);
 }
 

@@ -448,7 +448,7 @@ Result<const std::byte *> DataFile::view(const Snapshot &s, size_t i) const {
   if (!here) return Failure(std::move(here.error()).about_tensor_at_least(t.name));
   const Control control = this->control();
   const InterruptScope waits([&] { return control.check(0, t.nbytes); });
-  auto bytes = here->content.view(here->file, i, s.file_offset(t), t.nbytes);
+  auto bytes = here->content.view(here->file, i, s.file_offset(t), t.nbytes, &counters_.bytes_read);
   if (!bytes) return Failure(std::move(bytes.error()).about_tensor_at_least(t.name));
   return bytes;
 }

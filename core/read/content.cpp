@@ -113,7 +113,8 @@ Result<void> Content::await(Locked &lock, Done done) const {
   return {};
 }
 
-Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
+Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n,
+                                        std::atomic<uint64_t> *bytes_read) const {
   ST_ASSERT(offset <= size_ && n <= size_ - offset);
   if (const std::byte *piece = try_view(slot, offset)) return piece;
   if (copies_) return copies_->view(slot, offset, n);
@@ -130,11 +131,13 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
     lock.unlock();
     if (reads == 1) arena = Arena::of_view(file.env(), n);
     ST_TRY(read_in_blocks(file, arena.data(), n, offset, lock, own_->made_in));
+    if (bytes_read) *bytes_read += n;
     lock.lock();
     if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);  // of a load
     if (owned.changes[slot] == changes) break;
     if (reads < most_unlocked) continue;
     ST_TRY(file.read(arena.data(), n, offset));
+    if (bytes_read) *bytes_read += n;
     break;
   }
   std::byte *bytes = arena.data();

@@ -38,7 +38,9 @@ class Content {
   // The bytes [offset, offset + n) of the file, which are piece `slot`. Any thread. One that reads a piece keeps nobody
   // from another, unless that piece is changed in each of three reads: the fourth holds the mutex. Amid a long one, but
   // that fourth, the thread's InterruptCheck is asked.
-  Result<const std::byte *> view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
+  // `bytes_read` counts what it reads.
+  Result<const std::byte *> view(const os::File &file, size_t slot, uint64_t offset, uint64_t n,
+                                 std::atomic<uint64_t> *bytes_read = nullptr) const;
   // The same if it takes no reading; else null.
   const std::byte *try_view(size_t slot, uint64_t offset) const noexcept {
     if (const Owned *owned = own_ ? own_->owned.load(std::memory_order_acquire) : nullptr)

@@ -575,6 +575,33 @@ TEST_F(CapiCalls, InfoAndStatsTellWhatWasDone) {
   EXPECT_EQ(stats.bytes_mapped, old.size());
 }
 
+// Counts of what was done never go back, whatever becomes of the memory into which it was read.
+TEST_F(CapiCalls, BytesReadKeepTheirCountWhenTheStateIsSuperseded) {
+  st_file *none = open(ST_OPEN_READ_WRITE, ST_MAP_NONE);
+  const auto bytes_read = [&] {
+    auto stats = sized<st_stats>();
+    EXPECT_ST(ST_OK, st_file_stats(none, &stats));
+    return stats.bytes_read;
+  };
+  seen(none, "b");
+  EXPECT_EQ(bytes_read(), 10007u);
+  seen(none, "b");
+  EXPECT_EQ(bytes_read(), 10007u);
+  ASSERT_ST(ST_OK, st_load(none, nullptr, 0, nullptr));
+  const uint64_t loaded = bytes_read();
+  EXPECT_GE(loaded, 14007u);
+  auto publishes = sized<st_txn_options>();
+  publishes.flags = ST_TXN_PUBLISH;
+  st_txn *txn = nullptr;
+  ASSERT_ST(ST_OK, st_txn_begin(none, &publishes, &txn));
+  const st_tensor v = value(0, new_a);
+  ASSERT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &v));
+  ASSERT_ST(ST_OK, st_txn_commit(txn));
+  st_txn_free(txn);
+  EXPECT_EQ(bytes_read(), loaded);
+  st_close(none);
+}
+
 TEST_F(CapiCalls, StatsCountATransactionOnceHoweverManyShardsItChanges) {
   const std::string shards = dir / "shards";
   ASSERT_ST(ST_OK, st_reshard(path.c_str(), shards.c_str(), 5000, nullptr));
