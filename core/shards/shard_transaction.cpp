@@ -109,37 +109,53 @@ Result<Transaction *> ShardTransaction::part(uint32_t shard) {
   return parts_.emplace(shard, std::move(begun)).first->second.get();
 }
 
+// Has this handle committed since, in another thread? As long as nothing is staged, what it shows now will do as well.
+bool ShardTransaction::follows_this_handle() {
+  if (approve_ || !parts_.empty() || !metadata_.empty() || !shards_.show_own()) return false;
+  Catalogue now = shards_.catalogue();
+  if (now.several() == state_.several()) return false;
+  state_ = std::move(now);
+  has_key_.clear();
+  return true;
+}
+
+Result<ShardTransaction::At> ShardTransaction::at(const std::function<Result<uint32_t>()> &find) {
+  constexpr int attempts = 100;
+  for (int n = 1;; ++n) {
+    ST_TRY(const uint32_t shard, find());
+    auto found = part(shard);
+    if (found) return At{shard, *found};
+    if (found.error().status != Status::file_changed || n == attempts || !follows_this_handle())
+      return Failure(std::move(found.error()));
+  }
+}
+
 Result<void> ShardTransaction::update(std::string_view name, const NewBytes &value) {
-  ST_TRY(auto shard, existing(name));
-  ST_TRY(auto in, part(shard));
-  return of_shard(shard, in->update(name, value));
+  ST_TRY(const auto in, at(name));
+  return of_shard(in.shard, in.transaction->update(name, value));
 }
 
 Result<void> ShardTransaction::update_slice(std::string_view name, const TensorPart &part_of, const NewBytes &value) {
-  ST_TRY(auto shard, existing(name));
-  ST_TRY(auto in, part(shard));
-  return of_shard(shard, in->update_slice(name, part_of, value));
+  ST_TRY(const auto in, at(name));
+  return of_shard(in.shard, in.transaction->update_slice(name, part_of, value));
 }
 
 Result<void> ShardTransaction::update_ranges(std::string_view name, std::span<const ByteRange> ranges,
                                              std::span<const std::byte> bytes) {
-  ST_TRY(auto shard, existing(name));
-  ST_TRY(auto in, part(shard));
-  return of_shard(shard, in->update_ranges(name, ranges, bytes));
+  ST_TRY(const auto in, at(name));
+  return of_shard(in.shard, in.transaction->update_ranges(name, ranges, bytes));
 }
 
 Result<bool> ShardTransaction::publishes(std::string_view name) {
-  ST_TRY(auto shard, existing(name));
-  ST_TRY(auto in, part(shard));
-  return in->publishes();
+  ST_TRY(const auto in, at(name));
+  return in.transaction->publishes();
 }
 
 // With shards that get new names all of them may.
 Result<bool> ShardTransaction::may_remake(std::string_view name) {
-  ST_TRY(auto shard, existing(name));
-  ST_TRY(auto in, part(shard));
+  ST_TRY(const auto in, at(name));
   if (options_.new_names) return false;
-  return in->may_remake(name);
+  return in.transaction->may_remake(name);
 }
 
 // It is made of the state that is shown. So before it reads, it asks whether that is what is locked.
@@ -168,29 +184,31 @@ Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value)
     return fail(Status::unsupported, "the index ", in_quotes(shards_.path()),
                 " names no shard that a tensor could be put into; put it into a single file, and shard that into an "
                 "empty folder");
-  const uint32_t shard = shard_of(name).value_or(place_for_new());
-  ST_TRY(auto in, part(shard));
-  ST_TRY(of_shard(shard, in->put(name, value)));
-  note_moved(name, shard);
+  const auto place = [&]() -> Result<uint32_t> { return shard_of(name).value_or(place_for_new()); };
+  ST_TRY(const auto in, at(place));
+  ST_TRY(of_shard(in.shard, in.transaction->put(name, value)));
+  note_moved(name, in.shard);
   return {};
 }
 
 Result<void> ShardTransaction::remove(std::string_view name) {
-  ST_TRY(auto shard, existing(name));
-  ST_TRY(auto in, part(shard));
-  ST_TRY(of_shard(shard, in->remove(name)));
+  ST_TRY(const auto in, at(name));
+  ST_TRY(of_shard(in.shard, in.transaction->remove(name)));
   note_moved(name, std::nullopt);
   return {};
 }
 
 Result<void> ShardTransaction::rename(std::string_view from, std::string_view to) {
   ST_TRY(check_new_name(to));
-  ST_TRY(auto shard, existing(from));
-  if (from != to && shard_of(to)) return Failure(named_already(to, shards_.path()));
-  ST_TRY(auto in, part(shard));
-  ST_TRY(of_shard(shard, in->rename(from, to)));
+  const auto checked = [&]() -> Result<uint32_t> {
+    ST_TRY(auto shard, existing(from));
+    if (from != to && shard_of(to)) return Failure(named_already(to, shards_.path()));
+    return shard;
+  };
+  ST_TRY(const auto in, at(checked));
+  ST_TRY(of_shard(in.shard, in.transaction->rename(from, to)));
   note_moved(from, std::nullopt);
-  note_moved(to, shard);
+  note_moved(to, in.shard);
   return {};
 }
 

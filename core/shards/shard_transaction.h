@@ -3,6 +3,7 @@
 // else they are committed together (shard_commit.h). Ends before its Shards do.
 #pragma once
 
+#include <functional>
 #include <map>
 
 #include "shards/shard_commit.h"
@@ -61,6 +62,16 @@ class ShardTransaction final : public AnyTransaction {
   // The first one that will hold a tensor, by what is staged; none if none will.
   std::optional<uint32_t> first_shard() const;
   Result<Transaction *> part(uint32_t shard);
+  struct At {
+    uint32_t shard;
+    Transaction *transaction;
+  };
+  // The part of the shard that find() names.
+  Result<At> at(const std::function<Result<uint32_t>()> &find);
+  Result<At> at(std::string_view name) {
+    return at([&] { return existing(name); });
+  }
+  bool follows_this_handle();
   Parts parts_with_work() const;
   Result<CommitPlan> plan_nothing() const;
   bool changes_index() const;

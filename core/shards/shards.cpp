@@ -85,6 +85,15 @@ Result<void> Shards::show_anew() {
   return show(0, options().lock_timeout_ms, Missing::known);
 }
 
+Result<void> Shards::show_own() {
+  {
+    Kept &kept = kept_.mine();
+    const std::lock_guard lock(kept.mutex);
+    if (kept.newer == shards_newer_) return {};
+  }
+  return show(0, options().lock_timeout_ms, Missing::known);
+}
+
 Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms, Missing missing) {
   constexpr int most_refreshes = 8;  // others may change more while each goes on
   int refreshes = 0;

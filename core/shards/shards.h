@@ -106,6 +106,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // Shows the index as it is now, and the shards as they are shown. But where others have changed more than one file,
   // the shards are refreshed first. `refreshed_for`: the state of the index before they were last refreshed.
   Result<void> show_anew();
+  // The same after a commit of this handle in another thread, which has shown its shards and not yet the index.
+  Result<void> show_own();
   // If the index is as it was, all its shards were there once: are they looked for again?
   enum class Missing { looked_for_anew, known };
   Result<void> show(uint64_t refreshed_for, int32_t timeout_ms, Missing missing);

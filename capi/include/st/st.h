@@ -752,8 +752,9 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out);
  * st_txn_update_slice.
  * Statuses that leave the transaction as it was: ST_E_NOT_FOUND,
  * ST_E_DTYPE_MISMATCH, ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH; of several
- * files ST_E_FILE_CHANGED (others have replaced shards, or the index; refresh
- * the handle, and begin another). Others end it: ST_E_NO_SPACE,
+ * files ST_E_FILE_CHANGED (others have replaced shards, or the index; so has
+ * this handle, in another thread, since something was staged; refresh the
+ * handle, and begin another). Others end it: ST_E_NO_SPACE,
  * ST_E_PERMISSION, ST_E_IO, ST_E_CANCELLED, ST_E_INTERRUPTED, ST_E_TXN_FAILED,
  * ST_E_FORKED; ST_E_JOURNAL (another user has the file open, or was killed, and
  * this one may not write to that user's journal folder; the message says who

@@ -709,6 +709,34 @@ TEST_F(ShardTransactionTest, MakesItsFolderAgainIfTheLastToLeaveRemovedIt) {
   EXPECT_EQ(bytes(*mine, "c"), new_c);
 }
 
+// As on one file: threads that share a handle need not know of each other's commits.
+TEST_F(ShardTransactionTest, ATransactionThatStagedNothingFollowsItsHandle) {
+  using Change = std::function<Result<void>(AnyTransaction &)>;
+  const Change changes[] = {
+      [this](AnyTransaction &t) { return t.update("c", u8(new_c)); },
+      [this](AnyTransaction &t) { return t.update_slice("c", {}, u8(new_c)); },
+      [this](AnyTransaction &t) { return t.put("c", u8(new_c)); },
+      [this](AnyTransaction &t) { return t.put("y", u8(ten)); },
+      [](AnyTransaction &t) { return t.rename("c", "z"); },
+      [](AnyTransaction &t) { return t.remove("z"); },
+  };
+  auto mine = open();
+  int n = 0;
+  for (const Change &change : changes) {
+    SCOPED_TRACE(n);
+    auto t = begin(*mine);
+    auto others = begin(*mine);
+    ASSERT_TRUE(is_ok(others->put(text("x", n++), u8(ten))));
+    ASSERT_TRUE(is_ok(others->commit()));
+    ASSERT_TRUE(is_ok(change(*t)));
+    ASSERT_TRUE(is_ok(t->commit()));
+    expect_sound();
+  }
+  EXPECT_TRUE(fails_with(Status::not_found, begin(*mine)->remove("c")));
+  EXPECT_EQ(bytes(*mine, "y"), ten);
+  EXPECT_EQ(bytes(*mine, "x5"), ten);
+}
+
 // A transaction that fails may have followed its shards to new files, which the handle does not show.
 TEST_F(ShardTransactionTest, AHandleThatFollowedInVainIsToldToRefresh) {
   FaultEnv env(os::Env::posix());
