@@ -460,6 +460,7 @@ void ShardCommit::show() noexcept {
   const std::lock_guard lock(kept_.mutex);
   if (index_.fresh) kept_.withheld_index = nullptr;
   for (const auto &part : parts_) part->show();
+  if (index_.fresh) ++shards_.shards_newer_;  // a refresh may have shown the old index since it was renamed
 }
 
 // All at once, as in show(). It may not have begun.

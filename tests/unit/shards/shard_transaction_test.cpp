@@ -737,6 +737,39 @@ TEST_F(ShardTransactionTest, ATransactionThatStagedNothingFollowsItsHandle) {
   EXPECT_EQ(bytes(*mine, "x5"), ten);
 }
 
+// Also while the other commit has shown its shards and not yet the index; and though a refresh came in before that.
+TEST_F(ShardTransactionTest, ATransactionThatBeginsAmidACommitFollowsItsHandle) {
+  FaultEnv env(os::Env::posix());
+  auto mine = open(env);
+  for (const bool refreshes : {false, true}) {
+    SCOPED_TRACE(refreshes);
+    auto t = begin(*mine);
+    ASSERT_TRUE(is_ok(t->put(text("x", refreshes), u8(ten))));
+    const std::string before = bytes_of(index);
+    size_t calls = 0;
+    bool is_amid = false, is_refreshed = !refreshes;
+    env.before = [&](Call call) {
+      if (is_amid || bytes_of(index) == before) return 0;
+      is_amid = true;
+      if (!is_refreshed && (call == Call::fsync || call == Call::fdatasync)) {
+        is_refreshed = true;
+        EXPECT_TRUE(is_ok(mine->refresh()));
+      }
+      if (call == Call::openat) {
+        EXPECT_TRUE(is_ok(begin(*mine)->update("c", u8(new_c)))) << "call " << calls;
+        ++calls;
+      }
+      is_amid = false;
+      return 0;
+    };
+    EXPECT_TRUE(is_ok(t->commit()));
+    env.before = nullptr;
+    EXPECT_GT(calls, 0u);
+    EXPECT_TRUE(is_refreshed);
+    expect_sound();
+  }
+}
+
 // A transaction that fails may have followed its shards to new files, which the handle does not show.
 TEST_F(ShardTransactionTest, AHandleThatFollowedInVainIsToldToRefresh) {
   FaultEnv env(os::Env::posix());
