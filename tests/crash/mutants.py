@@ -531,7 +531,7 @@ MUTANTS = [
            "if (look && *look == Look::settled) *locked", "if (look) *locked"),
     Mutant("shards: a state does not get a shard that is about to change", SHARDS,
            "  ST_TRY(shards_.pin_in_all_states(*shown().shards()[shard]));\n", ""),
-    Mutant("shards: of two commits at once the older index is shown", "core/shards/shards.cpp", "  ST_TRY(fresh.rename());\n  ++shards_newer_;\n", "  ST_TRY(fresh.rename());\n"),
+    Mutant("shards: a refresh amid a commit hides what that has shown", SHARDS_COMMIT, "if (index_.fresh) ++shards_.shards_newer_;", "{}"),
     Mutant("shards: the index of the commit before is taken for another's", "core/shards/shards.cpp",
            "now == own || now == before", "now == own"),
     Mutant("shards: the index stays locked while the result is shown", SHARDS,
