@@ -22,18 +22,19 @@ std::string too_long(const os::Location &at) {
               " is longer than 230 bytes: on SMB such a file cannot be replaced; give it a shorter name");
 }
 
-// In a sticky folder a file is replaced by its owner, by that of the folder, or with CAP_FOWNER. FUSE may show the bit
-// and not mind it. So the kernel is asked: it refuses for that first, and then to remove a file as a folder.
-Result<void> check_sticky(const os::Location &at, const os::File &file) {
-  ST_TRY(const auto folder, at.folder()->identity());
-  if ((folder.st_mode & S_ISVTX) == 0) return {};
-  ST_TRY(const auto s, file.stat());
-  if (s.st_uid == at.env().geteuid()) return {};
+// The kernel is asked. To remove a file as a folder it refuses first if no file may be replaced there, or not by this
+// user, and then as it is no folder. FUSE may show a sticky bit and not mind it.
+Result<void> check_may_replace(const os::Location &at, const os::File &file) {
   if (at.env().unlinkat(at.dir(), at.name().c_str(), AT_REMOVEDIR) != -EPERM) return {};
-  Error e =
-      error(Status::permission, in_quotes(at.path()), " belongs to user ", s.st_uid,
-            ", and its folder is sticky, so you may not replace it; nothing was changed; ask that user, or change "
-            "a copy");
+  ST_TRY(const auto folder, at.folder()->identity());
+  ST_TRY(const auto s, file.stat());
+  const bool is_for_sticky = (folder.st_mode & S_ISVTX) != 0 && s.st_uid != at.env().geteuid();
+  Error e = is_for_sticky ? error(Status::permission, in_quotes(at.path()), " belongs to user ", s.st_uid,
+                                  ", and its folder is sticky, so you may not replace it; nothing was changed; ask "
+                                  "that user, or change a copy")
+                          : error(Status::permission, "no new file can take the place of ", in_quotes(at.path()),
+                                  ": it or its folder is immutable, or lets nothing go (chattr +i, +a); nothing was "
+                                  "changed; take that away, or change a copy");
   e.os_errno = EPERM;
   return Failure(std::move(e));
 }
@@ -45,7 +46,7 @@ Result<void> check_replaceable(const os::Location &at, const os::File &file) {
   if (is_too_long) return fail(Status::unsupported, too_long(at));
   ST_TRY(const bool is_mount, at.is_mount(file));
   if (is_mount) return fail(Status::unsupported, mounted_by_itself(at));
-  return check_sticky(at, file);
+  return check_may_replace(at, file);
 }
 
 // Does the name lead to our file?

@@ -34,7 +34,7 @@ struct SwapFailure {
 };
 
 // May a new file take the place of `file`, which was opened at `at`? Status unsupported: it is a mount point of its
-// own. Status permission: it is another user's, in a sticky folder.
+// own. Status permission: it is another user's, in a sticky folder; or the folder lets nothing go (chattr).
 Result<void> check_replaceable(const os::Location &at, const os::File &file);
 
 // Removes a plain file that nobody has locked, if it is the `known` one. False: it is still there, or never was.

@@ -542,7 +542,10 @@ int SimEnv::remove(int dir, const char *path, int flags) {
   std::string name;
   const uint64_t inode = resolve_at(dir, path, &parent, &name);
   if (inode == 0) return -ENOENT;
-  if ((flags & AT_REMOVEDIR) && !disk_.inodes.at(inode)->entries.empty()) return -ENOTEMPTY;
+  if (flags & AT_REMOVEDIR) {
+    if (!disk_.inodes.at(inode)->is_dir) return -ENOTDIR;
+    if (!disk_.inodes.at(inode)->entries.empty()) return -ENOTEMPTY;
+  }
   changing();
   SimInode &folder = change(parent);
   folder.entries.erase(name);

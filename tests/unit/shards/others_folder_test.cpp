@@ -1,5 +1,8 @@
 // A checkpoint in the folder of another user, where others have few rights.
+#include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +19,26 @@ namespace st::store {
 namespace {
 
 using namespace testing;
+
+// From which nothing goes while this lives: chattr +a.
+class KeptFolder {
+ public:
+  explicit KeptFolder(const std::string &path) : fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    is_kept_ = ::ioctl(fd_, FS_IOC_GETFLAGS, &before_) == 0 && set(before_ | FS_APPEND_FL);
+  }
+  KeptFolder(const KeptFolder &) = delete;
+  ~KeptFolder() {
+    if (is_kept_) set(before_);
+    ::close(fd_);
+  }
+  explicit operator bool() const { return is_kept_; }
+
+ private:
+  bool set(int flags) { return ::ioctl(fd_, FS_IOC_SETFLAGS, &flags) == 0; }
+
+  int fd_, before_ = 0;
+  bool is_kept_ = false;
+};
 
 class OthersFolder : public testing::ShardsScene {
  protected:
@@ -72,6 +95,30 @@ TEST_F(OthersFolder, NoShardIsReplacedInOneThatIsSticky) {
   EXPECT_EQ(bytes(**model, "c"), new_c);
   const std::filesystem::directory_iterator all(ckpt);
   EXPECT_EQ(std::distance(begin(all), end(all)), 3);
+}
+
+// As above, though nobody is a stranger there: nobody could even open the checkpoint then.
+TEST_F(OthersFolder, NoShardIsReplacedInOneFromWhichNothingGoes) {
+  {
+    const KeptFolder kept(ckpt);
+    if (!kept) GTEST_SKIP() << "root only, and where folders have such a mark";
+    auto model = open(true);
+    ASSERT_TRUE(is_ok(model));
+    auto begun = (*model)->begin({.publish = true});
+    ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("a", u8(new_a))) && is_ok((*begun)->update("c", u8(new_c))));
+    const auto done = (*begun)->commit();
+    ASSERT_TRUE(fails_with(Status::permission, done));
+    EXPECT_NE(done.error().message.find("chattr"), std::string::npos) << done.error().message;
+    EXPECT_TRUE(is_ok(open()));
+    // What changes in place needs no place.
+    begun = (*model)->begin({});
+    ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("c", u8(new_c))));
+    EXPECT_TRUE(is_ok((*begun)->commit()));
+  }
+  const auto model = open();
+  ASSERT_TRUE(is_ok(model));
+  EXPECT_NE(bytes(**model, "a"), new_a);
+  EXPECT_EQ(bytes(**model, "c"), new_c);
 }
 
 // The kernel lets it, so it is no stranger there.
