@@ -50,7 +50,8 @@ class Ledger {
                      status == ST_E_FILE_CHANGED || status == ST_E_TXN_FAILED);
   }
 
-  // Set before there are workers: the storage forgets a file that was replaced. FUSE does if its server goes by names.
+  // Set before there are workers: the storage forgets a file that was replaced. FUSE does if its server goes by names,
+  // and NFS 3, whose server knows of no open files.
   std::atomic<bool> forgets_replaced = false;
   // Does a read through a handle that was not refreshed since say so?
   bool is_forgotten(st_status status) const { return forgets_replaced && status == ST_E_FILE_CHANGED; }

@@ -148,8 +148,8 @@ class Storm {
     ledger_.start_over(std::vector<uint64_t>(scene_.cells(), 0));
     ledger_.rough = !settings_.trouble.empty();
     struct statfs of_storage;
-    ledger_.forgets_replaced =
-        ::statfs(scene_.path().c_str(), &of_storage) == 0 && of_storage.f_type == FUSE_SUPER_MAGIC;
+    ledger_.forgets_replaced = ::statfs(scene_.path().c_str(), &of_storage) == 0 &&
+                               (of_storage.f_type == FUSE_SUPER_MAGIC || of_storage.f_type == NFS_SUPER_MAGIC);
     StockReader stock(settings_, scene_.path());
     for (uint32_t w = 0; w < settings_.writers + settings_.readers; ++w) pids_.push_back(start(w));
 
