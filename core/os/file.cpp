@@ -94,6 +94,7 @@ Result<void> File::read_own(void *buffer, size_t n, uint64_t offset) const {
 
 // A server says of a descriptor that is open here that there is no such file, or no such descriptor: another host has
 // removed the file. So JuiceFS answers reads and writes; the first where this kernel asks for the size before it reads.
+// A client of NFS 4 answers a lock so after its server has given away what it held.
 int File::meant(int err) const {
   struct stat s;
   const bool gone = err == ENOENT ? reads_past_cache() : err == EBADF && env_->fstat(fd_, &s) != -EBADF;

@@ -117,9 +117,10 @@ class File {
 
   // An error about this file: "cannot WHAT 'PATH': …".
   Error error(int err, std::string_view what) const { return os_error(err, what, path_); }
+  // ESTALE, if it is what a server answers of an open file that it knows no more.
+  int meant(int err) const;
 
  private:
-  int meant(int err) const;
   Failure cannot_read(int err, uint64_t offset) const;
   int open_again(int flags) const;
   Result<int> open_direct() const;

@@ -42,7 +42,7 @@ Failure lock_failure(const File &file, int err) {
     return fail(Status::lock_unsupported, "the filesystem of ", in_quotes(file.path()),
                 " has no byte-range locks, so it cannot be changed safely; copy the file to one that has");
   // Only a server answers that of an open file: see File::stat.
-  return Failure(file.error(err == ENOENT ? ESTALE : err, "lock"));
+  return Failure(file.error(err == ENOENT ? ESTALE : file.meant(err), "lock"));
 }
 
 // What the waits of the call before this one have left for it.

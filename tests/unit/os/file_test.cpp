@@ -82,7 +82,8 @@ TEST_F(FileTest, ANameThatLeadsToAFileThatIsGoneIsAskedOfTheServer) {
   }
 }
 
-// JuiceFS says so of a file that another host has removed. What this program has closed is something else.
+// JuiceFS says so of a file that another host has removed. So does a client of NFS 4 that asks for a lock, after its
+// server has given away all that it held. What this program has closed is something else.
 TEST_F(FileTest, WhatAServerDoesNotKnowByAnOpenDescriptorIsGone) {
   put_bytes(path, "abc");
   struct Case {
@@ -94,7 +95,7 @@ TEST_F(FileTest, WhatAServerDoesNotKnowByAnOpenDescriptorIsGone) {
     File file = open();
     file.read_past_cache(PastCache::by_one);
     env.before = [&, answer = answer, fstat = fstat](Call call) {
-      constexpr Call asked[] = {Call::pread, Call::pwrite, Call::fsync, Call::fdatasync};
+      constexpr Call asked[] = {Call::pread, Call::pwrite, Call::fsync, Call::fdatasync, Call::lock};
       return std::ranges::count(asked, call) ? answer : call == Call::fstat ? fstat : 0;
     };
     char byte = 0;
@@ -102,6 +103,7 @@ TEST_F(FileTest, WhatAServerDoesNotKnowByAnOpenDescriptorIsGone) {
     EXPECT_TRUE(fails_with(status, file.write(&byte, 1, 1)));
     EXPECT_TRUE(fails_with(status, file.sync()));
     EXPECT_TRUE(fails_with(status, file.sync_data()));
+    EXPECT_TRUE(fails_with(status, RangeLock::acquire(file, {{0, 1, true}}, {0, nullptr, nullptr})));
     env.before = nullptr;
   }
 }
