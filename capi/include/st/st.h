@@ -1478,9 +1478,11 @@ st_status st_apply_delta(st_file *file, const char *delta,
  * st_save writes it, also where the base is sharded (st_reshard cuts it up
  * again). Bytes are shared with base and deltas where the filesystem can and
  * offsets allow, else copied by the kernel. All is checked as by
- * st_delta_apply. It is of one state of base and deltas: all of them are locked
- * as by st_reshard, until the last byte is read. Where it replaces no file, it
- * has the bits to read and write that all of them have, as by st_reshard.
+ * st_delta_apply; but where a delta has steps, what they lead to is checked,
+ * and not what they are taken of. It is of one state of base and deltas: all of
+ * them are locked as by st_reshard, until the last byte is read. Where it
+ * replaces no file, it has the bits to read and write that all of them have, as
+ * by st_reshard.
  *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that applying would
  *         give; alignment 0: what shares most with a base of one file, else 64.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of
