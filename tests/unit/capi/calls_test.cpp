@@ -30,6 +30,18 @@ class CapiCalls : public testing::CapiScene {
     std::memset(&t, 0xAB, sizeof t);
     return t;
   }
+  // By a transaction of its own.
+  st_status update_a(st_file *opened, uint32_t flags) {
+    auto options = sized<st_txn_options>();
+    options.flags = flags;
+    st_txn *txn = nullptr;
+    const st_tensor v = value(0, new_a);
+    st_status s = st_txn_begin(opened, &options, &txn);
+    if (s == ST_OK) s = st_txn_update(txn, "a", ST_NTS, &v);
+    if (s == ST_OK) s = st_txn_commit(txn);
+    st_txn_free(txn);
+    return s;
+  }
   st_file *file = open();
 };
 
@@ -178,14 +190,7 @@ TEST_F(CapiCalls, AForkedChildRefreshesAndSyncsNothingOfItsParents) {
       found[entry.path().filename().string()] = bytes_of(entry.path().string());
     return found;
   };
-  auto options = sized<st_txn_options>();
-  options.flags = ST_TXN_JOURNAL_ONLY;
-  st_txn *txn = nullptr;
-  ASSERT_ST(ST_OK, st_txn_begin(file, &options, &txn));
-  const st_tensor v = value(0, new_a);
-  ASSERT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &v));
-  ASSERT_ST(ST_OK, st_txn_commit(txn));
-  st_txn_free(txn);
+  ASSERT_ST(ST_OK, update_a(file, ST_TXN_JOURNAL_ONLY));
   const auto before = journals();
   EXPECT_FALSE(before.empty());
   const pid_t child = ::fork();
@@ -590,14 +595,7 @@ TEST_F(CapiCalls, BytesReadKeepTheirCountWhenTheStateIsSuperseded) {
   ASSERT_ST(ST_OK, st_load(none, nullptr, 0, nullptr));
   const uint64_t loaded = bytes_read();
   EXPECT_GE(loaded, 14007u);
-  auto publishes = sized<st_txn_options>();
-  publishes.flags = ST_TXN_PUBLISH;
-  st_txn *txn = nullptr;
-  ASSERT_ST(ST_OK, st_txn_begin(none, &publishes, &txn));
-  const st_tensor v = value(0, new_a);
-  ASSERT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &v));
-  ASSERT_ST(ST_OK, st_txn_commit(txn));
-  st_txn_free(txn);
+  ASSERT_ST(ST_OK, update_a(none, ST_TXN_PUBLISH));
   EXPECT_EQ(bytes_read(), loaded);
   st_close(none);
 }
