@@ -42,11 +42,12 @@ Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards
 }
 
 // Journals that were used wait for the next transaction, as far as there is room for them.
-ShardTransaction::~ShardTransaction() {
+void ShardTransaction::drop_parts() noexcept {
   for (auto &[shard, transaction] : parts_) {
     transaction.reset();
     shards_.used_journals(shown().shards()[shard]);
   }
+  parts_.clear();
 }
 
 Result<void> ShardTransaction::may_go_on() const {
@@ -63,7 +64,6 @@ std::optional<uint32_t> ShardTransaction::shard_of(std::string_view name) const 
 }
 
 Result<uint32_t> ShardTransaction::existing(std::string_view name) const {
-  ST_TRY(may_go_on());
   if (const auto shard = shard_of(name)) return *shard;
   return Failure(no_such_tensor(name, shards_.path()));
 }
@@ -111,23 +111,37 @@ Result<Transaction *> ShardTransaction::part(uint32_t shard) {
 
 // Has this handle committed since, in another thread? As long as nothing is staged, what it shows now will do as well.
 bool ShardTransaction::follows_this_handle() {
-  if (approve_ || !parts_.empty() || !metadata_.empty() || !shards_.show_own()) return false;
+  if (approve_ || changes_anything() || !shards_.show_own()) return false;
   Catalogue now = shards_.catalogue();
   if (now.several() == state_.several()) return false;
+  drop_parts();  // what they were asked came to nothing
   state_ = std::move(now);
   has_key_.clear();
   return true;
 }
 
-Result<ShardTransaction::At> ShardTransaction::at(const std::function<Result<uint32_t>()> &find) {
-  constexpr int attempts = 100;
+template <class Step>
+auto ShardTransaction::following(Step step) -> decltype(step()) {
+  ST_TRY(may_go_on());
+  follows_this_handle();
+  constexpr int attempts = 100;  // it may commit meanwhile, each time
   for (int n = 1;; ++n) {
-    ST_TRY(const uint32_t shard, find());
-    auto found = part(shard);
-    if (found) return At{shard, *found};
-    if (found.error().status != Status::file_changed || n == attempts || !follows_this_handle())
-      return Failure(std::move(found.error()));
+    auto done = step();
+    if (done || done.error().status != Status::file_changed || n == attempts || !follows_this_handle()) return done;
   }
+}
+
+template <class Find>
+Result<ShardTransaction::At> ShardTransaction::at(Find find) {
+  return following([&]() -> Result<At> {
+    ST_TRY(const uint32_t shard, find());
+    ST_TRY(Transaction *const in, part(shard));
+    return At{shard, in};
+  });
+}
+
+Result<ShardTransaction::At> ShardTransaction::at(std::string_view name) {
+  return at([&] { return existing(name); });
 }
 
 Result<void> ShardTransaction::update(std::string_view name, const NewBytes &value) {
@@ -160,6 +174,7 @@ Result<bool> ShardTransaction::may_remake(std::string_view name) {
 
 // It is made of the state that is shown. So before it reads, it asks whether that is what is locked.
 Result<void> ShardTransaction::remake(std::string_view name, const Remake &make, uint64_t in_journal) {
+  ST_TRY(may_go_on());
   ST_TRY(auto shard, existing(name));
   ST_TRY(auto in, part(shard));
   const auto make_of_shown = [this, shard, in, make](const os::File &file, uint64_t at,
@@ -179,12 +194,13 @@ void ShardTransaction::note_moved(std::string_view name, std::optional<uint32_t>
 }
 
 Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
-  ST_TRY(may_go_on());
-  if (shown().shards().empty())
-    return fail(Status::unsupported, "the index ", in_quotes(shards_.path()),
-                " names no shard that a tensor could be put into; put it into a single file, and shard that into an "
-                "empty folder");
-  const auto place = [&]() -> Result<uint32_t> { return shard_of(name).value_or(place_for_new()); };
+  const auto place = [&]() -> Result<uint32_t> {
+    if (shown().shards().empty())
+      return fail(Status::unsupported, "the index ", in_quotes(shards_.path()),
+                  " names no shard that a tensor could be put into; put it into a single file, and shard that into an "
+                  "empty folder");
+    return shard_of(name).value_or(place_for_new());
+  };
   ST_TRY(const auto in, at(place));
   ST_TRY(of_shard(in.shard, in.transaction->put(name, value)));
   note_moved(name, in.shard);
@@ -214,6 +230,11 @@ Result<void> ShardTransaction::rename(std::string_view from, std::string_view to
 
 Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
   ST_TRY(may_go_on());
+  follows_this_handle();
+  return change_metadata(key, value);
+}
+
+Result<void> ShardTransaction::change_metadata(std::string_view key, std::optional<std::string_view> value) {
   if (is_total(key)) return fail(Status::invalid_argument, key, " is kept right by every change; it cannot be set");
   if (value) ST_TRY(check_utf8(key, *value));
   // Memory may run out up to the change in metadata_. What is noted before that is true without it.
@@ -225,10 +246,13 @@ Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<
 }
 
 Result<void> ShardTransaction::renew(const std::string &shard) {
-  const auto &named = shown().index().shards();
-  const auto found = std::lower_bound(named.begin(), named.end(), shard);
-  if (found == named.end() || *found != shard) return Failure(named_no_more(shards_, shard));
-  ST_TRY(part(static_cast<uint32_t>(found - named.begin())));
+  const auto find = [&]() -> Result<uint32_t> {
+    const auto &named = shown().index().shards();
+    const auto found = std::lower_bound(named.begin(), named.end(), shard);
+    if (found == named.end() || *found != shard) return Failure(named_no_more(shards_, shard));
+    return static_cast<uint32_t>(found - named.begin());
+  };
+  ST_TRY(at(find));
   return {};
 }
 
@@ -243,7 +267,11 @@ std::optional<uint32_t> ShardTransaction::first_shard() const {
 }
 
 Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
-  const std::map<std::string_view, std::string_view> wanted(pairs.begin(), pairs.end());
+  const Wanted wanted(pairs.begin(), pairs.end());
+  return following([&] { return replace_by(wanted); });
+}
+
+Result<void> ShardTransaction::replace_by(const Wanted &wanted) {
   std::map<std::string_view, std::string_view> found;
   const auto first = first_shard();
   if (first) {
@@ -261,7 +289,7 @@ Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
     const auto [key, text] = shown().metadata_at(i);
     if (is_total(key)) continue;
     found.insert_or_assign(key, text);
-    if (!wanted.contains(key)) ST_TRY(set_metadata(key, std::nullopt));
+    if (!wanted.contains(key)) ST_TRY(change_metadata(key, std::nullopt));
   }
   for (const auto &[key, text] : wanted) {
     const auto now = found.find(key);
@@ -270,7 +298,7 @@ Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
       ST_TRY(auto in, part(*first));
       ST_TRY(of_shard(*first, in->set_metadata(key, text)));
     } else {
-      ST_TRY(set_metadata(key, text));
+      ST_TRY(change_metadata(key, text));
     }
   }
   return {};
@@ -352,6 +380,11 @@ ShardTransaction::Parts ShardTransaction::parts_with_work() const {
 
 bool ShardTransaction::changes_index() const {
   return !moved_.empty() || !metadata_.empty();
+}
+
+bool ShardTransaction::changes_anything() const {
+  return changes_index() ||
+         std::any_of(parts_.begin(), parts_.end(), [](const auto &p) { return p.second->has_work(); });
 }
 
 bool ShardTransaction::renames_shards() const {

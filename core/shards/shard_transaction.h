@@ -3,7 +3,6 @@
 // else they are committed together (shard_commit.h). Ends before its Shards do.
 #pragma once
 
-#include <functional>
 #include <map>
 
 #include "shards/shard_commit.h"
@@ -14,7 +13,7 @@ class ShardTransaction final : public AnyTransaction {
  public:
   // On a state that the shards show, or have shown.
   static Result<std::unique_ptr<ShardTransaction>> begin(Shards &shards, Catalogue state, TransactionOptions options);
-  ~ShardTransaction() override;
+  ~ShardTransaction() override { drop_parts(); }
   ShardTransaction(const ShardTransaction &) = delete;
   ShardTransaction &operator=(const ShardTransaction &) = delete;
 
@@ -67,17 +66,24 @@ class ShardTransaction final : public AnyTransaction {
     Transaction *transaction;
   };
   // The part of the shard that find() names.
-  Result<At> at(const std::function<Result<uint32_t>()> &find);
-  Result<At> at(std::string_view name) {
-    return at([&] { return existing(name); });
-  }
+  template <class Find>
+  Result<At> at(Find find);
+  Result<At> at(std::string_view name);
+  // Of a state in which the handle has no commit of another thread yet to follow, as far as nothing is staged.
+  template <class Step>
+  auto following(Step step) -> decltype(step());
   bool follows_this_handle();
+  void drop_parts() noexcept;
   Parts parts_with_work() const;
   Result<CommitPlan> plan_nothing() const;
   bool changes_index() const;
+  bool changes_anything() const;
   // Will a shard get a new name? Then each part gets one.
   bool renames_shards() const;
 
+  using Wanted = std::map<std::string_view, std::string_view>;
+  Result<void> change_metadata(std::string_view key, std::optional<std::string_view> value);
+  Result<void> replace_by(const Wanted &wanted);
   Result<void> approve() const;
   Result<void> check_shown(uint32_t shard, const Transaction &part) const;
   Result<void> check_others() const;

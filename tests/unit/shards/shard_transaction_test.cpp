@@ -737,6 +737,77 @@ TEST_F(ShardTransactionTest, ATransactionThatStagedNothingFollowsItsHandle) {
   EXPECT_EQ(bytes(*mine, "x5"), ten);
 }
 
+// The first change brings it to what the handle shows, also if that change alone could be made of what was shown
+// before.
+TEST_F(ShardTransactionTest, ATransactionFollowsItsHandleUpToItsFirstChange) {
+  using Change = std::function<Result<void>(AnyTransaction &)>;
+  const std::pair<std::string_view, std::string_view> by_them[] = {{"by", "them"}};
+  const Change changes[] = {
+      [this](AnyTransaction &t) { return t.update("a", u8(new_a)); },
+      [](AnyTransaction &t) { return t.set_metadata("by", "you"); },
+      [&](AnyTransaction &t) { return t.replace_metadata(by_them); },
+  };
+  auto mine = open();
+  int n = 0;
+  for (const Change &change : changes) {
+    SCOPED_TRACE(n);
+    auto t = begin(*mine);
+    auto others = begin(*mine);
+    ASSERT_TRUE(is_ok(others->put(text("x", n++), u8(ten))));  // into the shard of c
+    ASSERT_TRUE(is_ok(others->commit()));
+    ASSERT_TRUE(is_ok(change(*t)));
+    ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+    ASSERT_TRUE(is_ok(t->commit()));
+    expect_sound();
+  }
+}
+
+TEST_F(ShardTransactionTest, ARefusedChangeKeepsNoTransactionFromItsHandle) {
+  auto mine = open();
+  auto t = begin(*mine);
+  EXPECT_TRUE(fails_with(Status::shape_mismatch, t->update("c", u8(ten))));
+  EXPECT_TRUE(fails_with(Status::shape_mismatch, t->update("a", u8(ten))));
+  auto others = begin(*mine);
+  ASSERT_TRUE(is_ok(others->put("x", u8(ten))));
+  ASSERT_TRUE(is_ok(others->remove("b")));
+  ASSERT_TRUE(is_ok(others->commit()));
+  EXPECT_TRUE(fails_with(Status::not_found, t->remove("b")));
+  ASSERT_TRUE(is_ok(t->rename("x", "y")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(bytes(*mine, "y"), ten);
+  expect_sound();
+}
+
+// Shards that have no new names yet are not refused as a shard is that was replaced.
+TEST_F(ShardTransactionTest, ATransactionThatStagedNothingFollowsItsHandleToNewNames) {
+  FaultEnv env(os::Env::posix());
+  auto mine = open(env);
+  TransactionOptions new_names;
+  new_names.new_names = true;
+  auto t = begin(*mine);
+  auto others = begin(*mine, new_names);
+  ASSERT_TRUE(is_ok(others->put("x", u8(ten))));
+  std::vector<std::unique_ptr<AnyTransaction>> amid;
+  const std::string before = bytes_of(index);
+  bool is_amid = false;
+  env.before = [&](Call call) {
+    if (is_amid || call != Call::fsync || bytes_of(index) == before) return 0;
+    is_amid = true;
+    amid.push_back(begin(*mine));
+    EXPECT_TRUE(is_ok(amid.back()->update("c", u8(new_c))));
+    is_amid = false;
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(others->commit()));
+  env.before = nullptr;
+  EXPECT_GT(amid.size(), 0u);
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  ASSERT_TRUE(is_ok(t->commit()));
+  for (const auto &each : amid) EXPECT_TRUE(is_ok(each->commit()));
+  EXPECT_EQ(bytes(*mine, "c"), new_c);
+  expect_sound();
+}
+
 // Also while the other commit has shown its shards and not yet the index; and though a refresh came in before that.
 TEST_F(ShardTransactionTest, ATransactionThatBeginsAmidACommitFollowsItsHandle) {
   FaultEnv env(os::Env::posix());
