@@ -136,6 +136,7 @@ Result<void> ShardCommit::commit_new_names(const Asked &at_last) {
     try {
       done = shards_.rename_index(index_.file(), *index_.fresh);
       renamed = done.has_value();
+      if (renamed) ++shards_.shards_newer_;
       if (renamed) done = sync_folder();
     } catch (const std::bad_alloc &) {
       done = Failure(Error{Status::nomem, {}});

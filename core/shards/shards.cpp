@@ -309,9 +309,7 @@ Result<void> Shards::rename_index(const os::File &replaced, write::TemporaryFile
   if (!was_own && !hold()->is_of(before)) ++unseen_;  // nobody will see that one any more
   own_before_ = was_own ? old : 0;
   own_index_ = state_of(after);
-  ST_TRY(fresh.rename());
-  ++shards_newer_;
-  return {};
+  return fresh.rename();
 }
 
 Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t> &same_as, Own ours) const {

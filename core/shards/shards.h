@@ -152,8 +152,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   std::atomic<bool> poisoned_ = false;
   // States of two indexes: the one that a commit of ours is putting in place, and the one before, if that is ours, too.
   std::atomic<uint64_t> own_index_ = 0, own_before_ = 0;
-  // Counts what may make shards newer than an index that was read before: a commit of ours has renamed the index, or
-  // shown its shards, or all shards were refreshed.
+  // Counts what may make shards newer than an index that was read before: a commit of ours has shown its shards, or has
+  // given an index its name that names new ones; or all shards were refreshed.
   std::atomic<uint64_t> shards_newer_ = 0;
   // Counts what may have changed several shards, and is not seen by its index: a commit of ours that is left to
   // recovery, or one by others whose index a commit of ours has replaced.

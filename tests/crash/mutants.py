@@ -531,6 +531,7 @@ MUTANTS = [
            "if (look && *look == Look::settled) *locked", "if (look) *locked"),
     Mutant("shards: a state does not get a shard that is about to change", SHARDS,
            "  ST_TRY(shards_.pin_in_all_states(*shown().shards()[shard]));\n", ""),
+    Mutant("new names: a change is staged in an old shard before the new one is shown", "core/shards/new_names.cpp", "if (renamed) ++shards_.shards_newer_;", ""),
     Mutant("shards: a refresh amid a commit hides what that has shown", SHARDS_COMMIT, "if (index_.fresh) ++shards_.shards_newer_;", "{}"),
     Mutant("shards: the index of the commit before is taken for another's", "core/shards/shards.cpp",
            "now == own || now == before", "now == own"),

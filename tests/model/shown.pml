@@ -62,7 +62,7 @@ byte overtaken;          /* another catalogue was shown since they looked */
 byte outrun;             /* and that one is of a look that began when their call had begun */
 byte showing;            /* their call has begun */
 byte calls_before[4];    /* calls that had begun when this thread looked */
-byte renamed;            /* a commit has renamed an index, or all shards were refreshed, since they looked */
+byte renewed;            /* a commit has shown its index, or all shards were refreshed, since they looked */
 byte moved[FILES];       /* another state of the shard was shown since they looked at it */
 byte later[FILES];       /* and that one is of a look that began when they had begun to refresh */
 byte refreshing;         /* they have begun to refresh */
@@ -224,7 +224,7 @@ inline refresh_shards() {
     follows_refreshed[1] = followed[1]; follows_refreshed[2] = followed[2];
     refreshed = seen;
 #ifndef REFRESHED_UNCOUNTED
-    renamed = renamed | (showing & ~bit(me));
+    renewed = renewed | (showing & ~bit(me));
 #endif
     seen = 0; followed[1] = 0; followed[2] = 0;
     refreshing = refreshing & ~bit(me);
@@ -258,13 +258,13 @@ inline show_anew() {
   do
   :: true ->
     atomic { overtaken = overtaken & ~bit(me); calls_before[me] = showing & ~bit(me); looked = shown[0] }
-    atomic { renamed = renamed & ~bit(me) }
+    atomic { renewed = renewed & ~bit(me) }
     read = file[0];
     atomic {
       mutex == NOBODY ->
       if
       :: has(overtaken, me) && has(outrun, me) -> break
-      :: (has(overtaken, me) && !has(outrun, me)) || (!has(overtaken, me) && has(renamed, me)) -> step = AGAIN
+      :: (has(overtaken, me) && !has(outrun, me)) || (!has(overtaken, me) && has(renewed, me)) -> step = AGAIN
       :: else ->
         mutex = me + 1;
 #ifndef INDEX_NOT_WITHHELD
@@ -282,10 +282,10 @@ inline show_anew() {
       pin[2] = now[2];
       atomic {
         if
-        :: has(renamed, me) -> step = AGAIN; mutex = NOBODY
+        :: has(renewed, me) -> step = AGAIN; mutex = NOBODY
 #ifndef ASKED_BEFORE
-        :: !has(renamed, me) && is_behind -> step = REFRESH
-        :: !has(renamed, me) && !is_behind -> shows(); mutex = NOBODY; break
+        :: !has(renewed, me) && is_behind -> step = REFRESH
+        :: !has(renewed, me) && !is_behind -> shows(); mutex = NOBODY; break
 #else
         :: else -> shows(); mutex = NOBODY; break
 #endif
@@ -303,7 +303,7 @@ inline show_anew() {
   od;
   atomic {
     showing = showing & ~bit(me); overtaken = overtaken & ~bit(me); outrun = outrun & ~bit(me);
-    renamed = renamed & ~bit(me); calls_before[me] = 0;
+    renewed = renewed & ~bit(me); calls_before[me] = 0;
     read = 0; looked = 0; refreshed_for = 0; step = 0; pin[1] = 0; pin[2] = 0
   }
 }
@@ -335,14 +335,20 @@ inline lock_shard(s) {
 #define MAY_DIE skip
 #endif
 #define SHOW_SHARD(s) if :: has(set, s) -> show_state(s, file[s]); withheld = withheld & ~bit(s) :: else fi
+#define SHOW_INDEX withheld_index = 0; locked_index = 0
+#ifdef SHOWN_UNCOUNTED
+#define COUNT_SHOWN skip
+#else
+#define COUNT_SHOWN if :: has(set, 0) -> renewed = showing :: else fi
+#endif
 #ifdef COMMIT_SHOWN_ONE_BY_ONE
 #define SHOW_COMMIT \
   atomic { SHOW_SHARD(1) } \
   atomic { SHOW_SHARD(2) } \
-  atomic { withheld_index = 0; locked_index = 0 }
+  atomic { SHOW_INDEX; COUNT_SHOWN }
 #else
 #define SHOW_COMMIT \
-  atomic { mutex == NOBODY -> SHOW_SHARD(1); SHOW_SHARD(2); withheld_index = 0; locked_index = 0 }
+  atomic { mutex == NOBODY -> SHOW_SHARD(1); SHOW_SHARD(2); SHOW_INDEX; COUNT_SHOWN }
 #endif
 
 /* A thread of the handle that commits: to one shard alone (Transaction::commit), or to several files (ShardCommit). */
@@ -403,9 +409,6 @@ again:
         own_index = file[0] | COMMIT
       }
       atomic { file[0] = file[0] | COMMIT }
-#ifndef RENAMED_UNCOUNTED
-      atomic { renamed = showing }
-#endif
       MAY_FAIL
     :: else
     fi;
