@@ -52,7 +52,8 @@ TEST_F(DataFileTest, ShowsTheBytesOfEveryTensorInEveryMode) {
       EXPECT_TRUE(same_bytes(copy, tensors[i].bytes));
     }
     EXPECT_EQ(s.file_size(), old.size());
-    EXPECT_EQ(c->counters().bytes_read, 17007u);
+    const uint64_t times = mode == read::MapMode::none ? 2 : 1;  // for the views, too
+    EXPECT_EQ(c->counters().bytes_read, times * 17007u);
   }
 }
 
