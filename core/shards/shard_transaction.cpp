@@ -110,8 +110,11 @@ Result<Transaction *> ShardTransaction::part(uint32_t shard) {
 }
 
 // Has this handle committed since, in another thread? As long as nothing is staged, what it shows now will do as well.
-bool ShardTransaction::follows_this_handle() {
-  if (approve_ || changes_anything() || !shards_.show_own()) return false;
+Result<bool> ShardTransaction::follows_this_handle() {
+  if (approve_ || changes_anything()) return false;
+  const auto shown = shards_.show_own();
+  if (!shown && was_stopped(shown.error())) return Failure(shown.error());
+  if (!shown) return false;  // the change finds why
   Catalogue now = shards_.catalogue();
   if (now.several() == state_.several()) return false;
   drop_parts();  // what they were asked came to nothing
@@ -123,11 +126,13 @@ bool ShardTransaction::follows_this_handle() {
 template <class Step>
 auto ShardTransaction::following(Step step) -> decltype(step()) {
   ST_TRY(may_go_on());
-  follows_this_handle();
+  ST_TRY(bool follows, follows_this_handle());
   constexpr int attempts = 100;  // it may commit meanwhile, each time
   for (int n = 1;; ++n) {
     auto done = step();
-    if (done || done.error().status != Status::file_changed || n == attempts || !follows_this_handle()) return done;
+    if (done || done.error().status != Status::file_changed || n == attempts) return done;
+    ST_TRY(follows, follows_this_handle());
+    if (!follows) return done;
   }
 }
 
@@ -229,9 +234,7 @@ Result<void> ShardTransaction::rename(std::string_view from, std::string_view to
 }
 
 Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
-  ST_TRY(may_go_on());
-  follows_this_handle();
-  return change_metadata(key, value);
+  return following([&] { return change_metadata(key, value); });
 }
 
 Result<void> ShardTransaction::change_metadata(std::string_view key, std::optional<std::string_view> value) {

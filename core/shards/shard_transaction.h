@@ -72,7 +72,7 @@ class ShardTransaction final : public AnyTransaction {
   // Of a state in which the handle has no commit of another thread yet to follow, as far as nothing is staged.
   template <class Step>
   auto following(Step step) -> decltype(step());
-  bool follows_this_handle();
+  Result<bool> follows_this_handle();
   void drop_parts() noexcept;
   Parts parts_with_work() const;
   Result<CommitPlan> plan_nothing() const;
