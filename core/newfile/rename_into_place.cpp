@@ -23,12 +23,16 @@ std::string too_long(const os::Location &at) {
 }
 
 // The kernel is asked. To remove a file as a folder it refuses first if no file may be replaced there, or not by this
-// user, and then as it is no folder. FUSE may show a sticky bit and not mind it.
+// user, and then as it is no folder. FUSE may show a sticky bit and not mind it. A folder that has taken the name would
+// go: it is for who renames to find.
 Result<void> check_may_replace(const os::Location &at, const os::File &file) {
+  struct stat named;
+  if (at.stat(&named) < 0 || S_ISDIR(named.st_mode)) return {};
   if (at.env().unlinkat(at.dir(), at.name().c_str(), AT_REMOVEDIR) != -EPERM) return {};
   ST_TRY(const auto folder, at.folder()->identity());
   ST_TRY(const auto s, file.stat());
-  const bool is_for_sticky = (folder.st_mode & S_ISVTX) != 0 && s.st_uid != at.env().geteuid();
+  const uid_t user = at.env().geteuid();
+  const bool is_for_sticky = (folder.st_mode & S_ISVTX) != 0 && s.st_uid != user && folder.st_uid != user;
   Error e = is_for_sticky ? error(Status::permission, in_quotes(at.path()), " belongs to user ", s.st_uid,
                                   ", and its folder is sticky, so you may not replace it; nothing was changed; ask "
                                   "that user, or change a copy")

@@ -121,6 +121,23 @@ TEST_F(OthersFolder, NoShardIsReplacedInOneFromWhichNothingGoes) {
   EXPECT_EQ(bytes(**model, "c"), new_c);
 }
 
+// A file of somebody in a sticky folder, which keeps its owner from nothing: that is not why.
+TEST_F(OthersFolder, TheOwnerOfAStickyOneIsToldThatNothingGoes) {
+  ::chmod(ckpt.c_str(), 01777);
+  for (const auto &entry : std::filesystem::directory_iterator(ckpt)) {
+    if (::chown(entry.path().c_str(), somebody, somebody) != 0) GTEST_SKIP() << "root only";
+  }
+  const KeptFolder kept(ckpt);
+  if (!kept) GTEST_SKIP() << "root only, and where folders have such a mark";
+  auto model = open(true);
+  ASSERT_TRUE(is_ok(model));
+  auto begun = (*model)->begin({.publish = true});
+  ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("a", u8(new_a))) && is_ok((*begun)->update("c", u8(new_c))));
+  const auto done = (*begun)->commit();
+  ASSERT_TRUE(fails_with(Status::permission, done));
+  EXPECT_NE(done.error().message.find("chattr"), std::string::npos) << done.error().message;
+}
+
 // The kernel lets it, so it is no stranger there.
 TEST_F(OthersFolder, AShardIsReplacedInOneThatIsStickyWithARightToAllFiles) {
   ::chmod(ckpt.c_str(), 01777);
