@@ -235,6 +235,8 @@ Result<void> check_links(const Staged &staged, const os::File &old) {
 Result<void> commit_rewrite(Staged &staged, CommitLock &lock, const AnyTransaction::AtLast &at_last) {
   ST_TRY(make_publish(staged));
   ST_TRY(check_links(staged, lock.file()));
+  // Where no rename is allowed, a new file may not go either (chattr +a).
+  ST_TRY(write::check_replaceable(staged.file.location(), lock.file()));
   NewFile made;
   ST_TRY(make_new_file(staged, lock, &made, staged.file.location(), write::temporary_infix));
   const uint64_t fresh = made.snapshot->identity.st_ino;

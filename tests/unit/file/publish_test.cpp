@@ -459,6 +459,22 @@ TEST_F(PublishTest, AFileIsKeptOpenOnlyIfItHasLostItsName) {
   EXPECT_NE(next->kept_open(), nullptr);
 }
 
+// As under chattr +a. The new file could not be removed either: a whole copy would lie there after each attempt.
+TEST_F(PublishTest, NoNewFileIsMadeInAFolderFromWhichNothingGoes) {
+  class LetsNothingGo : public testing::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int unlinkat(int, const char *, int) override { return -EPERM; }
+    int renameat(int, const char *, int, const char *) override { return -EPERM; }
+  } keeps(env);
+  auto c = open(keeps);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->rename("a", "z")));
+  EXPECT_TRUE(fails_with(Status::permission, t->commit()));
+  for (const auto &entry : std::filesystem::directory_iterator(dir.path()))
+    EXPECT_EQ(entry.path().string().find(".st-tmp-"), std::string::npos) << entry.path();
+}
+
 // As of a file of somebody else's, of mode 0444, whose ACL lets us write.
 TEST_F(PublishTest, TheRightsOfTheOldFileMayForbidToWriteTheNewOne) {
   class Forbids : public FaultEnv {
