@@ -22,9 +22,9 @@ std::string too_long(const os::Location &at) {
               " is longer than 230 bytes: on SMB such a file cannot be replaced; give it a shorter name");
 }
 
-// The kernel is asked. To remove a file as a folder it refuses first if no file may be replaced there, or not by this
-// user, and then as it is no folder. FUSE may show a sticky bit and not mind it. A folder that has taken the name would
-// go: it is for who renames to find.
+// The kernel is asked, by the call that removes a folder. It first says so if nobody may replace the file, or not this
+// user. Then it says that this is no folder. FUSE may show a sticky bit and not mind it. A folder that has taken the
+// name would be removed, so that one is left to the rename.
 Result<void> check_may_replace(const os::Location &at, const os::File &file) {
   struct stat named;
   if (at.stat(&named) < 0 || S_ISDIR(named.st_mode)) return {};
