@@ -123,8 +123,7 @@ Result<bool> ShardTransaction::follows_this_handle() {
   return true;
 }
 
-template <class Step>
-auto ShardTransaction::following(Step step) -> decltype(step()) {
+Result<void> ShardTransaction::following(const std::function<Result<void>()> &step) {
   ST_TRY(may_go_on());
   ST_TRY(bool follows, follows_this_handle());
   constexpr int attempts = 100;  // it may commit meanwhile, each time
@@ -136,13 +135,14 @@ auto ShardTransaction::following(Step step) -> decltype(step()) {
   }
 }
 
-template <class Find>
-Result<ShardTransaction::At> ShardTransaction::at(Find find) {
-  return following([&]() -> Result<At> {
-    ST_TRY(const uint32_t shard, find());
-    ST_TRY(Transaction *const in, part(shard));
-    return At{shard, in};
-  });
+Result<ShardTransaction::At> ShardTransaction::at(const std::function<Result<uint32_t>()> &find) {
+  At found = {};
+  ST_TRY(following([&]() -> Result<void> {
+    ST_TRY(found.shard, find());
+    ST_TRY(found.transaction, part(found.shard));
+    return {};
+  }));
+  return found;
 }
 
 Result<ShardTransaction::At> ShardTransaction::at(std::string_view name) {

@@ -3,6 +3,7 @@
 // else they are committed together (shard_commit.h). Ends before its Shards do.
 #pragma once
 
+#include <functional>
 #include <map>
 
 #include "shards/shard_commit.h"
@@ -66,12 +67,10 @@ class ShardTransaction final : public AnyTransaction {
     Transaction *transaction;
   };
   // The part of the shard that find() names.
-  template <class Find>
-  Result<At> at(Find find);
+  Result<At> at(const std::function<Result<uint32_t>()> &find);
   Result<At> at(std::string_view name);
   // Of a state in which the handle has no commit of another thread yet to follow, as far as nothing is staged.
-  template <class Step>
-  auto following(Step step) -> decltype(step());
+  Result<void> following(const std::function<Result<void>()> &step);
   Result<bool> follows_this_handle();
   void drop_parts() noexcept;
   Parts parts_with_work() const;
