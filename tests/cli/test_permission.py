@@ -62,7 +62,7 @@ def test_of_a_new_file_that_was_not_made_there_is_no_warning(theirs, refused):
     theirs.chmod(0o666)
     theirs.parent.chmod(0o1777)  # where only an owner's file may be replaced
     told = refused("meta", theirs, "a=b")
-    assert told.count("\n") == 1 and told.startswith("stctl: cannot rename a new file to")
+    assert told.count("\n") == 1 and told.startswith(f"stctl: '{theirs}' belongs to user 0, and its folder is sticky")
 
 
 def test_of_a_new_file_that_was_made_the_warnings_come_once(stctl, theirs):
