@@ -69,7 +69,8 @@ class ShardTransaction final : public AnyTransaction {
   // The part of the shard that find() names.
   Result<At> at(const std::function<Result<uint32_t>()> &find);
   Result<At> at(std::string_view name);
-  // Of a state in which the handle has no commit of another thread yet to follow, as far as nothing is staged.
+  // Takes a step that stages something, or prepares it. As long as nothing is staged, the transaction first goes on
+  // from what the handle shows by now. It does so again where the step answers that the file was changed.
   Result<void> following(const std::function<Result<void>()> &step);
   Result<bool> follows_this_handle();
   void drop_parts() noexcept;

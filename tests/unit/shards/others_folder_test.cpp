@@ -52,6 +52,15 @@ class OthersFolder : public testing::ShardsScene {
     options.writable = writes;
     return open_path(os::Env::posix(), index, options);
   }
+  // A tensor in each of the shards.
+  Result<void> change(Model &model, bool publishes) const {
+    TransactionOptions options;
+    options.publish = publishes;
+    ST_TRY(const auto begun, model.begin(options));
+    ST_TRY(begun->update("a", u8(new_a)));
+    ST_TRY(begun->update("c", u8(new_c)));
+    return begun->commit();
+  }
 
   TempDir dir;
   const std::string ckpt = dir / "ckpt", index = ckpt + "/model.safetensors.index.json", new_a = pattern(4000, 71),
@@ -81,11 +90,7 @@ TEST_F(OthersFolder, NoShardIsReplacedInOneThatIsSticky) {
     const auto model = open(true);
     ASSERT_TRUE(is_ok(model));
     for (const bool publishes : {true, false}) {
-      TransactionOptions options;
-      options.publish = publishes;
-      auto begun = (*model)->begin(options);
-      ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("a", u8(new_a))) && is_ok((*begun)->update("c", u8(new_c))));
-      const auto done = (*begun)->commit();
+      const auto done = change(**model, publishes);
       EXPECT_EQ(done ? Status::ok : done.error().status, publishes ? Status::permission : Status::ok);
     }
   }
@@ -104,14 +109,12 @@ TEST_F(OthersFolder, NoShardIsReplacedInOneFromWhichNothingGoes) {
     if (!kept) GTEST_SKIP() << "root only, and where folders have such a mark";
     auto model = open(true);
     ASSERT_TRUE(is_ok(model));
-    auto begun = (*model)->begin({.publish = true});
-    ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("a", u8(new_a))) && is_ok((*begun)->update("c", u8(new_c))));
-    const auto done = (*begun)->commit();
+    const auto done = change(**model, true);
     ASSERT_TRUE(fails_with(Status::permission, done));
     EXPECT_NE(done.error().message.find("chattr"), std::string::npos) << done.error().message;
     EXPECT_TRUE(is_ok(open()));
     // What changes in place needs no place.
-    begun = (*model)->begin({});
+    const auto begun = (*model)->begin({});
     ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("c", u8(new_c))));
     EXPECT_TRUE(is_ok((*begun)->commit()));
   }
@@ -131,9 +134,7 @@ TEST_F(OthersFolder, TheOwnerOfAStickyOneIsToldThatNothingGoes) {
   if (!kept) GTEST_SKIP() << "root only, and where folders have such a mark";
   auto model = open(true);
   ASSERT_TRUE(is_ok(model));
-  auto begun = (*model)->begin({.publish = true});
-  ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("a", u8(new_a))) && is_ok((*begun)->update("c", u8(new_c))));
-  const auto done = (*begun)->commit();
+  const auto done = change(**model, true);
   ASSERT_TRUE(fails_with(Status::permission, done));
   EXPECT_NE(done.error().message.find("chattr"), std::string::npos) << done.error().message;
 }
@@ -149,9 +150,7 @@ TEST_F(OthersFolder, AShardIsReplacedInOneThatIsStickyWithARightToAllFiles) {
   if (::syscall(SYS_capset, &header, has) != 0) GTEST_SKIP() << "root has no such right here";
   const auto model = open(true);
   ASSERT_TRUE(is_ok(model));
-  auto begun = (*model)->begin({.publish = true});
-  ASSERT_TRUE(is_ok(begun) && is_ok((*begun)->update("a", u8(new_a))) && is_ok((*begun)->update("c", u8(new_c))));
-  EXPECT_TRUE(is_ok((*begun)->commit()));
+  EXPECT_TRUE(is_ok(change(**model, true)));
   EXPECT_TRUE(bytes(**model, "a") == new_a);
   EXPECT_TRUE(bytes(**model, "c") == new_c);
 }
