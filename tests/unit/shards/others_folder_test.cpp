@@ -61,6 +61,11 @@ class OthersFolder : public testing::ShardsScene {
     ST_TRY(begun->update("c", u8(new_c)));
     return begun->commit();
   }
+  void expect_that_nothing_goes(Model &model) const {
+    const auto done = change(model, true);
+    ASSERT_TRUE(fails_with(Status::permission, done));
+    EXPECT_NE(done.error().message.find("chattr"), std::string::npos) << done.error().message;
+  }
 
   TempDir dir;
   const std::string ckpt = dir / "ckpt", index = ckpt + "/model.safetensors.index.json", new_a = pattern(4000, 71),
@@ -109,9 +114,7 @@ TEST_F(OthersFolder, NoShardIsReplacedInOneFromWhichNothingGoes) {
     if (!kept) GTEST_SKIP() << "root only, and where folders have such a mark";
     auto model = open(true);
     ASSERT_TRUE(is_ok(model));
-    const auto done = change(**model, true);
-    ASSERT_TRUE(fails_with(Status::permission, done));
-    EXPECT_NE(done.error().message.find("chattr"), std::string::npos) << done.error().message;
+    expect_that_nothing_goes(**model);
     EXPECT_TRUE(is_ok(open()));
     // What changes in place needs no place.
     const auto begun = (*model)->begin({});
@@ -134,9 +137,7 @@ TEST_F(OthersFolder, TheOwnerOfAStickyOneIsToldThatNothingGoes) {
   if (!kept) GTEST_SKIP() << "root only, and where folders have such a mark";
   auto model = open(true);
   ASSERT_TRUE(is_ok(model));
-  const auto done = change(**model, true);
-  ASSERT_TRUE(fails_with(Status::permission, done));
-  EXPECT_NE(done.error().message.find("chattr"), std::string::npos) << done.error().message;
+  expect_that_nothing_goes(**model);
 }
 
 // The kernel lets it, so it is no stranger there.

@@ -67,6 +67,12 @@ class ShardTransactionTest : public testing::ShardsScene {
     EXPECT_TRUE(is_ok(begun));
     return begun ? std::move(*begun) : nullptr;
   }
+  // By another thread, as it were: into the shard of c.
+  Result<void> put_beside(Shards &shards, const std::string &name) const {
+    const auto others = begin(shards);
+    ST_TRY(others->put(name, u8(ten)));
+    return others->commit();
+  }
   void commit_unseen(FaultEnv &env, AnyTransaction &t, size_t after);
   std::string all() const { return bytes_of(shard(1)) + "|" + bytes_of(shard(2)) + "|" + bytes_of(index); }
   void expect_sound() const { EXPECT_TRUE(is_ok(verify(os::Env::posix(), index, {}, {}))); }
@@ -725,9 +731,7 @@ TEST_F(ShardTransactionTest, ATransactionThatStagedNothingFollowsItsHandle) {
   for (const Change &change : changes) {
     SCOPED_TRACE(n);
     auto t = begin(*mine);
-    auto others = begin(*mine);
-    ASSERT_TRUE(is_ok(others->put(text("x", n++), u8(ten))));
-    ASSERT_TRUE(is_ok(others->commit()));
+    ASSERT_TRUE(is_ok(put_beside(*mine, text("x", n++))));
     ASSERT_TRUE(is_ok(change(*t)));
     ASSERT_TRUE(is_ok(t->commit()));
     expect_sound();
@@ -752,9 +756,7 @@ TEST_F(ShardTransactionTest, ATransactionFollowsItsHandleUpToItsFirstChange) {
   for (const Change &change : changes) {
     SCOPED_TRACE(n);
     auto t = begin(*mine);
-    auto others = begin(*mine);
-    ASSERT_TRUE(is_ok(others->put(text("x", n++), u8(ten))));  // into the shard of c
-    ASSERT_TRUE(is_ok(others->commit()));
+    ASSERT_TRUE(is_ok(put_beside(*mine, text("x", n++))));
     ASSERT_TRUE(is_ok(change(*t)));
     ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
     ASSERT_TRUE(is_ok(t->commit()));
