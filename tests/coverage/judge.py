@@ -4,7 +4,8 @@ takes and that nobody has explained. Exit status 1 if a part is below its floor,
     judge.py COVERAGE.json EXPLAINED.txt
 
 A line of EXPLAINED.txt is `file :: source text :: reason`; the text is a part of the line whose branches it is about,
-so that the list stays true while lines move. An explained line does not count.
+so that the list stays true while lines move. An explained line does not count. Whether a line is taken may depend on
+chance: then its reason begins with "perhaps:", and the line explains something as long as it is there.
 """
 
 import json
@@ -59,7 +60,8 @@ def main(report, explained_path):
             text = source[line["line_number"] - 1]
             branches = [b["count"] > 0 for b in line.get("branches", []) if not b.get("gcovr/excluded")]
             reasons = [key for key in explained if key[0] == name and key[1] in text]
-            if reasons and not all(branches + [line["count"] > 0]):
+            by_chance = [key for key in reasons if explained[key].startswith("perhaps:")]
+            if by_chance or (reasons and not all(branches + [line["count"] > 0])):
                 used.update(reasons)
                 continue
             lines.append((name, line["count"] > 0, sum(branches), len(branches)))
