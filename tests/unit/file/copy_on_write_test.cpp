@@ -279,6 +279,7 @@ TEST_F(CopyOnWrite, ARecoveryShowsInNoViewEither) {
 TEST_F(CopyOnWrite, APrefetchBringsPagesIntoTheMappingByReadersOfItsStrategy) {
   testing::put_bytes(path, testing::file_of({testing::u8_tensor("t", 20'000'000, 1)}));
   OpenOptions options = writable();
+  options.bulk.prefetch = read::Prefetch::parallel;  // as on a disk
   options.bulk.threads = 3;
   auto c = StoreScene::open(refusing, std::move(options));
   ASSERT_TRUE(is_ok(c->prefetch(c->snapshot(), {0}, {})));

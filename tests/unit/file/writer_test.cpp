@@ -806,9 +806,15 @@ TEST_F(Inherits, AFirstNameThatWasLostToASweepIsNotRemovedOnceMore) {
 
 TEST_F(Inherits, AFailedSaveTellsOfTheNameThatWasGiven) {
   for (const Call failing : {Call::fallocate, Call::pwrite, Call::fsync, Call::lock}) {
-    faulty.before = [&](Call call) { return call == failing ? -ENOSPC : 0; };
+    bool met = false;
+    faulty.before = [&](Call call) {
+      if (call != failing) return 0;
+      met = true;
+      return -ENOSPC;
+    };
     const auto done = replace(faulty);
-    ASSERT_FALSE(done) << testing::call_name(failing);
+    ASSERT_NE(done.has_value(), met) << testing::call_name(failing);
+    if (!met) continue;  // tmpfs is not asked for space
     EXPECT_NE(done.error().message.find(path), std::string::npos) << done.error().message;
     EXPECT_EQ(done.error().message.find(".st-tmp-"), std::string::npos) << done.error().message;
   }

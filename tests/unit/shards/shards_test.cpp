@@ -77,6 +77,7 @@ TEST_F(ShardsTest, AMemoryLimitBelowTheFirstTensorStillPrefetchesThatMuch) {
   for (const std::string &path : {index, shard(1)})
     for (const uint64_t limit : {1000, 4050}) {
       OpenOptions options;
+      options.bulk.prefetch = read::Prefetch::parallel;  // as on a disk
       options.memory_limit = limit;
       auto c = open_at(path, options);
       ASSERT_TRUE(c->prefetch(c->catalogue(), std::nullopt, {}));
