@@ -295,19 +295,6 @@ def go_numbers(header: Header) -> str:
     return text + "\n// The element types.\n" + go_constants("DType", named)
 
 
-def go_names(header: Header) -> str:
-    text = f"{GENERATED_GO}\n\npackage st_test\n\n"
-    text += "// headerFunctions are those of st.h.\nvar headerFunctions = []string{\n"
-    text += "".join(f'\t"{f.name}",\n' for f in header.functions)
-    text += "}\n\n// headerConstants are its macros that stand for a number.\nvar headerConstants = map[string]int64{\n"
-    width = max(len(c.name) for c in header.constants) + 3
-    text += "".join(f"\t{f'{chr(34)}{c.name}{chr(34)}:':{width}} {c.value},\n" for c in header.constants)
-    text += "}\n\n// headerStructs have these fields.\nvar headerStructs = map[string][]string{\n"
-    for name, fields in header.structs.items():
-        text += f'\t"{name}": {{\n' + "".join(f'\t\t"{v.name}",\n' for v in fields) + "\t},\n"
-    return text + "}\n"
-
-
 # ---------------------------------------------------------------------- files
 
 OUTPUTS = {
@@ -319,7 +306,6 @@ OUTPUTS = {
     "bindings/python/libst/_st_h.py": python_table,
     "bindings/python/libst/status.py": python_statuses,
     "bindings/go/numbers.go": go_numbers,
-    "bindings/go/st_h_test.go": go_names,
 }
 
 

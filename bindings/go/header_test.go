@@ -28,6 +28,34 @@ var notCalled = map[string]string{
 	"st_mapping_free": "there is none to free",
 }
 
+// What st.h declares: functions, macros that stand for a number, and the fields of structs.
+var headerFunctions, headerConstants, headerStructs = readHeader("../../capi/include/st/st.h")
+
+func readHeader(path string) (functions []string, constants map[string]int64, structs map[string][]string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		panic(err)
+	}
+	code := regexp.MustCompile(`(?s)/\*.*?\*/`).ReplaceAllString(string(text), "")
+	for _, m := range regexp.MustCompile(`(?m)^\w.*\b(st_\w+)\(`).FindAllStringSubmatch(code, -1) {
+		functions = append(functions, m[1])
+	}
+	constants, structs = map[string]int64{}, map[string][]string{}
+	number := regexp.MustCompile(`(?m)^#define (ST_\w+) \(?(?:\(size_t\))?(-?(?:0x[0-9a-f]+|\d+))u?\)?\s*$`)
+	for _, m := range number.FindAllStringSubmatch(code, -1) {
+		if constants[m[1]], err = strconv.ParseInt(m[2], 0, 64); err != nil {
+			panic(err)
+		}
+	}
+	field := regexp.MustCompile(`(\w+)(?:\[\d+\])?[,;]`)
+	for _, m := range regexp.MustCompile(`(?s)typedef struct (st_\w+) \{(.*?)\n\}`).FindAllStringSubmatch(code, -1) {
+		for _, f := range field.FindAllStringSubmatch(m[2], -1) {
+			structs[m[1]] = append(structs[m[1]], f[1])
+		}
+	}
+	return functions, constants, structs
+}
+
 // How the parts of a C name are spelled in Go, where that is not one capital and small letters.
 var spelled = map[string]string{"IO": "IO", "NBYTES": "NBytes", "DTYPE": "DType", "FUSE": "FUSE"}
 
