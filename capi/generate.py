@@ -145,28 +145,15 @@ def rust_declarations(header: Header) -> str:
     return f'{text}\nextern "C" {{\n{functions}}}\n'
 
 
-def rust_list(head: str, items: list[str]) -> str:
-    line = f"{head} = &[{', '.join(items)}];"
-    return (line if len(line) <= RUST_WIDTH else f"{head} = &[\n" + "".join(f"    {i},\n" for i in items) + "];") + "\n"
-
-
 def rust_names(header: Header) -> str:
-    text = f"//! {GENERATED}\n//! Names of st.h, for tests that walk over all of them.\n\n"
-    text += "#![allow(dead_code, unused_macros)] // each test uses a part of it\n\n"
-    text += rust_list("pub const FUNCTIONS: &[&str]", [f'"{f.name}"' for f in header.functions])
-    text += "\n/// Macros that stand for an initialiser.\n"
-    text += rust_list("pub const INITIALISERS: &[&str]", [f'"{name}"' for name in header.initialisers])
-    text += "\n/// Macros that stand for a number, and what Rust makes of it.\n"
-    pairs = [f'("{c.name}", libst_sys::{c.name} as i64)' for c in header.constants]
-    text += rust_list("pub const CONSTANTS: &[(&str, i64)]", pairs)
-    text += "\n/// Every struct with its fields, given to a macro.\nmacro_rules! structs {\n    ($with:ident) => {\n"
-    text += "        $with! {\n"
+    initialisers = ", ".join(f'"{name}"' for name in header.initialisers)
+    text = f"//! {GENERATED}\n\n/// Macros that stand for an initialiser.\n"
+    text += f"pub const INITIALISERS: &[&str] = &[{initialisers}];\n\n"
+    text += "/// Every struct with its fields, given to a macro.\nmacro_rules! structs {\n    ($with:ident) => {\n        $with! {\n"
     for name, fields in header.structs.items():
         line = f"{name} {{ {', '.join(v.name for v in fields)} }}"
         text += fill(line, RUST_WIDTH, initial_indent=" " * 12, subsequent_indent=" " * 16) + "\n"
-    text += "        }\n    };\n}\n\nmacro_rules! names {\n    ($($name:ident { $($field:ident),* })*) => {\n"
-    text += "        &[$((stringify!($name), &[$(stringify!($field)),*])),*]\n    };\n}\n\n"
-    return text + "pub const STRUCTS: &[(&str, &[&str])] = structs!(names);\n"
+    return text + "        }\n    };\n}\n"
 
 
 # --------------------------------------------------------------------- Python
@@ -302,7 +289,7 @@ OUTPUTS = {
     "capi/status_list.h": status_names,
     "core/base/status.h": status_enum,
     "bindings/rust/libst-sys/src/generated.rs": rust_declarations,
-    "bindings/rust/libst-sys/tests/st_h/mod.rs": rust_names,
+    "bindings/rust/libst-sys/tests/st_h/generated.rs": rust_names,
     "bindings/python/libst/_st_h.py": python_table,
     "bindings/python/libst/status.py": python_statuses,
     "bindings/go/numbers.go": go_numbers,
