@@ -53,102 +53,79 @@ def libst_load(paths: list[str]) -> Callable[[], Any]:
     return lambda: [libst.load(path) for path in paths]
 
 
-def stock_get(paths: list[str]) -> Callable[[], Any]:
-    from safetensors import safe_open
+def _of_each(paths: list[str], opened: Callable[[str], Any], taken: Callable[[Any], Any]) -> Callable[[], Any]:
+    """What is taken of each file while it is open."""
 
     def work() -> Any:
         found = []
         for path in paths:
-            with safe_open(path, "np") as f:
-                found.append({name: f.get_tensor(name) for name in f.keys()})
+            with opened(path) as f:
+                found.append(taken(f))
         return found
 
     return work
+
+
+def _got(f: Any) -> dict[str, np.ndarray]:
+    return {name: f.get_tensor(name) for name in f.keys()}
+
+
+def stock_get(paths: list[str]) -> Callable[[], Any]:
+    from safetensors import safe_open
+
+    return _of_each(paths, lambda path: safe_open(path, "np"), _got)
 
 
 def compat_get(paths: list[str]) -> Callable[[], Any]:
     from libst.compat import safe_open
 
-    def work() -> Any:
-        found = []
-        for path in paths:
-            with safe_open(path, "np") as f:
-                found.append({name: f.get_tensor(name) for name in f.keys()})
-        return found
-
-    return work
+    return _of_each(paths, lambda path: safe_open(path, "np"), _got)
 
 
 def libst_views(paths: list[str]) -> Callable[[], Any]:
     import libst
 
-    def work() -> Any:
-        found = []
-        for path in paths:
-            with libst.open(path) as f:
-                found.append(dict(f.items()))
-        return found
-
-    return work
+    return _of_each(paths, libst.open, lambda f: dict(f.items()))
 
 
 def libst_read(paths: list[str]) -> Callable[[], Any]:
     import libst
 
-    def work() -> Any:
-        found = []
-        for path in paths:
-            with libst.open(path) as f:
-                found.append({name: f.read(name) for name in f})
-        return found
-
-    return work
+    return _of_each(paths, libst.open, lambda f: {name: f.read(name) for name in f})
 
 
 ROWS = [int(n) for n in random.Random(1).sample(range(100_000), 2000)]
 
 
+def _rows(embedding: Any) -> dict[int, np.ndarray]:
+    return {n: embedding[n : n + 1] for n in ROWS}
+
+
 def stock_rows(paths: list[str]) -> Callable[[], Any]:
     from safetensors import safe_open
 
-    def work() -> Any:
-        with safe_open(paths[0], "np") as f:
-            rows = f.get_slice("embedding")
-            return [{n: rows[n : n + 1] for n in ROWS}]
-
-    return work
+    return _of_each(paths, lambda path: safe_open(path, "np"), lambda f: _rows(f.get_slice("embedding")))
 
 
 def compat_rows(paths: list[str]) -> Callable[[], Any]:
     from libst.compat import safe_open
 
-    def work() -> Any:
-        with safe_open(paths[0], "np") as f:
-            rows = f.get_slice("embedding")
-            return [{n: rows[n : n + 1] for n in ROWS}]
-
-    return work
+    return _of_each(paths, lambda path: safe_open(path, "np"), lambda f: _rows(f.get_slice("embedding")))
 
 
 def libst_rows(paths: list[str]) -> Callable[[], Any]:
     import libst
 
-    def work() -> Any:
-        with libst.open(paths[0]) as f:
-            rows = f.slice("embedding")
-            return [{n: rows[n : n + 1] for n in ROWS}]
-
-    return work
+    return _of_each(paths, libst.open, lambda f: _rows(f.slice("embedding")))
 
 
 def libst_rows_at_once(paths: list[str]) -> Callable[[], Any]:
     import libst
 
-    def work() -> Any:
-        with libst.open(paths[0]) as f:
-            return [dict(zip(ROWS, f.read_many([("embedding", slice(n, n + 1)) for n in ROWS])))]
+    def taken(f: Any) -> dict[int, np.ndarray]:
+        return dict(zip(ROWS, f.read_many([("embedding", slice(n, n + 1)) for n in ROWS])))
 
-    return work
+    return _of_each(paths, libst.open, taken)
 
 
 def _to_save() -> dict[str, np.ndarray]:
