@@ -83,67 +83,34 @@ def model(tmp_path, arrays):
     return path
 
 
-def preload(tmp_path_factory, name):
+def preload(name):
     """A library of that source here, for LD_PRELOAD."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if not compiler:
-        pytest.skip("needs a C compiler")
-    library = tmp_path_factory.mktemp(name) / f"{name}.so"
-    source = pathlib.Path(__file__).with_name(f"{name}.c")
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O1", f"-I{ROOT}/capi/include", "-o", library, source, "-ldl"], check=True
-    )
-    return library
+
+    @pytest.fixture(scope="session", name=name)
+    def compiled(tmp_path_factory):
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if not compiler:
+            pytest.skip("needs a C compiler")
+        library = tmp_path_factory.mktemp(name) / f"{name}.so"
+        source = pathlib.Path(__file__).with_name(f"{name}.c")
+        subprocess.run(
+            [compiler, "-shared", "-fPIC", "-O1", f"-I{ROOT}/capi/include", "-o", library, source, "-ldl"], check=True
+        )
+        return library
+
+    return compiled
 
 
-@pytest.fixture(scope="session")
-def killer(tmp_path_factory):
-    return preload(tmp_path_factory, "killer")
-
-
-@pytest.fixture(scope="session")
-def interrupter(tmp_path_factory):
-    return preload(tmp_path_factory, "interrupter")
-
-
-@pytest.fixture(scope="session")
-def unlister(tmp_path_factory):
-    return preload(tmp_path_factory, "unlister")
-
-
-@pytest.fixture(scope="session")
-def syncless(tmp_path_factory):
-    return preload(tmp_path_factory, "syncless")
-
-
-@pytest.fixture(scope="session")
-def pageless(tmp_path_factory):
-    return preload(tmp_path_factory, "pageless")
-
-
-@pytest.fixture(scope="session")
-def overquota(tmp_path_factory):
-    return preload(tmp_path_factory, "overquota")
-
-
-@pytest.fixture(scope="session")
-def newer(tmp_path_factory):
-    return preload(tmp_path_factory, "newer")
-
-
-@pytest.fixture(scope="session")
-def changer(tmp_path_factory):
-    return preload(tmp_path_factory, "changer")
-
-
-@pytest.fixture(scope="session")
-def committer(tmp_path_factory):
-    return preload(tmp_path_factory, "committer")
-
-
-@pytest.fixture(scope="session")
-def exchanger(tmp_path_factory):
-    return preload(tmp_path_factory, "exchanger")
+killer = preload("killer")
+interrupter = preload("interrupter")
+unlister = preload("unlister")
+syncless = preload("syncless")
+pageless = preload("pageless")
+overquota = preload("overquota")
+newer = preload("newer")
+changer = preload("changer")
+committer = preload("committer")
+exchanger = preload("exchanger")
 
 
 @pytest.fixture
