@@ -8,6 +8,7 @@ import json
 import os
 import struct
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,12 @@ def is_descriptor_open(path):
         except OSError:
             pass
     return False
+
+
+def at_once(work, *arguments):
+    """Does that with each of these, each in a thread of its own. Raises what one of them raised."""
+    with ThreadPoolExecutor(len(arguments)) as threads:
+        list(threads.map(work, arguments))
 
 
 @contextlib.contextmanager

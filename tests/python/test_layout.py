@@ -4,12 +4,11 @@ import ctypes
 import os
 import subprocess
 import sys
-import threading
 
 import libst
 import numpy as np
 import pytest
-from conftest import TENSORS, raw_file, refused
+from conftest import TENSORS, at_once, raw_file, refused
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
@@ -166,25 +165,16 @@ def test_other_handles_follow(model):
 
 def test_writers_of_all_kinds_at_once_lose_nothing(model):
     """Publishes and patches of many handles: each adds its own and counts in one that all share."""
-    failures = []
 
     def work(k):
-        try:
-            with libst.open(model, "r+", lock_timeout=None) as f:
-                for i in range(8):
-                    with f.transaction() as t:
-                        t.put(f"t{k}.{i}", np.full(1000, k * 100 + i))
-                    f.refresh()
-                    f.update(f"t{k}.{i}", np.full(1000, k * 100 + i + 1))
-        except Exception as e:
-            failures.append(e)
+        with libst.open(model, "r+", lock_timeout=None) as f:
+            for i in range(8):
+                with f.transaction() as t:
+                    t.put(f"t{k}.{i}", np.full(1000, k * 100 + i))
+                f.refresh()
+                f.update(f"t{k}.{i}", np.full(1000, k * 100 + i + 1))
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
+    at_once(work, *range(4))
     same(model, {**TENSORS, **{f"t{k}.{i}": np.full(1000, k * 100 + i + 1) for k in range(4) for i in range(8)}})
     assert os.listdir(model.parent) == [model.name]
 

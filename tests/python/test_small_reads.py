@@ -8,11 +8,11 @@ import pickle
 import struct
 import subprocess
 import sys
-import threading
 
 import libst
 import numpy as np
 import pytest
+from conftest import at_once
 from libst import _pin, bulk, compat, slices
 from libst.compat import _copies, safe_open
 from libst.compat import numpy as compat_numpy
@@ -100,21 +100,13 @@ def test_a_file_that_was_truncated_is_an_error_and_no_signal(path):
 
 
 def test_many_threads_read_at_once(path, tensors):
-    wrong = []
-
-    def work(f, seed):
-        order = np.random.default_rng(seed).permutation(list(tensors))
-        for name in order:
-            if not np.array_equal(f.read(str(name)), tensors[str(name)]):
-                wrong.append(name)
-
     with libst.open(path) as f:
-        threads = [threading.Thread(target=work, args=(f, seed)) for seed in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
+
+        def work(seed):
+            for name in np.random.default_rng(seed).permutation(list(tensors)):
+                assert np.array_equal(f.read(str(name)), tensors[str(name)]), name
+
+        at_once(work, *range(6))
 
 
 def test_shapes_of_many_tensors_leave_the_cycle_collector_alone(tmp_path):
@@ -403,23 +395,16 @@ def test_a_copy_stands_apart_from_what_is_patched_later(sized_file):
 
 def test_threads_that_copy_at_once_get_each_its_own(sized_file):
     path, made = sized_file
-    wrong = []
 
     def work(f):
         for name, array in list(made.items()) * 3:
             got = f.get_tensor(name)
-            if not np.array_equal(got, array):
-                wrong.append(name)
+            assert np.array_equal(got, array), name
             got[...] = 0
 
     for _ in range(5):
         with safe_open(path, "np") as f:
-            threads = [threading.Thread(target=work, args=(f,)) for _ in range(6)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-    assert not wrong
+            at_once(work, *[f] * 6)
 
 
 def test_a_slice_that_copies_is_pickled(sized_file):

@@ -14,7 +14,7 @@ import crash
 import libst
 import numpy as np
 import pytest
-from conftest import TENSORS, refused
+from conftest import TENSORS, at_once, refused
 from libst._waiting import timeout_ms
 from locks import exclusive, until_it_waits
 from safetensors import safe_open
@@ -284,23 +284,14 @@ def test_two_transactions_on_one_file(model):
 def test_threads_that_share_a_file_lose_no_update(raw):
     count, rounds = 4, 15
     path = raw([(f"t{i}", "I64", [64], bytes(512)) for i in range(count)])
-    failures = []
     with libst.open(path, "r+", lock_timeout=None) as f:
 
         def work(i):
-            try:
-                for n in range(1, rounds + 1):
-                    f.update(f"t{i}", np.full(64, n))
-                    assert (f.read(f"t{i}") == n).all()
-            except BaseException as error:
-                failures.append(error)
+            for n in range(1, rounds + 1):
+                f.update(f"t{i}", np.full(64, n))
+                assert (f.read(f"t{i}") == n).all()
 
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
+        at_once(work, *range(count))
         assert f.stats().commits == count * rounds
     assert all((array == rounds).all() for array in load_file(path).values())
 

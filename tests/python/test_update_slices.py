@@ -1,12 +1,10 @@
 """f.update(name, values, at=…) does what numpy's assignment does to the whole, and to nothing else."""
 
-import threading
-
 import libst
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import TENSORS, refused
+from conftest import TENSORS, at_once, refused
 from locks import exclusive
 from safetensors.numpy import load_file, save_file
 
@@ -223,10 +221,6 @@ def test_threads_that_change_rows_lose_none(tmp_path):
                 rows = np.arange(worker, 40, 4)
                 f.update("emb", np.full((10, 100), worker * 50 + i, np.uint8), at=rows)
 
-    workers = [threading.Thread(target=change, args=(n,)) for n in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    at_once(change, *range(4))
     expected = np.broadcast_to((np.arange(40) % 4 * 50 + 9)[:, None], (40, 100))
     assert np.array_equal(load_file(path)["emb"], expected)

@@ -217,6 +217,13 @@ def in_memory(path):
         return f.stats().bytes_resident
 
 
+def await_ahead():
+    """Returns when nothing is read ahead any more."""
+    for thread in threading.enumerate():
+        if thread.name == _ahead.NAME:
+            thread.join()
+
+
 @pytest.mark.parametrize("far", [0, 1 << 60])  # from which the kernel's own way of reading ahead is left to it
 def test_a_cold_file_is_read_ahead_of_who_touches_it(large, monkeypatch, far):
     monkeypatch.setattr(_ahead, "_FAR", far)
@@ -227,9 +234,7 @@ def test_a_cold_file_is_read_ahead_of_who_touches_it(large, monkeypatch, far):
         pytest.skip("files here stay in memory")
     before = anonymous()
     tensors = compat.load_file(large)
-    for thread in threading.enumerate():
-        if thread.name == _ahead.NAME:
-            thread.join()
+    await_ahead()
     deadline = time.monotonic() + 60  # what is on its way from the disk counts as missing
     while in_memory(large) < 32 * MIB and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -260,9 +265,7 @@ def test_files_that_wait_to_be_read_ahead_are_not_open_and_only_read_while_wante
     monkeypatch.setattr(_ahead, "open", watched(open), raising=False)
     monkeypatch.setattr(os, "open", watched(os.open))
     goes_on.set()
-    for thread in threading.enumerate():
-        if thread.name == _ahead.NAME:
-            thread.join()
+    await_ahead()
     assert read == set(paths[:5])
 
 
@@ -295,9 +298,7 @@ def test_a_small_file_is_read_where_a_larger_one_or_those_of_an_index_are_mapped
 def test_the_pages_of_a_warm_file_are_mapped_ahead_of_who_touches_them(large):
     large.read_bytes()
     tensors = compat.load_file(large)
-    for thread in threading.enumerate():
-        if thread.name == _ahead.NAME:
-            thread.join()
+    await_ahead()
     assert mapped(large) == [os.path.getsize(large) + -os.path.getsize(large) % 4096, 0]
     assert tensors["large"][-1] == 15 * MIB - 1
 
@@ -363,9 +364,7 @@ def test_of_several_files_the_one_that_was_loaded_last_is_mapped_next():
         one.add(pieces, _ahead.Wanted(), next_ones=True)
     one.add([lambda _: order.append("read")], _ahead.Wanted())
     goes_on.set()
-    for thread in threading.enumerate():
-        if thread.name == _ahead.NAME:
-            thread.join()
+    await_ahead()
     assert order == ["last, 0", "last, 1", "first, 0", "first, 1", "read"]
 
 
@@ -378,9 +377,7 @@ def test_pages_are_mapped_ahead_in_a_forked_child_of_a_process_that_does_so(larg
         in_memory = 0
         try:
             others = compat.load_file(other)
-            for thread in threading.enumerate():
-                if thread.name == _ahead.NAME:
-                    thread.join()
+            await_ahead()
             in_memory = mapped(other)[0] if len(others) == 3 else 0
         finally:
             os._exit(in_memory // MIB)
