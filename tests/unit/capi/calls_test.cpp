@@ -397,11 +397,7 @@ TEST_F(CapiCalls, TensorsAreSwappedByTheirViews) {
     for (const bool by_another : {false, true}) {
       testing::put_bytes(
           two, testing::file_of(std::vector{testing::u8_tensor("x", shape, 1), testing::u8_tensor("y", shape, 2)}));
-      auto options = sized<st_open_options>();
-      options.flags = ST_OPEN_READ_WRITE;
-      options.map = map;
-      st_file *file = nullptr, *other = nullptr;
-      ASSERT_ST(ST_OK, st_open(two.c_str(), &options, &file));
+      st_file *file = open_at(two, ST_OPEN_READ_WRITE, map), *other = nullptr;
       ASSERT_ST(ST_OK, st_reopen(file, 0, &other));
       st_tensor a = {}, b = {};
       ASSERT_ST(ST_OK, st_get(by_another ? other : file, "x", ST_NTS, &a));
@@ -472,11 +468,8 @@ TEST_F(CapiCalls, APartOfATensorIsChangedByRangesOrByIndices) {
 TEST_F(CapiCalls, APartOfElementsSmallerThanAByteBeginsAndEndsAtBytes) {
   const std::string small = dir / "f4.safetensors";
   testing::put_bytes(small, testing::file_of({{"t", Dtype::F4, {3, 4}, "123456"}}));
-  auto options = sized<st_open_options>();
-  options.flags = ST_OPEN_READ_WRITE;
-  st_file *f = nullptr;
+  st_file *f = open_at(small);
   st_txn *txn = nullptr;
-  ASSERT_ST(ST_OK, st_open(small.c_str(), &options, &f));
   ASSERT_ST(ST_OK, st_txn_begin(f, nullptr, &txn));
   const st_range halves[] = {ST_RANGE_ALL, {2, 4, 1}}, odd[] = {ST_RANGE_ALL, {1, 3, 1}};
   const uint64_t shape[] = {3, 2};
@@ -603,10 +596,7 @@ TEST_F(CapiCalls, BytesReadKeepTheirCountWhenTheStateIsSuperseded) {
 TEST_F(CapiCalls, StatsCountATransactionOnceHoweverManyShardsItChanges) {
   const std::string shards = dir / "shards";
   ASSERT_ST(ST_OK, st_reshard(path.c_str(), shards.c_str(), 5000, nullptr));
-  auto options = sized<st_open_options>();
-  options.flags = ST_OPEN_READ_WRITE;
-  st_file *several = nullptr;
-  ASSERT_ST(ST_OK, st_open(shards.c_str(), &options, &several));
+  st_file *several = open_at(shards);
   ASSERT_EQ(st_shard_count(several), 3u);
   const st_tensor a = value(0, new_a), b = value(1, new_b);
   auto stats = sized<st_stats>();
@@ -639,10 +629,7 @@ TEST_F(CapiCalls, StatsSumTheShardsThatWereLookedAt) {
   const std::string shards = dir / "shards";
   ASSERT_ST(ST_OK, st_reshard(path.c_str(), shards.c_str(), 5000, nullptr));
   for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_PRIVATE, ST_MAP_COPY_ON_WRITE}) {
-    auto options = sized<st_open_options>();
-    options.map = map;
-    st_file *several = nullptr, *pin = nullptr;
-    ASSERT_ST(ST_OK, st_open(shards.c_str(), &options, &several));
+    st_file *several = open_at(shards, 0, map), *pin = nullptr;
     ASSERT_EQ(st_shard_count(several), 3u);
     auto stats = sized<st_stats>();
     uint64_t mapped = 0;

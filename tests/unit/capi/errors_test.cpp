@@ -225,10 +225,7 @@ TEST_F(CapiErrors, NameWhatIsNoUtf8) {
   const std::string folder = dir / "shards";
   ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 10007, nullptr));
   for (const std::string &model : {path, folder}) {
-    auto options = sized<st_open_options>();
-    options.flags = ST_OPEN_READ_WRITE;
-    st_file *file = nullptr;
-    ASSERT_ST(ST_OK, st_open(model.c_str(), &options, &file));
+    st_file *file = open_at(model);
     st_txn *txn = nullptr;
     ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
     const st_tensor good = value(0, new_a);

@@ -121,10 +121,7 @@ TEST_F(CapiForkedCallbacks, ACommitOfShardsGoesOnInTheParentAlone) {
       value.shape = &shape;
       value.data = bytes.data();
       value.nbytes = length;
-      auto opening = sized<st_open_options>();
-      opening.flags = ST_OPEN_READ_WRITE;
-      st_file *file = nullptr;
-      EXPECT_ST(ST_OK, st_open(index.c_str(), &opening, &file));
+      st_file *file = open_at(index);
       auto options = sized<st_txn_options>();
       options.flags = flags;
       options.progress = ForksOnce::tell;

@@ -57,14 +57,7 @@ class CapiLongLife : public testing::CapiScene {
     ::setrlimit(RLIMIT_NOFILE, &limit);
     if (mounted) ::umount2(disk.c_str(), MNT_DETACH);
   }
-  st_file *open_model(uint32_t map = ST_MAP_AUTO, const char *at = nullptr) {
-    auto options = sized<st_open_options>();
-    options.flags = ST_OPEN_READ_WRITE;
-    options.map = map;
-    st_file *file = nullptr;
-    EXPECT_ST(ST_OK, st_open(at ? at : model.c_str(), &options, &file));
-    return file;
-  }
+  st_file *open_model(uint32_t map = ST_MAP_AUTO) { return open_at(model, ST_OPEN_READ_WRITE, map); }
   static st_tensor u8(const std::string &bytes, const uint64_t (&shape)[2], uint32_t rank = 1) {
     st_tensor t = {};
     t.dtype = ST_DTYPE_U8;
@@ -373,7 +366,7 @@ class CapiLongLifeOfSeveral : public CapiReadsBesidePublishes {
 
 TEST_F(CapiLongLifeOfSeveral, PublishesOfShardsLeaveNothingBehind) {
   for (const bool views : {false, true}) {
-    st_file *file = open_model(ST_MAP_AUTO, index.c_str());
+    st_file *file = open_at(index);
     publish_on_and_on(bounded(100, 400, 20'000), 2 * two_files, [&](size_t i) {
       st_tensor view = {};
       if (views) {
@@ -392,13 +385,13 @@ TEST_F(CapiLongLifeOfSeveral, ReadsBesidePublishesAreOfOneStateEach) {
                      testing::file_of(std::vector<testing::TestTensor>{{"a", Dtype::U8, {3000}, told(3000)}}));
   testing::put_bytes(disk + "/m-2.safetensors",
                      testing::file_of(std::vector<testing::TestTensor>{{"b", Dtype::U8, {500}, told(500)}}));
-  st_file *file = open_model(ST_MAP_AUTO, index.c_str());
+  st_file *file = open_at(index);
   read_and_change(file, bounded(600, 6'000, 200'000));
   st_close(file);
 }
 
 TEST_F(CapiLongLifeOfSeveral, ShardsOfOtherNamesTakeThePlaceOfOldOnes) {
-  st_file *file = open_model(ST_MAP_AUTO, index.c_str());
+  st_file *file = open_at(index);
   publish_on_and_on(bounded(100, 300, 20'000), two_files, [&](size_t i) {
     const std::string name = "n-" + std::to_string(i) + ".safetensors";
     fs::copy_file(disk + "/m-2.safetensors", disk + "/" + name);
@@ -423,7 +416,7 @@ TEST_F(CapiLongLifeOfSeveral, RefreshesOfAnOverlayLeaveNothingBehind) {
   options.deltas = deltas;
   options.delta_count = 1;
   const std::string first = pattern(size, 1);
-  st_file *overlay = nullptr, *writer = open_model(ST_MAP_AUTO, index.c_str());
+  st_file *overlay = nullptr, *writer = open_at(index);
   ASSERT_ST(ST_OK, st_open(index.c_str(), &options, &overlay));
   publish_on_and_on(bounded(60, 200, 5'000), two_files * 2, [&](size_t i) {
     st_tensor view = {};

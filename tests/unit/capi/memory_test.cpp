@@ -634,11 +634,8 @@ TEST_F(OutOfMemory, StagingInShardsAndCommitAfterwards) {
       put_bytes(shards[0], file_of(std::vector{tensors[0], tensors[1]}));
       put_bytes(shards[1], file_of(std::vector{u8_tensor("c", 100, 4)}));
       put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
-      auto options = sized<st_open_options>();
-      options.flags = ST_OPEN_READ_WRITE;
-      st_file *file = nullptr;
+      st_file *file = open_at(index);
       st_txn *txn = nullptr;
-      ASSERT_EQ(st_open(index.c_str(), &options, &file), ST_OK);
       ASSERT_EQ(st_txn_begin(file, nullptr, &txn), ST_OK);
       const st_status answer = starve(n, [&] { return call(txn); });
       const st_status committed = st_txn_commit(txn);
@@ -658,11 +655,8 @@ TEST_F(OutOfMemory, MetadataOfShardsAreStagedOrNot) {
   int staged = 0, not_staged = 0;
   for (long n = 0; staged == 0 && n < 5000; ++n) {
     put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors"}})");
-    auto options = sized<st_open_options>();
-    options.flags = ST_OPEN_READ_WRITE;
-    st_file *file = nullptr;
+    st_file *file = open_at(index);
     st_txn *txn = nullptr;
-    ASSERT_EQ(st_open(index.c_str(), &options, &file), ST_OK);
     ASSERT_EQ(st_txn_begin(file, nullptr, &txn), ST_OK);
     const st_status answer = starve(n, [&] { return st_txn_set_metadata(txn, key, ST_NTS, text, ST_NTS); });
     ++(answer == ST_OK ? staged : not_staged);
@@ -686,17 +680,9 @@ TEST_F(OutOfMemory, CommitOfSeveralShards) {
     put_bytes(dir / "m-2.safetensors", file_of(std::vector{tensors[1]}));
     put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}})");
   };
-  const auto open_index = [&](uint32_t flags, uint32_t map) {
-    auto options = sized<st_open_options>();
-    options.flags = flags;
-    options.map = map;
-    st_file *file = nullptr;
-    EXPECT_ST(ST_OK, st_open(index.c_str(), &options, &file));
-    return file;
-  };
   const auto shown = [](st_file *file) { return seen(file, "a") + seen(file, "b"); };
   const auto stored = [&](uint32_t flags) {
-    st_file *file = open_index(flags, ST_MAP_AUTO);
+    st_file *file = open_at(index, flags);
     std::string bytes = shown(file);
     st_close(file);
     return bytes;
@@ -714,7 +700,7 @@ TEST_F(OutOfMemory, CommitOfSeveralShards) {
     for (size_t n = every.first();; n += every.step) {
       SCOPED_TRACE(std::string(what) + ", allocation " + std::to_string(n));
       make();
-      st_file *file = open_index(ST_OPEN_READ_WRITE, map);
+      st_file *file = open_at(index, ST_OPEN_READ_WRITE, map);
       const auto commit = [&, flags = flags](long starved) {
         auto options = sized<st_txn_options>();
         options.flags = flags;

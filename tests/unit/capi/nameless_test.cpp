@@ -39,13 +39,7 @@ class CapiNameless : public CapiScene, public ::testing::WithParamInterface<Kind
     if (fd >= 0) ::close(fd);
   }
 
-  st_file *open_by_path(uint32_t map) const {
-    auto options = sized<st_open_options>();
-    options.map = map;
-    st_file *file = nullptr;
-    EXPECT_ST(ST_OK, st_open(name.c_str(), &options, &file));
-    return file;
-  }
+  st_file *open_by_path(uint32_t map) const { return open_at(name, 0, map); }
 
   int fd = -1;
   std::string name;

@@ -24,6 +24,14 @@ class CapiScene : public ::testing::Test {
     EXPECT_ST(ST_OK, st_open(path.c_str(), &options, &file));
     return file;
   }
+  static st_file *open_at(const std::string &path, uint32_t flags = ST_OPEN_READ_WRITE, uint32_t map = ST_MAP_AUTO) {
+    auto options = sized<st_open_options>();
+    options.flags = flags;
+    options.map = map;
+    st_file *file = nullptr;
+    EXPECT_ST(ST_OK, st_open(path.c_str(), &options, &file));
+    return file;
+  }
   // What st_update takes for tensor i: U8, one dimension.
   st_tensor value(size_t i, const std::string &bytes) {
     st_tensor t = {};
