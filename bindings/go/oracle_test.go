@@ -56,7 +56,6 @@ type viewed struct {
 }
 
 var oracleNames = []string{"w", "b", "", "nul\x00inside", "größe/張量", "quote\"\\\n", "layer.0", "layer.10", "x"}
-var oracleDTypes = []st.DType{st.F4, st.F6E3M2, st.Bool, st.U8, st.BF16, st.F32, st.C64, st.I64}
 
 func (o *oracle) bytes(n int) []byte {
 	data := make([]byte, n)
@@ -73,7 +72,7 @@ func (o *oracle) note(format string, args ...any) {
 func (o *oracle) name() string { return oracleNames[o.random.IntN(len(oracleNames))] }
 
 func (o *oracle) value(name string) st.Tensor {
-	dtype := oracleDTypes[o.random.IntN(len(oracleDTypes))]
+	dtype := allDTypes[o.random.IntN(len(allDTypes))]
 	shape := make([]uint64, o.random.IntN(4))
 	for i := range shape {
 		shape[i] = o.random.Uint64N(6)
