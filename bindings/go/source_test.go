@@ -45,17 +45,11 @@ func largeModel(t *testing.T) ([]byte, map[string]st.Tensor) {
 		data := bytes.Repeat([]byte{byte(i), 1, 2, 3}, 1<<17)
 		all = append(all, named{string(rune('a' + i)), st.Tensor{DType: st.U8, Shape: []uint64{uint64(len(data))}, Data: data}})
 	}
-	if err := writeFile(path, all, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writeFile(path, all, nil))
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, err := readFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return content, want
 }
 
@@ -63,16 +57,12 @@ func TestASourceIsReadAsAFileIs(t *testing.T) {
 	content, want := largeModel(t)
 	source := &counting{ReaderAt: bytes.NewReader(content)}
 	f, err := st.OpenSource(st.Source{Reader: source, Size: int64(len(content))}, &st.Options{BlockSize: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := source.reads.Load(); n != 1 {
 		t.Errorf("opening took %d reads", n)
 	}
 	snapshot, err := f.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, tensor := range want {
 		for what, get := range map[string]func(string) (st.Tensor, error){"Get": f.Get, "View": f.View, "Snapshot": snapshot.Get} {
 			got, err := get(name)
@@ -81,21 +71,15 @@ func TestASourceIsReadAsAFileIs(t *testing.T) {
 			}
 		}
 	}
-	if err := f.Load(nil, nil); err != nil {
-		t.Error(err)
-	}
+	must(t, f.Load(nil, nil))
 	if _, err := f.Reopen(); !errors.Is(err, st.ErrUnsupported) {
 		t.Errorf("Reopen: %v", err)
 	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, f.Close())
 	if got, err := snapshot.Get("b"); err != nil || !bytes.Equal(got.Data, want["b"].Data) {
 		t.Errorf("a snapshot outlives the file: %v", err)
 	}
-	if err := snapshot.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, snapshot.Close())
 }
 
 func TestAMemberOfAnArchive(t *testing.T) {
@@ -103,28 +87,18 @@ func TestAMemberOfAnArchive(t *testing.T) {
 	var archive bytes.Buffer
 	w := zip.NewWriter(&archive)
 	member, err := w.CreateHeader(&zip.FileHeader{Name: "model.safetensors", Method: zip.Store})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := member.Write(content); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	r, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at, err := r.File[0].DataOffset()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	inside := io.NewSectionReader(bytes.NewReader(archive.Bytes()), at, int64(r.File[0].UncompressedSize64))
 	f, err := st.OpenSource(st.Source{Reader: inside, Size: inside.Size(), Name: "model.safetensors"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if got, err := f.Get("c"); err != nil || !bytes.Equal(got.Data, want["c"].Data) {
 		t.Error(err)
@@ -138,9 +112,7 @@ func TestWhatAReaderAnswersIsInTheError(t *testing.T) {
 		source := &counting{ReaderAt: bytes.NewReader(content)}
 		f, err := st.OpenSource(st.Source{Reader: source, Size: int64(len(content)), MostReads: most, Name: "bucket/m", Identity: "v1"},
 			&st.Options{BlockSize: 1 << 16})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for cause, status := range map[error]st.Status{
 			lost: st.ErrIO, syscall.ESTALE: st.ErrFileChanged, st.ErrFileChanged: st.ErrFileChanged,
 			os.ErrNotExist: st.ErrNoFile, os.ErrPermission: st.ErrPermission, io.EOF: st.ErrIO,
@@ -201,17 +173,13 @@ func TestGoroutinesGetTheErrorsOfTheirOwnReads(t *testing.T) {
 	content, want := largeModel(t)
 	source := &failing{ReaderAt: bytes.NewReader(content)}
 	f, err := st.OpenSource(st.Source{Reader: source, Size: int64(len(content))}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	source.fails.Store(true)
 	var group sync.WaitGroup
 	for name := range want {
 		info, err := f.Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		spawn(&group, func() {
 			for range 200 {
 				var cause errorAt
@@ -256,9 +224,7 @@ func TestAPanicOfAReaderIsNotLostBesideErrors(t *testing.T) {
 	content, _ := largeModel(t)
 	source := &panicsOnce{ReaderAt: bytes.NewReader(content)}
 	f, err := st.OpenSource(st.Source{Reader: source, Size: int64(len(content)), MostReads: 8}, &st.Options{BlockSize: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for range 50 {
 		source.state.Store(1)
@@ -322,9 +288,7 @@ func TestATensorThatIsLargerThanMemoryIsAnError(t *testing.T) {
 	header := fmt.Sprintf(`{"t":{"dtype":"U8","shape":[%d],"data_offsets":[0,%[1]d]}}`, uint64(size))
 	head := vast(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + vast(header)
 	f, err := st.OpenSource(st.Source{Reader: head, Size: int64(len(head)) + size}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if _, err := f.Get("t"); !errors.Is(err, st.ErrNoMem) {
 		t.Error(err)

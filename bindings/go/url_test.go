@@ -37,9 +37,7 @@ func openURL(t *testing.T, url string) *st.File {
 	if errors.Is(err, st.ErrUnsupported) && !hasRemote() {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }
 
@@ -71,9 +69,7 @@ func TestAModelThatAURLNames(t *testing.T) {
 			}
 		}
 	}
-	if err := f.Load(nil, nil); err != nil {
-		t.Error(err)
-	}
+	must(t, f.Load(nil, nil))
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
@@ -127,9 +123,7 @@ func TestShardsOfTensorsThatAreNamedAreOpenedSideBySide(t *testing.T) {
 			defer server.Close()
 			f := openURL(t, server.URL+"/model.safetensors.index.json")
 			defer f.Close()
-			if err := call(f, []string{"t3", "t1", "t2"}); err != nil {
-				t.Error(err)
-			}
+			must(t, call(f, []string{"t3", "t1", "t2"}))
 			mutex.Lock()
 			defer mutex.Unlock()
 			if asked["0"] {
