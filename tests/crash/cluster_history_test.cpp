@@ -73,7 +73,7 @@ class History {
   void at_call(size_t h, Call call) {
     ++steps_;
     if (one_in(150) && troubles_ < 3) trouble(h, call);
-    if (call == Call::sleep || hosts_[h]->frozen_until > steps_ || one_in(12)) {
+    if (hosts_[h]->frozen_until > steps_ || one_in(12)) {
       const size_t to = next();
       if (to == h) return;
       baton_.give(to);

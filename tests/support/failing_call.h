@@ -34,7 +34,7 @@ class FailingCall {
   const Fault fault_;
   size_t calls_ = 0;
   bool hit_ = false;
-  Call failed_ = Call::getenv;  // none that can fail
+  Call failed_ = Call::munmap;  // none that can fail
 };
 
 }  // namespace st::testing

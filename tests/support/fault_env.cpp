@@ -7,12 +7,11 @@ namespace st::testing {
 
 std::string_view call_name(Call call) {
   constexpr std::string_view names[] = {
-      "openat",     "close",      "pread",     "pwrite",    "fsync",        "fdatasync",   "fallocate",
-      "sync_range", "wait_range", "fstat",     "fstatat",   "fstatfs",      "fchmod",      "fchown",
-      "realpath",   "readlinkat", "list",      "mkdirat",   "unlinkat",     "renameat",    "linkat",
-      "lock",       "mmap",       "munmap",    "madvise",   "mincore",      "copy_memory", "random",
-      "getpid",     "geteuid",    "clock",     "sleep",     "getenv",       "ftruncate",   "clone_range",
-      "copy_range", "flistxattr", "fgetxattr", "fsetxattr", "fstat_synced", "renew_name",  "set_direct"};
+      "openat",     "close",     "pread",        "pwrite",     "fsync",     "fdatasync",   "fallocate",  "sync_range",
+      "wait_range", "fstat",     "fstatat",      "fstatfs",    "fchmod",    "fchown",      "realpath",   "readlinkat",
+      "list",       "mkdirat",   "unlinkat",     "renameat",   "linkat",    "lock",        "mmap",       "munmap",
+      "madvise",    "mincore",   "copy_memory",  "random",     "ftruncate", "clone_range", "copy_range", "flistxattr",
+      "fgetxattr",  "fsetxattr", "fstat_synced", "renew_name", "set_direct"};
   return names[static_cast<size_t>(call)];
 }
 
@@ -24,11 +23,6 @@ bool can_fail(Call call) {
     case Call::madvise:
     case Call::mincore:
     case Call::random:
-    case Call::getpid:
-    case Call::geteuid:
-    case Call::clock:
-    case Call::sleep:
-    case Call::getenv:
     case Call::renew_name: return false;
     default: return true;
   }
@@ -51,8 +45,11 @@ int FaultEnv::ask(Call call) {
 }
 
 // A short count makes sense for reads and writes only; elsewhere the call goes on.
-#define ST_ASK(call) \
-  if (const int answer = ask(Call::call); answer < 0) return answer
+template <class Forward>
+auto FaultEnv::asked(Call call, Forward forward) {
+  const int answer = ask(call);
+  return answer < 0 ? answer : forward();
+}
 
 // The same kind of call as pread; a short one ends inside the first part.
 ssize_t FaultEnv::preadv(int fd, const struct iovec *parts, int count, uint64_t offset) {
@@ -81,93 +78,78 @@ ssize_t FaultEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) 
 }
 
 int FaultEnv::openat(int dir, const char *path, int flags, mode_t mode) {
-  ST_ASK(openat);
-  return base_.openat(dir, path, flags, mode);
+  if (const int answer = before_open ? before_open(path, flags) : 0; answer < 0) return answer;
+  return asked(Call::openat, [&] { return base_.openat(dir, path, flags, mode); });
 }
 
 int FaultEnv::openat_without_links(int dir, const char *path, int flags) {
-  ST_ASK(openat);
-  return base_.openat_without_links(dir, path, flags);
+  return asked(Call::openat, [&] { return base_.openat_without_links(dir, path, flags); });
 }
 
 int FaultEnv::close(int fd) {
-  ST_ASK(close);
-  return base_.close(fd);
+  return asked(Call::close, [&] { return base_.close(fd); });
 }
 
 int FaultEnv::fsync(int fd) {
-  ST_ASK(fsync);
-  return base_.fsync(fd);
+  return asked(Call::fsync, [&] { return base_.fsync(fd); });
 }
 
 int FaultEnv::fdatasync(int fd) {
-  ST_ASK(fdatasync);
-  return base_.fdatasync(fd);
+  return asked(Call::fdatasync, [&] { return base_.fdatasync(fd); });
 }
 
 int FaultEnv::fallocate(int fd, int mode, uint64_t offset, uint64_t n) {
-  ST_ASK(fallocate);
-  return base_.fallocate(fd, mode, offset, n);
+  return asked(Call::fallocate, [&] { return base_.fallocate(fd, mode, offset, n); });
 }
 
 int FaultEnv::sync_range(int fd, uint64_t offset, uint64_t n) {
-  ST_ASK(sync_range);
-  return base_.sync_range(fd, offset, n);
+  return asked(Call::sync_range, [&] { return base_.sync_range(fd, offset, n); });
 }
 
 int FaultEnv::wait_range(int fd, uint64_t offset, uint64_t n) {
-  ST_ASK(wait_range);
-  return base_.wait_range(fd, offset, n);
+  return asked(Call::wait_range, [&] { return base_.wait_range(fd, offset, n); });
 }
 
 int FaultEnv::fstat(int fd, struct stat *out) {
-  ST_ASK(fstat);
-  return base_.fstat(fd, out);
+  return asked(Call::fstat, [&] { return base_.fstat(fd, out); });
 }
 
 int FaultEnv::set_direct(int fd) {
-  ST_ASK(set_direct);
-  return base_.set_direct(fd);
+  return asked(Call::set_direct, [&] { return base_.set_direct(fd); });
 }
 
 int FaultEnv::fstat_synced(int fd, struct stat *out) {
-  ST_ASK(fstat_synced);
-  return base_.fstat_synced(fd, out);
+  return asked(Call::fstat_synced, [&] { return base_.fstat_synced(fd, out); });
 }
 
 int FaultEnv::fstatat(int dir, const char *path, struct stat *out, int flags) {
-  ST_ASK(fstatat);
-  return base_.fstatat(dir, path, out, flags);
+  return asked(Call::fstatat, [&] { return base_.fstatat(dir, path, out, flags); });
 }
 
 int FaultEnv::renew_name(int dir, const char *name) {
-  ST_ASK(renew_name);
-  return base_.renew_name(dir, name);
+  return asked(Call::renew_name, [&] { return base_.renew_name(dir, name); });
 }
 
 int FaultEnv::fstatfs(int fd, struct statfs *out) {
-  ST_ASK(fstatfs);
-  return base_.fstatfs(fd, out);
+  const int r = asked(Call::fstatfs, [&] { return base_.fstatfs(fd, out); });
+  if (r == 0 && told_of_disk) told_of_disk(*out);
+  return r;
 }
 
 int FaultEnv::fchmod(int fd, mode_t mode) {
-  ST_ASK(fchmod);
-  return base_.fchmod(fd, mode);
+  return asked(Call::fchmod, [&] { return base_.fchmod(fd, mode); });
 }
 
 int FaultEnv::fchown(int fd, uid_t uid, gid_t gid) {
-  ST_ASK(fchown);
-  return base_.fchown(fd, uid, gid);
+  return asked(Call::fchown, [&] { return base_.fchown(fd, uid, gid); });
 }
 
 int FaultEnv::ftruncate(int fd, uint64_t size) {
-  ST_ASK(ftruncate);
-  return base_.ftruncate(fd, size);
+  return asked(Call::ftruncate, [&] { return base_.ftruncate(fd, size); });
 }
 
 int FaultEnv::clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) {
-  ST_ASK(clone_range);
-  return base_.clone_range(to_fd, from_fd, from, n, to);
+  return asked(Call::clone_range, [&] { return base_.clone_range(to_fd, from_fd, from, n, to); });
 }
 
 ssize_t FaultEnv::copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) {
@@ -177,78 +159,63 @@ ssize_t FaultEnv::copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, 
 }
 
 ssize_t FaultEnv::flistxattr(int fd, char *names, size_t size) {
-  ST_ASK(flistxattr);
-  return base_.flistxattr(fd, names, size);
+  return asked(Call::flistxattr, [&] { return base_.flistxattr(fd, names, size); });
 }
 
 ssize_t FaultEnv::fgetxattr(int fd, const char *name, void *value, size_t size) {
-  ST_ASK(fgetxattr);
-  return base_.fgetxattr(fd, name, value, size);
+  return asked(Call::fgetxattr, [&] { return base_.fgetxattr(fd, name, value, size); });
 }
 
 int FaultEnv::fsetxattr(int fd, const char *name, const void *value, size_t size) {
-  ST_ASK(fsetxattr);
-  return base_.fsetxattr(fd, name, value, size);
+  return asked(Call::fsetxattr, [&] { return base_.fsetxattr(fd, name, value, size); });
 }
 
 int FaultEnv::realpath(const char *path, std::string *out) {
-  ST_ASK(realpath);
-  return base_.realpath(path, out);
+  return asked(Call::realpath, [&] { return base_.realpath(path, out); });
 }
 
 int FaultEnv::readlinkat(int dir, const char *name, std::string *out) {
-  ST_ASK(readlinkat);
-  return base_.readlinkat(dir, name, out);
+  return asked(Call::readlinkat, [&] { return base_.readlinkat(dir, name, out); });
 }
 
 int FaultEnv::list(int dir, std::vector<std::string> *out) {
-  ST_ASK(list);
-  return base_.list(dir, out);
+  return asked(Call::list, [&] { return base_.list(dir, out); });
 }
 
 int FaultEnv::mkdirat(int dir, const char *name, mode_t mode) {
-  ST_ASK(mkdirat);
-  return base_.mkdirat(dir, name, mode);
+  return asked(Call::mkdirat, [&] { return base_.mkdirat(dir, name, mode); });
 }
 
 int FaultEnv::unlinkat(int dir, const char *name, int flags) {
-  ST_ASK(unlinkat);
-  return base_.unlinkat(dir, name, flags);
+  return asked(Call::unlinkat, [&] { return base_.unlinkat(dir, name, flags); });
 }
 
 int FaultEnv::renameat(int from_dir, const char *from, int to_dir, const char *to) {
-  ST_ASK(renameat);
-  return base_.renameat(from_dir, from, to_dir, to);
+  return asked(Call::renameat, [&] { return base_.renameat(from_dir, from, to_dir, to); });
 }
 
 int FaultEnv::linkat(int dir, const char *from, const char *to) {
-  ST_ASK(linkat);
-  return base_.linkat(dir, from, to);
+  return asked(Call::linkat, [&] { return base_.linkat(dir, from, to); });
 }
 
 int FaultEnv::lock(int fd, int command, struct flock *lock) {
-  ST_ASK(lock);
-  return base_.lock(fd, command, lock);
+  return asked(Call::lock, [&] { return base_.lock(fd, command, lock); });
 }
 
 int FaultEnv::mmap(size_t n, int protection, int flags, int fd, void **out) {
-  ST_ASK(mmap);
-  return base_.mmap(n, protection, flags, fd, out);
+  return asked(Call::mmap, [&] { return base_.mmap(n, protection, flags, fd, out); });
 }
 
 int FaultEnv::munmap(void *address, size_t n) {
-  ST_ASK(munmap);
-  return base_.munmap(address, n);
+  return asked(Call::munmap, [&] { return base_.munmap(address, n); });
 }
 
 int FaultEnv::madvise(void *address, size_t n, int advice) {
-  ST_ASK(madvise);
-  return base_.madvise(address, n, advice);
+  return asked(Call::madvise, [&] { return base_.madvise(address, n, advice); });
 }
 
 int FaultEnv::mincore(void *address, size_t n, unsigned char *out) {
-  ST_ASK(mincore);
-  return base_.mincore(address, n, out);
+  return asked(Call::mincore, [&] { return base_.mincore(address, n, out); });
 }
 
 ssize_t FaultEnv::copy_memory(void *to, const void *from, size_t n) {
@@ -258,28 +225,7 @@ ssize_t FaultEnv::copy_memory(void *to, const void *from, size_t n) {
 }
 
 int FaultEnv::random(void *out, size_t n) {
-  ST_ASK(random);
-  return base_.random(out, n);
-}
-
-pid_t FaultEnv::getpid() {
-  return base_.getpid();
-}
-uid_t FaultEnv::geteuid() {
-  return base_.geteuid();
-}
-uint64_t FaultEnv::monotonic_ms() {
-  return base_.monotonic_ms();
-}
-
-uint64_t FaultEnv::unix_time() {
-  return base_.unix_time();
-}
-void FaultEnv::sleep_us(uint32_t microseconds) {
-  base_.sleep_us(microseconds);
-}
-const char *FaultEnv::getenv(const char *name) {
-  return base_.getenv(name);
+  return asked(Call::random, [&] { return base_.random(out, n); });
 }
 
 }  // namespace st::testing

@@ -40,11 +40,6 @@ enum class Call {
   mincore,
   copy_memory,
   random,
-  getpid,
-  geteuid,
-  clock,
-  sleep,
-  getenv,
   ftruncate,
   clone_range,
   copy_range,
@@ -66,6 +61,9 @@ class FaultEnv : public os::Env {
   // bytes asked for move (reads and writes only; a write ends at a sector).
   static constexpr int short_io = 1;
   std::function<int(Call)> before;
+  std::function<int(std::string_view name, int flags)> before_open;  // of an openat, also; 0 or a negative errno
+  std::function<void(struct statfs &)> told_of_disk;                 // may change it
+  uint64_t forks = 0;       // this process is a child, as far as the code knows
   std::vector<Call> calls;  // made so far; not while other threads make some
 
   int openat(int dir, const char *path, int flags, mode_t mode) override;
@@ -114,20 +112,22 @@ class FaultEnv : public os::Env {
   }
   ssize_t copy_memory(void *to, const void *from, size_t n) override;
   int random(void *out, size_t n) override;
-  pid_t getpid() override;
-  uint64_t fork_generation() override { return base_.fork_generation(); }
+  pid_t getpid() override { return base_.getpid(); }
+  uint64_t fork_generation() override { return base_.fork_generation() + forks; }
   unsigned cpus() override { return base_.cpus(); }
-  uid_t geteuid() override;
+  uid_t geteuid() override { return base_.geteuid(); }
   uint64_t largest_file() override { return base_.largest_file(); }
   uint64_t most_files() override { return base_.most_files(); }
-  uint64_t monotonic_ms() override;
+  uint64_t monotonic_ms() override { return base_.monotonic_ms(); }
   uint64_t thread_ns() override { return base_.thread_ns(); }
-  uint64_t unix_time() override;
-  void sleep_us(uint32_t microseconds) override;
-  const char *getenv(const char *name) override;
+  uint64_t unix_time() override { return base_.unix_time(); }
+  void sleep_us(uint32_t microseconds) override { base_.sleep_us(microseconds); }
+  const char *getenv(const char *name) override { return base_.getenv(name); }
 
  private:
   int ask(Call call);
+  template <class Forward>
+  auto asked(Call call, Forward forward);
   os::Env &base_;
   std::mutex mutex_;  // of calls
 };

@@ -5,10 +5,9 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <functional>
 #include <string_view>
 
-#include "fault_env.h"
+#include "clock_env.h"
 
 namespace st::testing {
 
@@ -37,27 +36,17 @@ class OthersJournals : public FaultEnv {
 };
 
 // Another user than the files', with the rights of others.
-class OtherUser : public FaultEnv {
+class OtherUser : public ClockEnv {
  public:
-  using FaultEnv::FaultEnv;
+  using ClockEnv::ClockEnv;
   int openat(int dir, const char *path, int flags, mode_t mode) override {
     const mode_t wanted = (flags & O_ACCMODE) == O_RDONLY ? S_IROTH : S_IROTH | S_IWOTH;
     struct stat s;
-    if ((flags & O_PATH) == 0 && FaultEnv::fstatat(dir, path, &s, 0) == 0 && (s.st_mode & wanted) != wanted)
+    if ((flags & O_PATH) == 0 && ClockEnv::fstatat(dir, path, &s, 0) == 0 && (s.st_mode & wanted) != wanted)
       return -EACCES;
-    return FaultEnv::openat(dir, path, flags, mode);
+    return ClockEnv::openat(dir, path, flags, mode);
   }
-  uid_t geteuid() override { return FaultEnv::geteuid() + 1; }
-  // Time that goes by sleeping alone.
-  uint64_t monotonic_ms() override { return slept_us_ / 1000; }
-  void sleep_us(uint32_t microseconds) override {
-    slept_us_ += microseconds;
-    if (meanwhile) meanwhile();
-  }
-  std::function<void()> meanwhile;
-
- private:
-  uint64_t slept_us_ = 0;
+  uid_t geteuid() override { return ClockEnv::geteuid() + 1; }
 };
 
 }  // namespace st::testing

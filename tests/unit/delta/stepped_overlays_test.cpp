@@ -55,7 +55,10 @@ std::unique_ptr<store::DataFile> served(std::string bytes, uint64_t long_read, S
 
 class SteppedOverlay : public ::testing::Test {
  protected:
-  SteppedOverlay() { disk.make_folder("/m", 0755); }
+  SteppedOverlay() {
+    disk.make_folder("/m", 0755);
+    unsure.told_of_disk = [](struct statfs &s) { s.f_type = 0x794C7630; };  // overlay
+  }
 
   // The delta that makes `to` of `from`.
   std::string diff(const Holdings &from, const Holdings &to, const std::string &delta) {
@@ -73,18 +76,8 @@ class SteppedOverlay : public ::testing::Test {
     return store::open_path(unsure, "/m/base", options);
   }
 
-  // Nobody knows when its files were changed, so each refresh reads them.
-  class Unsure : public FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    int fstatfs(int fd, struct statfs *out) override {
-      const int r = FaultEnv::fstatfs(fd, out);
-      out->f_type = static_cast<decltype(out->f_type)>(0x794C7630);  // overlay
-      return r;
-    }
-  };
   SimEnv disk;
-  Unsure unsure{disk};
+  FaultEnv unsure{disk};  // nobody knows when its files were changed, so each refresh reads them
 };
 
 class SteppedFromAServer : public SteppedOverlay {

@@ -255,17 +255,16 @@ TEST(CopyOfLinks, LocksFilesInTheOrderOfCommits) {
 // Whose blocks a copy shares. There is room for a few blocks.
 class FullAndSharing : public SharingEnv {
  public:
-  using SharingEnv::SharingEnv;
-  int fstatfs(int fd, struct statfs *out) override {
-    const int r = SharingEnv::fstatfs(fd, out);
-    out->f_blocks = 1000;
-    out->f_bavail = free_blocks;
-    return r;
+  explicit FullAndSharing(os::Env &base) : SharingEnv(base) {
+    told_of_disk = [](struct statfs &s) {
+      s.f_blocks = 1000;
+      s.f_bavail = free_blocks;
+    };
   }
   int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override {
     return n > free_blocks * 4096 ? -ENOSPC : SharingEnv::fallocate(fd, mode, offset, n);
   }
-  uint64_t free_blocks = 100;
+  static constexpr uint64_t free_blocks = 100;
 };
 
 TEST(CopyOfSharedBlocks, NeedsNoRoomForThem) {

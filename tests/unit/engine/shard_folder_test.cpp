@@ -21,6 +21,11 @@ using namespace testing;
 
 const std::string source = "/models/m.safetensors", folder = "/models/out", index_path = index_in(folder);
 
+struct Stranger : FaultEnv {
+  using FaultEnv::FaultEnv;
+  uid_t geteuid() override { return 1000; }
+};
+
 class ShardFolderTest : public ::testing::Test {
  protected:
   SimEnv fresh_disk() const {
@@ -101,10 +106,6 @@ class ShardFolderTest : public ::testing::Test {
   }
   // What a writer leaves that dies at any call and has no index yet, and how another user sees it.
   void each_that_another_user_finds(const std::function<void(SimEnv &left, os::Env &stranger)> &check) {
-    struct Stranger : FaultEnv {
-      using FaultEnv::FaultEnv;
-      uid_t geteuid() override { return 1000; }
-    };
     size_t seen = 0;
     for (const SimDisk &state : left_at_each_call()) {
       SimEnv left(state);
@@ -514,15 +515,11 @@ TEST_F(ShardFolderTest, AReshardsLogMayUseTheFolder) {
 
 // Another user may read the list of a writer, and so see that it lives, and may not write to it.
 TEST_F(ShardFolderTest, AnotherUsersLivingWriterIsLeftAlone) {
-  struct Stranger : FaultEnv {
-    using FaultEnv::FaultEnv;
-    uid_t geteuid() override { return 1000; }
-    int openat(int at, const char *name, int flags, mode_t mode) override {
-      const bool writes = (flags & O_ACCMODE) != O_RDONLY && (flags & O_CREAT) == 0;
-      const bool is_others = std::string_view(name).find(".st-new-") != std::string_view::npos;
-      return writes && is_others ? -EACCES : FaultEnv::openat(at, name, flags, mode);
-    }
-  } stranger(disk);
+  Stranger stranger(disk);
+  stranger.before_open = [](std::string_view name, int flags) {
+    const bool writes = (flags & O_ACCMODE) != O_RDONLY && (flags & O_CREAT) == 0;
+    return writes && name.find(".st-new-") != name.npos ? -EACCES : 0;
+  };
   FaultEnv env(disk);
   size_t busy = 0;
   env.before = [&](Call call) {
@@ -745,19 +742,17 @@ TEST_F(ShardFolderTest, AListOfAnotherUserIsNotBelieved) {
 // What a stranger puts into a shared folder ends nobody's work there.
 TEST_F(ShardFolderTest, AStrangersFileThatLooksLikeAListIsPassedOver) {
   const std::string list = ".model.safetensors.index.json.st-new-0123456789abcdef";
-  struct Stranger : FaultEnv {
+  struct Owned : FaultEnv {
     using FaultEnv::FaultEnv;
-    int openat(int at, const char *name, int flags, mode_t mode) override {
-      return closed == name ? -EACCES : FaultEnv::openat(at, name, flags, mode);
-    }
     int fstatat(int at, const char *name, struct stat *out, int flags) override {
       const int r = FaultEnv::fstatat(at, name, out, flags);
-      if (closed == name) out->st_uid = 4242;
+      if (strangers == name) out->st_uid = 4242;
       return r;
     }
-    std::string closed;
+    std::string strangers;
   } env(disk);
-  env.closed = list;
+  env.strangers = list;
+  env.before_open = [&](std::string_view name, int) { return name == list ? -EACCES : 0; };
   disk.make_folder(folder);
   disk.add_file(folder + "/" + list, "");
   EXPECT_TRUE(is_ok(cut(env)));
@@ -773,12 +768,11 @@ TEST_F(ShardFolderTest, AStrangersFileThatLooksLikeAListIsPassedOver) {
 // A disk that says how much is free, and what can be shared on it.
 class FreeDisk : public FaultEnv {
  public:
-  using FaultEnv::FaultEnv;
-  int fstatfs(int fd, struct statfs *out) override {
-    const int r = FaultEnv::fstatfs(fd, out);
-    out->f_blocks = 1'000'000;
-    out->f_bavail = free / static_cast<uint64_t>(out->f_bsize);
-    return r;
+  explicit FreeDisk(os::Env &base) : FaultEnv(base) {
+    told_of_disk = [this](struct statfs &s) {
+      s.f_blocks = 1'000'000;
+      s.f_bavail = free / static_cast<uint64_t>(s.f_bsize);
+    };
   }
   uint64_t free = 0;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/little_endian.h"
+#include "clock_env.h"
 #include "engine/verify.h"
 #include "os/range_lock.h"
 #include "shards/shards.h"
@@ -352,19 +353,17 @@ TEST_F(VerifyShards, WhatWasToldIsNotToldAgainWhereAnotherShardGoes) {
                        "', which the index names, is not there; fetch it, or the checkpoint, again\n");
 }
 
-// Another program has a lease on the index, until the call is asked whether to go on. Time passes in sleeps alone.
-class LeasedIndex : public FaultEnv {
+// Another program has a lease on the index, until the call is asked whether to go on.
+class LeasedIndex : public ClockEnv {
  public:
-  LeasedIndex() : FaultEnv(os::Env::posix()) {}
-  int openat(int at, const char *name, int flags, mode_t mode) override {
-    const bool is_index = std::string_view(name).ends_with("m.safetensors.index.json");
-    opened += is_index;
-    return is_index && leased ? -EAGAIN : FaultEnv::openat(at, name, flags, mode);
+  LeasedIndex() : ClockEnv(os::Env::posix()) {
+    before_open = [this](std::string_view name, int) {
+      const bool is_index = name.ends_with("m.safetensors.index.json");
+      opened += is_index;
+      return is_index && leased ? -EAGAIN : 0;
+    };
   }
-  void sleep_us(uint32_t us) override { slept_us += us; }
-  uint64_t monotonic_ms() override { return slept_us / 1000; }
   bool leased = false;
-  uint64_t slept_us = 0;
   size_t opened = 0;
 };
 

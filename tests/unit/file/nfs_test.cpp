@@ -260,16 +260,6 @@ TEST_F(Nfs, AFolderIsOpenedBesideASecondNameThatIsLeft) {
   }
 }
 
-class SleepingReader : public ReadOnlyEnv {
- public:
-  using ReadOnlyEnv::ReadOnlyEnv;
-  void sleep_us(uint32_t microseconds) override {
-    if (meanwhile) meanwhile();
-    ReadOnlyEnv::sleep_us(microseconds);
-  }
-  std::function<void()> meanwhile;
-};
-
 // It may not give the file its name back. It waits for a writer that lives.
 TEST_F(Nfs, AReaderThatMayNotWriteAwaitsAReplacement) {
   const std::string name = fs::path(path).filename(), digits = "0123456789abcdef";
@@ -282,9 +272,10 @@ TEST_F(Nfs, AReaderThatMayNotWriteAwaitsAReplacement) {
     auto lock = os::RangeLock::acquire(*file, {os::whole_file(true)}, {});
     ASSERT_TRUE(is_ok(lock));
     NfsEnv host(env);
-    SleepingReader reader(host);
+    ClockEnv clock(host);
+    ReadOnlyEnv reader(clock);
     reader.error = refused;
-    reader.meanwhile = [&] {
+    clock.on_sleep = [&] {
       if (!fs::exists(second)) return;
       fs::rename(temporary, path);
       fs::remove(second);

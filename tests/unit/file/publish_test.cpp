@@ -400,20 +400,15 @@ TEST_F(PublishTest, AChildMayNotGoOnWithItsParentsTransaction) {
   auto c = open();
   auto t = begin(*c);
   ASSERT_TRUE(is_ok(t->remove("a")));
-  class Child : public testing::FaultEnv {  // as the code sees it
-   public:
-    using FaultEnv::FaultEnv;
-    uint64_t fork_generation() override { return FaultEnv::fork_generation() + (forked ? 1 : 0); }
-    bool forked = false;
-  } child(env);
+  FaultEnv child(env);
   auto theirs = open(child);
   auto begun = begin(*theirs);
-  child.forked = true;
+  child.forks = 1;
   EXPECT_TRUE(fails_with(Status::forked, begun->remove("b")));
   EXPECT_TRUE(fails_with(Status::forked, begun->put("x", U8("x"))));
   EXPECT_TRUE(fails_with(Status::forked, begun->plan()));
   EXPECT_TRUE(fails_with(Status::forked, begun->commit()));
-  child.forked = false;
+  child.forks = 0;
 }
 
 TEST_F(PublishTest, SmallTensorsOfAPublishShareAWrite) {
@@ -461,12 +456,8 @@ TEST_F(PublishTest, AFileIsKeptOpenOnlyIfItHasLostItsName) {
 
 // As under chattr +a. The new file could not be removed either: a whole copy would lie there after each attempt.
 TEST_F(PublishTest, NoNewFileIsMadeInAFolderFromWhichNothingGoes) {
-  class LetsNothingGo : public testing::FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    int unlinkat(int, const char *, int) override { return -EPERM; }
-    int renameat(int, const char *, int, const char *) override { return -EPERM; }
-  } keeps(env);
+  FaultEnv keeps(env);
+  keeps.before = [](Call call) { return call == Call::unlinkat || call == Call::renameat ? -EPERM : 0; };
   auto c = open(keeps);
   auto t = begin(*c);
   ASSERT_TRUE(is_ok(t->rename("a", "z")));

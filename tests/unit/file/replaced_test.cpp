@@ -1,4 +1,5 @@
 // Files that change under a handle: replaced by another, written anew, cut.
+#include "clock_env.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -193,20 +194,13 @@ TEST_F(Replaced, WhileANewFileIsMadeKeepsTheName) {
 
 // While a commit waits for its lock, the file it waits for goes.
 TEST_F(Replaced, WhileItWaitsForALockIsNoticed) {
-  class Replacing : public testing::FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    void sleep_us(uint32_t) override {
-      if (++sleeps == 5) then();
-    }
-    int sleeps = 0;
-    std::function<void()> then;
-  } replacing(env);
-  auto c = open(replacing);
+  testing::ClockEnv clock(env);
+  auto c = open(clock);
   auto blocker = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
   auto held = os::RangeLock::acquire(*blocker, {{a_at, 1, true}}, {});
   const std::string other = testing::file_of({testing::u8_tensor("a", 4000, 11)});
-  replacing.then = [&] {
+  clock.on_sleep = [&] {
+    if (clock.sleeps != 5) return;
     replace_by(other);
     held->release();
   };

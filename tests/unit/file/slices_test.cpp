@@ -482,15 +482,7 @@ TEST_F(Slices, OfRowsWhoseMemoryIsGoneAreAnError) {
 
 // As many as there are rows: the last locks reach over what lies between.
 TEST_F(Slices, OfVeryManyRowsTakeNoLockForEach) {
-  class Locks : public testing::FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    int lock(int fd, int command, struct flock *lock) override {
-      ++taken;
-      return FaultEnv::lock(fd, command, lock);
-    }
-    size_t taken = 0;
-  } locks{os::Env::posix()};
+  testing::FaultEnv locks{os::Env::posix()};
   constexpr uint64_t rows = 5000, row_bytes = 5000;
   const std::string bytes = pattern(rows * row_bytes, 3);
   testing::put_bytes(path, testing::file_of({{"t", Dtype::U8, {rows, row_bytes}, bytes}}));
@@ -503,7 +495,7 @@ TEST_F(Slices, OfVeryManyRowsTakeNoLockForEach) {
   std::string wanted = bytes;
   for (uint64_t i = 0; i < rows; ++i) wanted.replace(i * row_bytes + 100, 4, values.bytes, i * 4, 4);
   EXPECT_TRUE(same_bytes(seen(*c, "t"), wanted));
-  EXPECT_LT(locks.taken, 1200u);
+  EXPECT_LT(std::ranges::count(locks.calls, testing::Call::lock), 1200);
 
   // And it is asked now and then whether to go on.
   TransactionOptions stopped;

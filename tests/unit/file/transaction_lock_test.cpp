@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "clock_env.h"
 #include "commit_of_nothing.h"
 #include "os/turnstile.h"
 #include "store_scene.h"
@@ -192,18 +193,11 @@ TEST_F(TransactionLock, FlockOfOthersDoesNotMatter) {
 }
 
 TEST_F(TransactionLock, AWaitForALockCanBeInterrupted) {
-  class Interrupting : public testing::FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    void sleep_us(uint32_t) override {
-      if (++sleeps == 10) data_file->interrupt();
-    }
-    uint64_t monotonic_ms() override { return 0; }
-    int sleeps = 0;
-    DataFile *data_file = nullptr;
-  } interrupting(env);
-  auto c = open(interrupting);
-  interrupting.data_file = c.get();
+  testing::ClockEnv clock(env);
+  auto c = open(clock);
+  clock.on_sleep = [&] {
+    if (clock.sleeps == 10) c->interrupt();
+  };
   const os::RangeLock held = hold(a_at, 1);
   EXPECT_TRUE(fails_with(Status::interrupted, update(*c, "a", new_a, within(-1))));
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
@@ -211,26 +205,22 @@ TEST_F(TransactionLock, AWaitForALockCanBeInterrupted) {
 
 // So that the next publish finds them at the new file.
 TEST_F(TransactionLock, APublishEndsWhenThoseWhoWaitedAtTheOldFileHaveLeftIt) {
-  class Leaving : public testing::FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    void sleep_us(uint32_t) override {
-      if (++sleeps == 3) waits.release();
-    }
-    os::RangeLock waits;
-    int sleeps = 0;
-  } leaving(env);
-  auto c = open(leaving);
+  testing::ClockEnv clock(env);
+  os::RangeLock waits;
+  clock.on_sleep = [&] {
+    if (clock.sleeps == 3) waits.release();
+  };
+  auto c = open(clock);
   TransactionOptions options;
   options.publish = true;
   auto t = begin(*c, std::move(options));
   ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
   t->before_change([&](auto) {
-    leaving.waits = hold(os::waiting_patches.begin, 1, false);
+    waits = hold(os::waiting_patches.begin, 1, false);
     return Result<void>();
   });
   ASSERT_TRUE(is_ok(t->commit()));
-  EXPECT_EQ(leaving.sleeps, 3);
+  EXPECT_EQ(clock.sleeps, 3u);
 }
 
 TEST_F(TransactionLock, ACommitOfNothingAsksAllTheSame) {

@@ -360,7 +360,6 @@ TEST_F(WriterTest, SmallTensorsOfASaveShareAWriteAndLargeOnesDoNot) {
     ASSERT_TRUE(is_ok(save(faulty, path, tensors, {}, {})));
     const auto made = [&](Call call) { return std::count(faulty.calls.begin(), faulty.calls.end(), call); };
     EXPECT_EQ(made(Call::pwrite), larges > 0 ? 5 : 2);  // of them the header; and 5 MiB go in two
-    EXPECT_EQ(made(Call::getpid), 0);
     for (size_t i = 0; i < small.size(); ++i) ASSERT_EQ(seen(text("t", i)), small[i]) << i;
     if (larges > 0) {
       EXPECT_TRUE(same_bytes(seen("large"), large));
@@ -442,19 +441,12 @@ TEST_F(WriterTest, AFailedWriteEndsIt) {
 }
 
 TEST_F(WriterTest, AForkedChildMayNotUseIt) {
-  class Child : public FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    uint64_t fork_generation() override { return FaultEnv::fork_generation() + (forked ? 1 : 0); }
-    bool forked = false;
-  } child(faulty);
-  auto w = Writer::open(child, path, {u8("a", a)}, {}, {});
-  ASSERT_TRUE(is_ok(w));
-  child.forked = true;
-  EXPECT_TRUE(fails_with(Status::forked, (*w)->add("a", a.data(), a.size())));
-  EXPECT_TRUE(fails_with(Status::forked, (*w)->put(u8("a", a))));
-  EXPECT_TRUE(fails_with(Status::forked, (*w)->finish()));
-  child.forked = false;
+  auto w = writer({u8("a", a)});
+  faulty.forks = 1;
+  EXPECT_TRUE(fails_with(Status::forked, w->add("a", a.data(), a.size())));
+  EXPECT_TRUE(fails_with(Status::forked, w->put(u8("a", a))));
+  EXPECT_TRUE(fails_with(Status::forked, w->finish()));
+  faulty.forks = 0;
 }
 
 TEST_F(WriterTest, WithoutRoomNothingIsChanged) {
@@ -462,16 +454,9 @@ TEST_F(WriterTest, WithoutRoomNothingIsChanged) {
     struct statfs s = {};
     return ::statfs(dir.path().c_str(), &s) == 0 && (s.f_type == 0xEF53 || s.f_type == 0x58465342);
   };
-  class Full : public FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    int fstatfs(int fd, struct statfs *out) override {
-      const int r = FaultEnv::fstatfs(fd, out);
-      out->f_bavail = out->f_bfree = 1;
-      return r;
-    }
-  } full(faulty);
-  auto refused = Writer::open(full, path, {u8("b", pattern(1 << 20, 4))}, {}, {});
+  faulty.told_of_disk = [](struct statfs &s) { s.f_bavail = s.f_bfree = 1; };
+  auto refused = Writer::open(faulty, path, {u8("b", pattern(1 << 20, 4))}, {}, {});
+  faulty.told_of_disk = nullptr;
   EXPECT_TRUE(fails_with(Status::no_space, refused));
   EXPECT_EQ(refused.error().os_errno, ENOSPC);
   // Nor where the disk says so when blocks are to be reserved; one that cannot reserve is told by the write.
@@ -824,8 +809,9 @@ TEST_F(Inherits, AFailedSaveTellsOfTheNameThatWasGiven) {
 TEST_F(Inherits, WhereOtherHostsMayWriteAllNamesAreRandom) {
   class Mount : public FaultEnv {
    public:
-    Mount(Env &base, uint32_t magic, std::string mountinfo)
-        : FaultEnv(base), magic_(magic), mountinfo_(std::move(mountinfo)) {}
+    Mount(Env &base, uint32_t magic, std::string mountinfo) : FaultEnv(base), mountinfo_(std::move(mountinfo)) {
+      told_of_disk = [magic](struct statfs &s) { s.f_type = magic; };
+    }
     int openat(int at, const char *name, int flags, mode_t mode) override {
       const bool is_table = std::string_view(name) == "/proc/self/mountinfo";
       return FaultEnv::openat(at, is_table ? mountinfo_.c_str() : name, flags, mode);
@@ -840,14 +826,8 @@ TEST_F(Inherits, WhereOtherHostsMayWriteAllNamesAreRandom) {
       out->st_dev = makedev(0, 77);
       return r;
     }
-    int fstatfs(int fd, struct statfs *out) override {
-      const int r = FaultEnv::fstatfs(fd, out);
-      out->f_type = magic_;
-      return r;
-    }
 
    private:
-    const uint32_t magic_;
     const std::string mountinfo_;
   };
   constexpr uint32_t nfs = 0x6969, fuse = 0x65735546;
@@ -1168,24 +1148,17 @@ TEST_F(WriterTest, AFileThatComesMeanwhileIsNotReplacedWhileSomebodyChangesIt) {
 
 // Where the old file cannot be locked, as its owner may not write it, the name is looked at again all the same.
 TEST_F(WriterTest, AFileThatComesInPlaceOfOneThatMayOnlyBeReadIsNotReplacedWhileSomebodyChangesIt) {
-  class OnlyReads : public FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    int openat(int dir_fd, const char *name, int flags, mode_t mode) override {
-      const bool writes = std::string_view(name) == "model.safetensors" && (flags & O_ACCMODE) != O_RDONLY;
-      return writes && only_reads ? -EACCES : FaultEnv::openat(dir_fd, name, flags, mode);
-    }
-    bool only_reads = true;
-  } env(faulty);
+  faulty.before_open = [](std::string_view name, int flags) {
+    return name == "model.safetensors" && (flags & O_ACCMODE) != O_RDONLY ? -EACCES : 0;
+  };
   put_bytes(path, "old");
-  auto w = Writer::open(env, path, {}, {}, {.lock_timeout_ms = 0});
-  ASSERT_TRUE(is_ok(w));
-  ASSERT_TRUE(is_ok((*w)->put(u8("a", a))));
-  another_saves_amid_the_sync([&] { env.only_reads = false; });
-  EXPECT_TRUE(fails_with(Status::busy, (*w)->finish()));
+  auto w = writer({}, {.lock_timeout_ms = 0});
+  ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+  another_saves_amid_the_sync([&] { faulty.before_open = nullptr; });
+  EXPECT_TRUE(fails_with(Status::busy, w->finish()));
   EXPECT_TRUE(same_bytes(bytes_of(path), "another's"));
   others->close();
-  ASSERT_TRUE(is_ok((*w)->finish()));
+  ASSERT_TRUE(is_ok(w->finish()));
   EXPECT_EQ(seen("a"), a);
 }
 

@@ -95,9 +95,9 @@ TEST_F(FolderTest, OneThatIsBeingMadeIsWaitedForByTheReadersOfTheFile) {
   const auto opened = [&] { return Folder::open(testing::located(reader, path), data(), {}); };
   EXPECT_TRUE(fails_with(Status::permission, opened()));  // its maker was stopped there
   EXPECT_GT(reader.monotonic_ms(), 0u);
-  reader.meanwhile = [&] { fs::permissions(folder(), fs::perms(0755)); };
+  reader.on_sleep = [&] { fs::permissions(folder(), fs::perms(0755)); };
   EXPECT_TRUE(is_ok(opened()));
-  reader.meanwhile = [] { ADD_FAILURE() << "it waits"; };
+  reader.on_sleep = [] { ADD_FAILURE() << "it waits"; };
   fs::permissions(folder(), fs::perms(0750));  // as it is to be
   EXPECT_TRUE(fails_with(Status::permission, opened()));
   fs::permissions(folder(), fs::perms::owner_all);
@@ -453,24 +453,18 @@ TEST_F(JournalFolderTest, KeepsNoLargeJournalOfAChangeThatWasNotMade) {
 
 // The kernel frees the blocks of a large journal when it is closed.
 TEST_F(JournalFolderTest, ACloseThatTakesLongKeepsNoOtherThread) {
-  class SlowClose : public testing::FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    int close(int fd) override {
-      if (const auto now = std::exchange(amid, nullptr)) now();
-      return FaultEnv::close(fd);
-    }
-    std::function<void()> amid;
-  } slow(env);
+  testing::FaultEnv slow(env);
   const std::string bytes = testing::pattern(100'000, 1);
   std::future<void> other;
   bool came = false;
   JournalFolder journals(testing::located(slow, path), data());
   auto taken = take(journals);
   ASSERT_TRUE(is_ok(taken.journal->append(bytes.data(), bytes.size(), {})));
-  slow.amid = [&] {
+  slow.before = [&](testing::Call call) {
+    if (call != testing::Call::close || other.valid()) return 0;
     other = std::async(std::launch::async, [&] { static_cast<void>(journals.plan_next()); });
     came = other.wait_for(std::chrono::seconds(10)) == std::future_status::ready;  // else it hangs
+    return 0;
   };
   journals.give_back(std::move(taken));
   EXPECT_TRUE(came);

@@ -5,21 +5,13 @@
 #include <atomic>
 #include <climits>
 
-#include "fault_env.h"
+#include "clock_env.h"
 #include "test_files.h"
 
 namespace st::write {
 namespace {
 
 using namespace testing;
-
-// Nobody sleeps, and time goes on.
-struct NoSleepEnv : FaultEnv {
-  NoSleepEnv() : FaultEnv(os::Env::posix()) {}
-  void sleep_us(uint32_t microseconds) override { slept_us += microseconds; }
-  uint64_t monotonic_ms() override { return slept_us / 1000; }
-  uint64_t slept_us = 0;
-};
 
 class LockSettled : public ::testing::Test {
  protected:
@@ -38,7 +30,7 @@ class LockSettled : public ::testing::Test {
     return lock_settled(*at, wait, steps, &locked);
   }
 
-  NoSleepEnv env;
+  ClockEnv env{os::Env::posix()};
   TempDir dir;
   const std::string path = dir / "f";
   int looks = 0;
@@ -48,10 +40,10 @@ class LockSettled : public ::testing::Test {
 TEST_F(LockSettled, WhatNeverSettlesIsWaitedForNoLongerThanForALock) {
   EXPECT_TRUE(fails_with(Status::busy, take({0, nullptr, nullptr})));
   EXPECT_EQ(looks, 10);
-  env.slept_us = 0;
+  env.now_us = 0;
   EXPECT_TRUE(fails_with(Status::busy, take({500, nullptr, nullptr})));
   EXPECT_GT(looks, 10);
-  EXPECT_EQ(env.slept_us / 100000, 5u);
+  EXPECT_EQ(env.now_us / 100000, 5u);
   EXPECT_TRUE(fails_with(Status::busy, take({-1, nullptr, nullptr})));
   EXPECT_EQ(looks, os::most_lock_attempts);
 }

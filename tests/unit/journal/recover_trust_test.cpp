@@ -98,26 +98,17 @@ TEST_F(RecoverDistrusts, AJournalFromBeforeTheFileGrew) {
 TEST_F(RecoverDistrusts, WhatTakesAJournalsNameBeforeItIsOpened) {
   const std::string victim = dir / "victim", whole = std::string(sector_bytes, '\0') + pattern(8192, 7);
   put_bytes(victim, whole);
-  class Swaps : public testing::FaultEnv {
-   public:
-    Swaps(std::string path, std::string target, size_t at)
-        : FaultEnv(os::Env::posix()), path_(std::move(path)), target_(std::move(target)), left_(at) {}
-    int openat(int at, const char *name, int flags, mode_t mode) override {
-      if (std::filesystem::path(path_).filename() == name && left_-- == 0) {
-        std::filesystem::remove(path_);
-        std::filesystem::create_hard_link(target_, path_);
-      }
-      return FaultEnv::openat(at, name, flags, mode);
-    }
-
-   private:
-    const std::string path_, target_;
-    size_t left_;
-  };
   size_t swapped = 0;
   for (size_t n = 0; n == swapped; ++n) {
     std::filesystem::remove_all(folder());
-    Swaps swaps(leave(changes, false), victim, n);
+    const std::string journal = leave(changes, false);
+    testing::FaultEnv swaps(os::Env::posix());
+    swaps.before_open = [&, left = n](std::string_view name, int) mutable {
+      if (!journal.ends_with(name) || left-- != 0) return 0;
+      std::filesystem::remove(journal);
+      std::filesystem::create_hard_link(victim, journal);
+      return 0;
+    };
     const auto done = recover(swaps);
     ASSERT_TRUE(is_ok(done));
     swapped += done->aside;
@@ -129,31 +120,21 @@ TEST_F(RecoverDistrusts, WhatTakesAJournalsNameBeforeItIsOpened) {
 
 // Its owner may give others rights after the look at it; or a stranger's file may get the number of one that has gone.
 TEST_F(RecoverDistrusts, AJournalThatAnybodyMayWriteToWhenItIsOpened) {
-  class Opens : public testing::FaultEnv {
-   public:
-    Opens(std::string path, size_t at) : FaultEnv(os::Env::posix()), path_(std::move(path)), left_(at) {}
-    int openat(int at, const char *name, int flags, mode_t mode) override {
-      if (std::filesystem::path(path_).filename() == name && left_-- == 0) {
-        ::chmod(path_.c_str(), 0666);
-        has_come = true;
-      }
-      return FaultEnv::openat(at, name, flags, mode);
-    }
-    bool has_come = false;
-
-   private:
-    const std::string path_;
-    size_t left_;
-  };
   bool more = true;
   for (size_t n = 0; more; ++n) {
     SCOPED_TRACE(n);
     put_bytes(path, old);
     std::filesystem::remove_all(folder());
-    Opens opens(leave(changes, true), n);
+    const std::string journal = leave(changes, true);
+    testing::FaultEnv opens(os::Env::posix());
+    more = false;
+    opens.before_open = [&, left = n](std::string_view name, int) mutable {
+      if (!journal.ends_with(name) || left-- != 0) return 0;
+      more = true;
+      return ::chmod(journal.c_str(), 0666);
+    };
     const auto done = recover(opens);
     ASSERT_TRUE(is_ok(done));
-    more = opens.has_come;
     EXPECT_EQ(done->aside, more ? 1u : 0u) << done->why_aside;
     EXPECT_EQ(bytes_of(path) == old, more);
   }
@@ -161,20 +142,13 @@ TEST_F(RecoverDistrusts, AJournalThatAnybodyMayWriteToWhenItIsOpened) {
 
 TEST_F(RecoverDistrusts, AJournalWhoseNameAlwaysLeadsElsewhere) {
   const std::string journal = leave(changes, true);
-  class Swaps : public testing::FaultEnv {
-   public:
-    explicit Swaps(std::string path) : FaultEnv(os::Env::posix()), path_(std::move(path)) {}
-    int openat(int at, const char *name, int flags, mode_t mode) override {
-      if (std::filesystem::path(path_).filename() == name) {
-        std::filesystem::copy_file(path_, path_ + ".copy");
-        std::filesystem::rename(path_ + ".copy", path_);
-      }
-      return FaultEnv::openat(at, name, flags, mode);
-    }
-
-   private:
-    const std::string path_;
-  } swaps(journal);
+  testing::FaultEnv swaps(os::Env::posix());
+  swaps.before_open = [&](std::string_view name, int) {
+    if (!journal.ends_with(name)) return 0;
+    std::filesystem::copy_file(journal, journal + ".copy");
+    std::filesystem::rename(journal + ".copy", journal);
+    return 0;
+  };
   const auto done = recover(swaps);
   ASSERT_TRUE(is_ok(done));
   EXPECT_THAT(done->why_aside, ::testing::HasSubstr("other files take its name"));

@@ -442,20 +442,14 @@ TEST_F(SuperRecovery, DistrustsTheListOfAnotherIndex) {
 // Another file takes the name between the look at it and its opening.
 TEST_F(SuperRecovery, ANewFileThatIsExchangedAmidTheLookIsWaitedFor) {
   leave_new_files();
-  class Exchanges : public FaultEnv {
-   public:
-    explicit Exchanges(std::string of) : FaultEnv(os::Env::posix()), of_(std::move(of)) {}
-    int openat(int at, const char *name, int flags, mode_t mode) override {
-      if (of_.ends_with("/" + std::string(name)) && (flags & O_RDWR) != 0) {
-        testing::put_bytes(of_ + ".other", bytes_of(of_));
-        fs::rename(of_ + ".other", of_);
-      }
-      return FaultEnv::openat(at, name, flags, mode);
+  FaultEnv env(os::Env::posix());
+  env.before_open = [of = new_file()](std::string_view name, int flags) {
+    if (of.ends_with("/" + std::string(name)) && (flags & O_RDWR) != 0) {
+      testing::put_bytes(of + ".other", bytes_of(of));
+      fs::rename(of + ".other", of);
     }
-
-   private:
-    const std::string of_;
-  } env(new_file());
+    return 0;
+  };
   const auto refused = recover_super(testing::located(env, index), {}, {});
   ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
   EXPECT_THAT(refused.error().message, HasSubstr("exchanged"));
@@ -847,11 +841,10 @@ TEST_F(SuperRecovery, APartStaysWhereASuperJournalIsNotToBeTrusted) {
 }
 
 // A stranger's, which lets nobody in.
-class KeepsOut : public FaultEnv {
+class KeepsOut : public ClockEnv {
  public:
-  explicit KeepsOut(const fs::path &path) : FaultEnv(os::Env::posix()), name_(path.filename()) {}
-  int openat(int at, const char *name, int flags, mode_t mode) override {
-    return name == name_ ? -EACCES : FaultEnv::openat(at, name, flags, mode);
+  explicit KeepsOut(const fs::path &path) : ClockEnv(os::Env::posix()), name_(path.filename()) {
+    before_open = [this](std::string_view name, int) { return name == name_ ? -EACCES : 0; };
   }
   int fstatat(int at, const char *name, struct stat *out, int flags) override {
     const int r = FaultEnv::fstatat(at, name, out, flags);
@@ -861,11 +854,6 @@ class KeepsOut : public FaultEnv {
     }
     return r;
   }
-  void sleep_us(uint32_t microseconds) override {
-    ++sleeps;
-    FaultEnv::sleep_us(microseconds);
-  }
-  int sleeps = 0;
 
  private:
   const std::string name_;
@@ -881,7 +869,7 @@ TEST_F(SuperRecovery, APartStaysWhereADecisionMayNotBeRead) {
       const auto refused = recover(testing::located(env, shard(1)), {}, {});
       ASSERT_TRUE(fails_with(Status::needs_recovery, refused));
       EXPECT_THAT(refused.error().message, HasSubstr("whether it was decided cannot be told"));
-      EXPECT_EQ(env.sleeps, 0);
+      EXPECT_EQ(env.sleeps, 0u);
       EXPECT_EQ(in_folder(shard(1)), part);
       EXPECT_TRUE(same_bytes(now(), as_it_is));
     }
@@ -1060,22 +1048,16 @@ TEST_F(SuperRecovery, OpensNoPipeForANewFile) {
   const std::string temporary = new_file();
   fs::rename(temporary, shard(2));
   ASSERT_EQ(::mkfifo(temporary.c_str(), 0600), 0);
-  class Counts : public FaultEnv {
-   public:
-    explicit Counts(std::string name) : FaultEnv(os::Env::posix()), name_(std::move(name)) {}
-    int openat(int at, const char *name, int flags, mode_t mode) override {
-      opened += name_ == name;
-      return FaultEnv::openat(at, name, flags, mode);
-    }
-    size_t opened = 0;
-
-   private:
-    const std::string name_;
-  } env(fs::path(temporary).filename());
+  FaultEnv env(os::Env::posix());
+  size_t opened = 0;
+  env.before_open = [&](std::string_view name, int) {
+    opened += fs::path(temporary).filename() == name;
+    return 0;
+  };
   const auto done = recover_super(testing::located(env, index), {}, {});
   ASSERT_TRUE(is_ok(done));
   EXPECT_EQ(done->applied, 1u) << done->why_aside;
-  EXPECT_EQ(env.opened, 0u);
+  EXPECT_EQ(opened, 0u);
 }
 
 // Its transaction is over for this file, which is opened as if the part were not there.

@@ -284,15 +284,8 @@ TEST_F(UndoTest, MemoryThatCannotBeReadAnyMoreIsAnErrorAndTheOldBytesAreBack) {
 }
 
 TEST_F(UndoTest, TooLittleRoomForCopiesIsLeftToTheRedoRecord) {
-  class FullEnv : public SharingEnv {
-   public:
-    using SharingEnv::SharingEnv;
-    int fstatfs(int fd, struct statfs *out) override {
-      const int r = SharingEnv::fstatfs(fd, out);
-      out->f_bavail = 5;
-      return r;
-    }
-  } full{env};
+  SharingEnv full{env};
+  full.told_of_disk = [](struct statfs &s) { s.f_bavail = 5; };
   auto c = open(full);
   full.steps.clear();
   ASSERT_TRUE(is_ok(update(*c, "b", new_b)));

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "few_descriptors.h"
-#include "forked.h"
+#include "fault_env.h"
 #include "test_files.h"
 
 namespace st::os {
 namespace {
 
-using testing::Forked;
+using testing::FaultEnv;
 
 // Files of one byte each, whose names go when a test says so.
 class Files {
@@ -264,7 +264,7 @@ TEST(DescriptorsTest, AChildReadsAFileThatWasReplacedByWhatItInherited) {
   const std::string path = dir / "shard", other = dir / "other";
   testing::put_bytes(path, "bytes");
   testing::put_bytes(other, "other");
-  Forked env;
+  FaultEnv env{Env::posix()};
   Descriptors descriptors(env);
   auto file = File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);
   ASSERT_TRUE(testing::is_ok(file));
@@ -272,13 +272,13 @@ TEST(DescriptorsTest, AChildReadsAFileThatWasReplacedByWhatItInherited) {
   const File closed = file->closed_like();
   descriptors.put(&identity, std::move(*file));
   std::filesystem::rename(other, path);
-  env.generation = 8;
+  env.forks = 1;
   auto held = descriptors.get(&identity, closed, identity);
   ASSERT_TRUE(testing::is_ok(held));
   EXPECT_EQ(five_bytes_of(**held), "bytes");
   descriptors.give_up(Descriptors::GiveUp::all);
   held->reset();
-  env.generation = 7;
+  env.forks = 0;
   descriptors.give_up(Descriptors::GiveUp::all);
   EXPECT_TRUE(testing::fails_with(Status::file_changed, descriptors.get(&identity, closed, identity)));
 }
@@ -289,7 +289,7 @@ TEST(DescriptorsTest, AChildWithoutRightsReadsByWhatItInherited) {
   const std::string path = dir / "shard", given_up = dir / "other";
   testing::put_bytes(path, "bytes");
   testing::put_bytes(given_up, "bytes");
-  Forked env;
+  FaultEnv env{Env::posix()};
   Descriptors descriptors(env);
   const auto open = [&](const std::string &at) {
     auto file = File::open(env, AT_FDCWD, at, O_RDONLY, 0, at);
@@ -302,9 +302,9 @@ TEST(DescriptorsTest, AChildWithoutRightsReadsByWhatItInherited) {
   descriptors.put(&other, std::move(other));
   descriptors.give_up(Descriptors::GiveUp::all);
   descriptors.put(&file, std::move(file));
-  env.before = [&](testing::Call call) { return call == testing::Call::openat && env.generation > 7 ? -EACCES : 0; };
-  for (const uint64_t child : {8, 9}) {  // of it, and of that one
-    env.generation = child;
+  env.before = [&](testing::Call call) { return call == testing::Call::openat && env.forks > 0 ? -EACCES : 0; };
+  for (const uint64_t child : {1, 2}) {  // of it, and of that one
+    env.forks = child;
     // Its owner's address is that of another file's owner by now.
     EXPECT_TRUE(testing::fails_with(Status::permission, descriptors.get(&file, closed, others)));
     auto held = descriptors.get(&file, closed, identity);

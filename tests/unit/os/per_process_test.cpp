@@ -8,12 +8,12 @@
 #include <mutex>
 #include <thread>
 
-#include "forked.h"
+#include "fault_env.h"
 
 namespace st::os {
 namespace {
 
-using testing::Forked;
+using testing::FaultEnv;
 
 struct State {
   std::mutex mutex;
@@ -21,12 +21,12 @@ struct State {
 };
 
 TEST(PerProcessTest, AChildHasItsOwn) {
-  Forked env;
+  FaultEnv env{Env::posix()};
   PerProcess<State> states(env);
   ASSERT_NE(states.find(), nullptr);
   states.mine().number = 1;
-  for (const uint64_t child : {8, 9}) {  // of it, and of that one
-    env.generation = child;
+  for (const uint64_t child : {1, 2}) {  // of it, and of that one
+    env.forks = child;
     EXPECT_EQ(states.find(), nullptr);
     EXPECT_EQ(std::exchange(states.mine().number, 2), 0);
     EXPECT_EQ(&states.mine(), states.find());
@@ -36,9 +36,9 @@ TEST(PerProcessTest, AChildHasItsOwn) {
 
 TEST(PerProcessTest, WhichItsThreadsShare) {
   for (int i = 0; i < 2000; ++i) {
-    Forked env;
+    FaultEnv env{Env::posix()};
     PerProcess<State> states(env);
-    env.generation = 8;
+    env.forks = 1;
     State *seen[2] = {};
     std::atomic<int> ready = 0;
     const auto ask = [&](State **mine) {
@@ -65,12 +65,12 @@ TEST(PerProcessTest, AChildEndsItsParentsUnlessSomebodyWasAmidAChange) {
   for (const bool is_torn : {false, true})
     for (const bool uses : {true, false}) {
       int parents = 0, childs = 0;
-      Forked env;
+      FaultEnv env{Env::posix()};
       auto states = std::make_unique<PerProcess<Ends>>(env);
       Ends &parent = states->mine();
       parent.count = &parents;
       if (is_torn) parent.mutex.lock();
-      env.generation = 8;
+      env.forks = 1;
       if (uses) states->mine().count = &childs;
       states.reset();
       EXPECT_EQ(parents, is_torn ? 0 : 1);

@@ -3,14 +3,13 @@
 
 #include <set>
 
-#include "fault_env.h"
+#include "clock_env.h"
 #include "test_files.h"
 
 namespace st::os {
 namespace {
 
 using testing::Call;
-using testing::FaultEnv;
 
 struct RandomTest : public ::testing::Test {
   size_t distinct(size_t n) {
@@ -19,7 +18,7 @@ struct RandomTest : public ::testing::Test {
     EXPECT_EQ(names.begin()->size(), 16u);
     return names.size();
   }
-  FaultEnv env{Env::posix()};
+  testing::ClockEnv env{Env::posix()};
 };
 
 TEST_F(RandomTest, NamesDiffer) {
@@ -33,7 +32,7 @@ TEST_F(RandomTest, WithoutGetrandomTheDeviceIsRead) {
     env.before = [&](Call call) { return call == Call::random ? error : 0; };
     EXPECT_EQ(distinct(100), 100u);
   }
-  EXPECT_EQ(std::count(env.calls.begin(), env.calls.end(), Call::sleep), 0);
+  EXPECT_EQ(env.sleeps, 0u);
 }
 
 TEST_F(RandomTest, WithoutAnyOfThemNamesStillDiffer) {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "fault_env.h"
+#include "clock_env.h"
 #include "os/lock_holder.h"
 #include "os/range_lock.h"
 #include "os/waited.h"
@@ -19,21 +19,6 @@ using testing::Call;
 using namespace testing;
 
 constexpr bool shared = false, exclusive = true;
-
-// Time that passes only while somebody sleeps.
-class ClockEnv : public FaultEnv {
- public:
-  using FaultEnv::FaultEnv;
-  uint64_t monotonic_ms() override { return now_us / 1000; }
-  void sleep_us(uint32_t us) override {
-    now_us += us;
-    ++sleeps;
-    if (on_sleep) on_sleep();
-  }
-  uint64_t now_us = 5'000'000;
-  size_t sleeps = 0;
-  std::function<void()> on_sleep;
-};
 
 class RangeLockTest : public ::testing::Test {
  protected:
@@ -138,7 +123,7 @@ TEST_F(RangeLockTest, WaitsAsLongAsItMayAndNoLonger) {
 TEST_F(RangeLockTest, TheTimeIsForAllRangesTogether) {
   auto first = take(a, {{0, 1, exclusive}}), second = take(c, {{10, 1, exclusive}});
   env.on_sleep = [&] {
-    if (env.now_us > 5'000'000 + 900'000) first->release();
+    if (env.now_us > 900'000) first->release();
   };
   const uint64_t begin = env.now_us;
   EXPECT_TRUE(fails_with(Status::busy, take(b, {{0, 1, exclusive}, {10, 1, exclusive}}, 1000)));

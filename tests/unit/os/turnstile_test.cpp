@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fault_env.h"
+#include "clock_env.h"
 #include "os/lock_holder.h"
 #include "os/turnstile.h"
 #include "test_files.h"
@@ -16,23 +16,16 @@ using namespace testing;
 
 constexpr int32_t patient = 60'000;  // of a clock that only sleeping moves
 
-// What is asked and locked, and a clock that passes only while somebody sleeps.
-class Watch : public FaultEnv {
+// What is asked and locked.
+class Watch : public ClockEnv {
  public:
-  using FaultEnv::FaultEnv;
-  uint64_t monotonic_ms() override { return now_us / 1000; }
-  void sleep_us(uint32_t us) override {
-    now_us += us;
-    if (const auto call = on_sleep) call();  // which may put another in its place
-  }
+  using ClockEnv::ClockEnv;
   int lock(int fd, int command, struct flock *l) override {
     if (l->l_type != F_UNLCK) (command == F_OFD_GETLK ? asked : taken).push_back(l->l_start);
     if (turnstile_errno != 0 && l->l_start >= static_cast<off_t>(turnstile_begin)) return -turnstile_errno;
     if (is_silent && command == F_OFD_GETLK) return 0;
-    return FaultEnv::lock(fd, command, l);
+    return ClockEnv::lock(fd, command, l);
   }
-  uint64_t now_us = 5'000'000;
-  std::function<void()> on_sleep;
   std::vector<off_t> asked, taken;
   int turnstile_errno = 0;
   bool is_silent = false;  // answers no question, as some daemons do

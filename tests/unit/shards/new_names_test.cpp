@@ -27,9 +27,9 @@ using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 // Time goes by when a test says so.
-class ClockEnv : public testing::FaultEnv {
+class Calendar : public testing::FaultEnv {
  public:
-  ClockEnv() : FaultEnv(os::Env::posix()) {}
+  Calendar() : FaultEnv(os::Env::posix()) {}
   uint64_t unix_time() override { return now; }
   int openat(int dir, const char *path, int flags, mode_t mode) override {
     if (creating != 0 && flags & O_CREAT) return creating;
@@ -99,7 +99,7 @@ class NewNames : public testing::ShardsScene {
 
   const testing::TempDir dir;
   const std::string ckpt = dir / "ckpt", index = ckpt + "/m.safetensors.index.json", list_path = index + ".st-old";
-  ClockEnv env;
+  Calendar env;
   std::string told;
 };
 
@@ -141,7 +141,7 @@ TEST_F(NewNames, AListThatGoesWhileItIsLookedAtIsNone) {
   for (const bool recovers : {true, false}) {
     ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
     ASSERT_TRUE(fs::exists(list_path));
-    ClockEnv meanwhile;
+    Calendar meanwhile;
     meanwhile.vanishing = list_path;
     if (recovers) {
       EXPECT_TRUE(is_ok(recover(meanwhile)));
@@ -286,7 +286,7 @@ TEST_F(NewNames, ShardsWhoseNamesDifferInTheirNumbersAloneGetOneEach) {
 }
 
 TEST_F(NewNames, TakeNoRoomAfterWhatIsAskedLast) {
-  ClockEnv disk;
+  Calendar disk;
   auto c = open(disk, index);
   auto begun = c->begin(new_names());
   ASSERT_TRUE(is_ok(begun));
@@ -635,10 +635,10 @@ TEST_F(NewNames, WhatAnotherIndexNamesIsNoRubbish) {
 
 // As on btrfs, while a commit replaces that index.
 TEST_F(NewNames, WhatAnotherIndexNamesStaysWhereAllListsButTheLastLackThatIndex) {
-  class LackingLists : public ClockEnv {
+  class LackingLists : public Calendar {
    public:
     int list(int folder, std::vector<std::string> *out) override {
-      const int r = ClockEnv::list(folder, out);
+      const int r = Calendar::list(folder, out);
       if (lists++ < lacking) std::erase(*out, "backup.safetensors.index.json");
       return lists > lacking && fails ? -EIO : r;
     }
@@ -980,11 +980,11 @@ TEST_F(NewNames, JournalsOfDeadWritersBesideAShardThatWentGoWithRecovery) {
 
 // Another user may write to the folder, and could make more all the time.
 TEST_F(NewNames, RecoveryDropsNoMoreJournalsThanItHasFound) {
-  class AgainThere : public ClockEnv {
+  class AgainThere : public Calendar {
    public:
     int unlinkat(int dir, const char *name, int flags) override {
       const bool is_journal = std::string_view(name) == "0123456789abcdef";
-      return is_journal && ++times < 100 ? 0 : ClockEnv::unlinkat(dir, name, flags);
+      return is_journal && ++times < 100 ? 0 : Calendar::unlinkat(dir, name, flags);
     }
     int times = 0;
   };

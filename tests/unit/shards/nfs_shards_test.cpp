@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "clock_env.h"
 #include "engine/open.h"
 #include "engine/recover_all.h"
 #include "journal/super_recover.h"
@@ -92,20 +93,14 @@ TEST_F(NfsShards, ALookAtAnIndexAmidARenameWaitsAsLongAsItsCaller) {
   ASSERT_TRUE(is_ok(lives));
   const auto lock = os::RangeLock::acquire(*lives, {os::whole_file(true)}, {});
   ASSERT_TRUE(is_ok(lock));
-  struct CountsSleeps : NfsHost {
-    using NfsHost::NfsHost;
-    void sleep_us(uint32_t microseconds) override {
-      ++sleeps;
-      NfsHost::sleep_us(microseconds);
-    }
-    int sleeps = 0;
-  } host(os::Env::posix());
+  ClockEnv clock(os::Env::posix());
+  NfsHost host(clock);
   const auto folder = os::Directory::find(host, ckpt);
   ASSERT_TRUE(is_ok(folder));
   const os::Location at(*folder, fs::path(index).filename());
   EXPECT_TRUE(fails_with(Status::busy, write::is_decided(at, {})));
   EXPECT_TRUE(fails_with(Status::busy, write::is_left_half_done(at, {})));
-  EXPECT_EQ(host.sleeps, 0);
+  EXPECT_EQ(clock.sleeps, 0u);
 }
 
 TEST_F(NfsShards, AShardThatWasAmidARenameIsThere) {

@@ -482,22 +482,9 @@ TEST_F(ShardTransactionTest, WhatIsMountedByItselfIsAskedWithTheRoomThatTheHandl
   }
 }
 
-// Sleeps are over at once, and take time all the same.
-class OwnClock : public FaultEnv {
- public:
-  OwnClock() : FaultEnv(os::Env::posix()) {}
-  uint64_t monotonic_ms() override { return now_us / 1000; }
-  void sleep_us(uint32_t microseconds) override {
-    now_us += microseconds;
-    on_sleep();
-  }
-  uint64_t now_us = 0;
-  std::function<void()> on_sleep;
-};
-
 // Each of them is committed by itself, and a second compact would begin with the first again.
 TEST_F(ShardTransactionTest, TheCompactOfEachShardHasItsOwnTimeToWait) {
-  OwnClock env;
+  ClockEnv env(os::Env::posix());
   std::vector<os::File> files;
   files.reserve(2);
   std::vector<os::RangeLock> held;
@@ -1182,15 +1169,6 @@ TEST_F(ShardTransactionTest, WhatIsShownLaterAsksNobodyWhetherToGoOn) {
   EXPECT_EQ(outer_asked, 0u);
 }
 
-// Time that goes by sleeping alone.
-class Sleeps : public FaultEnv {
- public:
-  using FaultEnv::FaultEnv;
-  uint64_t monotonic_ms() override { return slept_us / 1000; }
-  void sleep_us(uint32_t microseconds) override { slept_us += microseconds; }
-  uint64_t slept_us = 0;
-};
-
 // Somebody else is amid one of the shards. A call that only looks does not wait, however long a change or a refresh
 // may.
 TEST_F(ShardTransactionTest, WhatCannotBeShownYetKeepsNoLookWaiting) {
@@ -1198,7 +1176,7 @@ TEST_F(ShardTransactionTest, WhatCannotBeShownYetKeepsNoLookWaiting) {
     SCOPED_TRACE(several ? "several shards are to be recovered" : "one shard is to be recovered");
     put_shards(dir.path());
     put_index(R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors")");
-    Sleeps env(os::Env::posix());
+    ClockEnv env(os::Env::posix());
     FaultEnv others_env(os::Env::posix());
     OpenOptions options = writable();
     options.lock_timeout_ms = 10000;
@@ -1230,7 +1208,7 @@ TEST_F(ShardTransactionTest, WhatCannotBeShownYetKeepsNoLookWaiting) {
       env.calls.clear();
       EXPECT_FALSE(c->catalogue().find("x"));
       EXPECT_GT(std::count(env.calls.begin(), env.calls.end(), Call::lock), 0) << "it met nothing to recover";
-      EXPECT_EQ(env.slept_us, 0u);
+      EXPECT_EQ(env.sleeps, 0u);
     }
     EXPECT_EQ(bytes(*c, "x"), ten);
     EXPECT_TRUE(same_bytes(bytes(*c, "a"), new_a));
@@ -1278,15 +1256,10 @@ TEST_F(ShardTransactionTest, ManyKeysOfMetadataTakeWorkInProportion) {
 }
 
 TEST_F(ShardTransactionTest, AChildGoesOnWithWhatItsParentShows) {
-  class Forked : public FaultEnv {
-   public:
-    using FaultEnv::FaultEnv;
-    uint64_t fork_generation() override { return FaultEnv::fork_generation() + (forked ? 1 : 0); }
-    bool forked = false;
-  } env(os::Env::posix());
+  FaultEnv env(os::Env::posix());
   auto c = open(env);
   ASSERT_EQ(bytes(*c, "c").size(), 5000u);
-  env.forked = true;
+  env.forks = 1;
   auto t = begin(*c);
   ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
   ASSERT_TRUE(is_ok(t->rename("c", "d")));

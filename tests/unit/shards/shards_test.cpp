@@ -6,10 +6,10 @@
 
 #include <filesystem>
 
+#include "clock_env.h"
 #include "engine/open.h"
 #include "engine/reshape.h"
 #include "engine/verify.h"
-#include "fault_env.h"
 #include "file/transaction.h"
 #include "format/shard_index.h"
 #include "shards/shards.h"
@@ -103,22 +103,10 @@ TEST_F(ShardsTest, OpensAsOneByIndexAndByFolder) {
 }
 
 // Another program has a lease on a file, and keeps it.
-class LeasedEnv : public FaultEnv {
- public:
-  LeasedEnv() : FaultEnv(os::Env::posix()) {}
-  int openat(int at, const char *name, int flags, mode_t mode) override {
-    return name == leased ? -EAGAIN : FaultEnv::openat(at, name, flags, mode);
-  }
-  void sleep_us(uint32_t us) override {
-    ++sleeps;
-    FaultEnv::sleep_us(us);
-  }
-  std::string leased;
-  size_t sleeps = 0;
-};
-
 TEST_F(ShardsTest, ALeaseIsWaitedForNoLongerThanTheHandleWaitsForLocks) {
-  LeasedEnv env;
+  ClockEnv env(os::Env::posix());
+  std::string leased;
+  env.before_open = [&](std::string_view name, int) { return name == leased ? -EAGAIN : 0; };
   auto shards = store::Shards::open(env, index, writable());
   ASSERT_TRUE(shards);
   store::TransactionOptions options;
@@ -129,16 +117,14 @@ TEST_F(ShardsTest, ALeaseIsWaitedForNoLongerThanTheHandleWaitsForLocks) {
     auto transaction = (*shards)->begin(options);
     ASSERT_TRUE(transaction);
     ASSERT_TRUE((*transaction)->rename("a", "x"));
-    env.leased = name;
-    env.sleeps = 0;
+    leased = name;
     const auto plan = (*transaction)->plan();
     ASSERT_FALSE(plan);
     EXPECT_EQ(plan.error().status, Status::busy) << plan.error().message;
     EXPECT_EQ(env.sleeps, 0u);
-    env.leased.clear();
+    leased.clear();
   }
-  env.leased = both[0];
-  env.sleeps = 0;
+  leased = both[0];
   const auto opened = store::Shards::open(env, index, writable());
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().status, Status::busy) << opened.error().message;
