@@ -345,6 +345,8 @@ impl Machine {
         let (ranges, parts) = ranges(&sample.shape, &mut self.random);
         let expected = part_of(sample, &parts);
         let slice = file.slice(&name, &ranges).unwrap();
+        assert_eq!(slice.shape(), shape_of(&sample.shape, &parts), "{ranges:?} of {:?}", sample.shape);
+        assert_eq!(slice.data_len(), expected.len());
         assert_eq!(slice.read().unwrap(), expected, "{name:?} {ranges:?}");
         let tensors = file.tensors().unwrap();
         let mut all: Vec<_> = tensors.iter().map(|tensor| vec![0; tensor.data_len()]).collect();

@@ -1,56 +1,8 @@
-//! Slices against a reference that walks every index.
+//! What `random.rs` does not take of slices: inclusive ranges, and what is refused.
 
 mod support;
 
 use support::*;
-
-/// The elements of a slice, one by one, in C order.
-fn walk(data: &[u8], shape: &[usize], width: usize, parts: &[Vec<usize>]) -> Vec<u8> {
-    let Some((indices, rest)) = parts.split_first() else { return data.to_vec() };
-    let stride = shape[1..].iter().product::<usize>() * width;
-    indices
-        .iter()
-        .flat_map(|&i| walk(&data[i * stride..(i + 1) * stride], &shape[1..], width, rest))
-        .collect()
-}
-
-#[test]
-fn slices_are_those_of_the_reference() {
-    let mut random = Random::new(11);
-    let dtypes =
-        [safetensors::Dtype::U8, safetensors::Dtype::BF16, safetensors::Dtype::F32, safetensors::Dtype::C64];
-    let mut samples = Samples::new();
-    for i in 0..12 {
-        let shape: Vec<usize> = (0..1 + i % 4).map(|_| 1 + random.below(6)).collect();
-        samples.insert(format!("t{i}"), Sample::new(dtypes[i % dtypes.len()], &shape, &mut random));
-    }
-    let model = Model::new(samples, Default::default());
-    let in_file = File::open(&model.path).unwrap();
-    let owned = OpenOptions::new().map(Map::None).open(&model.path).unwrap();
-    for round in 0..600 {
-        let name = format!("t{}", round % 12);
-        let sample = &model.samples[&name];
-        let mut ranges = Vec::new();
-        let mut parts = Vec::new();
-        for &n in &sample.shape[..random.below(sample.shape.len() + 1)] {
-            let mut end = || (random.below(3) > 0).then(|| random.below(4 * n + 1) as i64 - 2 * n as i64);
-            let (start, stop) = (end(), end());
-            let step = [1, 2, 3, -1, -2][random.below(5)];
-            ranges.push(Range::new(start, stop, step));
-            parts.push(indices(start, stop, step, n));
-        }
-        let expected = walk(&sample.data, &sample.shape, sample.dtype.bitsize() / 8, &parts);
-        let shape: Vec<usize> = (0..sample.shape.len())
-            .map(|d| parts.get(d).map_or(sample.shape[d], |indices| indices.len()))
-            .collect();
-        for file in [&in_file, &owned] {
-            let slice = file.slice(&name, &ranges).unwrap();
-            assert_eq!(slice.shape(), shape, "{ranges:?} of {:?}", sample.shape);
-            assert_eq!(slice.data_len(), expected.len());
-            assert_eq!(slice.read().unwrap(), expected, "{ranges:?} of {:?}", sample.shape);
-        }
-    }
-}
 
 /// The indices from `start` to `last`, which is one of them.
 fn indices_to(start: Option<i64>, last: i64, step: i64, n: i64) -> Vec<i64> {

@@ -214,10 +214,17 @@ fn what_cannot_be_opened_is_an_error() {
     assert_eq!(file.begin().unwrap_err().status(), Status::ReadOnly);
 }
 
-/// A header, and behind it as many zeros as it says.
+/// A file of one tensor, "t", of so many zeros.
 struct Vast {
     head: Vec<u8>,
     tensor: u64,
+}
+
+impl Vast {
+    fn new(tensor: u64) -> Vast {
+        let header = format!(r#"{{"t":{{"dtype":"U8","shape":[{tensor}],"data_offsets":[0,{tensor}]}}}}"#);
+        Vast { head: [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat(), tensor }
+    }
 }
 
 impl Source for Vast {
@@ -235,10 +242,7 @@ impl Source for Vast {
 
 #[test]
 fn a_tensor_that_is_larger_than_memory_is_an_error() {
-    let tensor = 1 << 60;
-    let header = format!(r#"{{"t":{{"dtype":"U8","shape":[{tensor}],"data_offsets":[0,{tensor}]}}}}"#);
-    let head = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
-    let file = File::open_source(Vast { head, tensor }).unwrap();
+    let file = File::open_source(Vast::new(1 << 60)).unwrap();
     assert_eq!(file.read("t").unwrap_err().status(), Status::NoMemory);
     let part = file.slice("t", &s![1..]).unwrap();
     let error = part.read().unwrap_err();
@@ -249,35 +253,29 @@ fn a_tensor_that_is_larger_than_memory_is_an_error() {
     assert_eq!(file.slice("t", &s![-3..]).unwrap().read().unwrap(), [0; 3]);
 }
 
-/// Nothing but zeros behind its header; each read interrupts the call that it is for.
+/// Each read interrupts the call that it is for.
 struct Interrupting {
-    head: Vec<u8>,
+    of: Vast,
     interrupt: Arc<Mutex<Option<Interrupt>>>,
 }
 
 impl Source for Interrupting {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.head.len() as u64 + (64 << 20))
+        self.of.size()
     }
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         if let Some(interrupt) = self.interrupt.lock().unwrap().as_ref() {
             interrupt.interrupt();
         }
-        if let Some(head) = self.head.get(offset as usize..) {
-            let n = head.len().min(buffer.len());
-            buffer[..n].copy_from_slice(&head[..n]);
-        }
-        Ok(())
+        self.of.read_at(buffer, offset)
     }
 }
 
 #[test]
 fn what_outlives_its_file_can_be_interrupted() {
-    let n = 64 << 20;
-    let header = format!(r#"{{"t":{{"dtype":"U8","shape":[{n}],"data_offsets":[0,{n}]}}}}"#);
-    let head = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
     let interrupt = Arc::new(Mutex::new(None));
-    let file = File::open_source(Interrupting { head, interrupt: Arc::clone(&interrupt) }).unwrap();
+    let source = Interrupting { of: Vast::new(64 << 20), interrupt: Arc::clone(&interrupt) };
+    let file = File::open_source(source).unwrap();
     let (now, tensor) = (file.snapshot().unwrap(), file.tensor("t").unwrap());
     let of_file = file.interrupt_handle();
     drop(file);
