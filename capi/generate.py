@@ -149,7 +149,8 @@ def rust_names(header: Header) -> str:
     initialisers = ", ".join(f'"{name}"' for name in header.initialisers)
     text = f"//! {GENERATED}\n\n/// Macros that stand for an initialiser.\n"
     text += f"pub const INITIALISERS: &[&str] = &[{initialisers}];\n\n"
-    text += "/// Every struct with its fields, given to a macro.\nmacro_rules! structs {\n    ($with:ident) => {\n        $with! {\n"
+    text += "/// Every struct with its fields, given to a macro.\nmacro_rules! structs {\n"
+    text += "    ($with:ident) => {\n        $with! {\n"
     for name, fields in header.structs.items():
         line = f"{name} {{ {', '.join(v.name for v in fields)} }}"
         text += fill(line, RUST_WIDTH, initial_indent=" " * 12, subsequent_indent=" " * 16) + "\n"
