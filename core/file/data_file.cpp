@@ -208,16 +208,16 @@ bool DataFile::show(const Found &found) noexcept {
   if (!found.state) return is_next(found);
   if (journals_) journals_->follow(found.state->identity.st_ino);  // in vain if it is not shown: that costs a sync
   const bool shown = versions_.show_after(found.look.shown, found.state);
-  if (shown && found.is_left_behind) has_changed_ = true;
+  // Another time of the file alone may be that of its mode: an overlay may copy that up without the bytes (metacopy).
+  if (shown && found.is_left_behind && !os::same_mtime(found.look.shown->identity, found.state->identity))
+    has_changed_ = true;
   return shown;
 }
 
 // On an overlay: does `now` map the file of the lower layer, which was changed since? The change has put a copy into
 // the upper layer, where all that is opened later finds it.
 bool DataFile::is_left_behind(const Snapshot &now, const Snapshot &fresh) const {
-  const auto &before = now.identity.st_mtim, &after = fresh.identity.st_mtim;
-  const bool changed = before.tv_sec != after.tv_sec || before.tv_nsec != after.tv_nsec;
-  if (!changed || !os::maps_what_was_opened(fresh.filesystem.type)) return false;
+  if (!os::maps_what_was_opened(fresh.filesystem.type) || os::same_times(now.identity, fresh.identity)) return false;
   return !has_changed_ && !options_.writable && now.content.map() != read::MapMode::none;
 }
 

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <memory>
 #include <optional>
-#include <tuple>
 
 #include "journal/claim.h"
 #include "journal/hot_journal.h"
@@ -226,11 +225,7 @@ enum class Attempt {
 constexpr int most_pauses = 100;
 
 bool is_untouched(const struct stat &now, const struct stat &then) {
-  const auto state_of = [](const struct stat &s) {
-    return std::tuple(s.st_dev, s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec, s.st_ctim.tv_sec,
-                      s.st_ctim.tv_nsec);
-  };
-  return state_of(now) == state_of(then);
+  return os::same_inode(now, then) && now.st_size == then.st_size && os::same_times(now, then);
 }
 
 class Recovery {

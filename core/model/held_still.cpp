@@ -40,9 +40,7 @@ Result<bool> opens_for_writing(const os::Location &at, const os::LockWait &wait)
 
 // On an overlay: the file of the lower layer was opened, and changes since go to a copy in the upper one.
 bool is_left_behind(const Snapshot &known, const struct stat &now) {
-  const auto &before = known.identity.st_mtim, &after = now.st_mtim;
-  return os::maps_what_was_opened(known.filesystem.type) &&
-         (before.tv_sec != after.tv_sec || before.tv_nsec != after.tv_nsec);
+  return os::maps_what_was_opened(known.filesystem.type) && !os::same_times(known.identity, now);
 }
 
 }  // namespace

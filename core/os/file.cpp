@@ -228,6 +228,14 @@ bool same_inode(const struct stat &a, const struct stat &b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+bool same_mtime(const struct stat &a, const struct stat &b) {
+  return a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+bool same_times(const struct stat &a, const struct stat &b) {
+  return same_mtime(a, b) && a.st_ctim.tv_sec == b.st_ctim.tv_sec && a.st_ctim.tv_nsec == b.st_ctim.tv_nsec;
+}
+
 Result<bool> was_replaced(const File &file, const std::string &path) {
   ST_TRY(auto opened, file.stat());
   struct stat named;

@@ -158,6 +158,11 @@ std::pair<std::string, std::string> split_path(const std::string &path);
 
 bool same_inode(const struct stat &a, const struct stat &b);
 
+// Were the bytes last changed at the same time?
+bool same_mtime(const struct stat &a, const struct stat &b);
+// And the file itself? Anybody may put back the time of the bytes, and that is a change of the file.
+bool same_times(const struct stat &a, const struct stat &b);
+
 // Does `path` by now name another file than the open one?
 Result<bool> was_replaced(const File &file, const std::string &path);
 

@@ -106,6 +106,30 @@ def test_overlay(upper, memory, make_disk, programs):
     assert below.read_bytes() == model.file_bytes()
 
 
+@pytest.mark.parametrize("options", ["metacopy=off", "metacopy=on"])
+def test_on_an_overlay_a_change_may_keep_the_time(options, tmp_path, memory):
+    """As rsync -t and cp -p do it. Before it another mode, which alone copies the file up without its bytes (metacopy)."""
+    lower = tmp_path / "lower"
+    for folder in (lower, memory / "upper", memory / "work", memory / "merged"):
+        folder.mkdir()
+    put_model(lower)
+    options = f"lowerdir={lower},upperdir={memory}/upper,workdir={memory}/work,{options}"
+    with disk.mounted("overlay", memory / "merged", "overlay", data=options) as merged:
+        path = merged / "m.safetensors"
+        with st_abi.File(path, writable=False) as reader:
+            assert reader.view("t4") == new(4, 0)
+            path.chmod(0o640)
+            reader.refresh()
+            place = reader.describe("t4").file_offset
+            for version in (1, 2):
+                times = path.stat()
+                with open(path, "r+b") as file:
+                    os.pwrite(file.fileno(), new(4, version), place)
+                os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+                reader.refresh()
+                assert reader.read("t4") == reader.view("t4") == new(4, version)
+
+
 def test_bind_mount_of_the_file_alone(scratch, programs):
     """As containers do with one file: its journal lies beside the name that was opened."""
     (scratch / "a").mkdir()
