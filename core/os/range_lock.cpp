@@ -35,9 +35,11 @@ int ask(const File &file, int command, struct flock *lock) {
 }
 
 Failure lock_failure(const File &file, int err) {
-  if (err == EPERM)  // by a filter of system calls, as a sandbox has one
+  // By a filter of system calls, as a sandbox has one; or by AppArmor or SELinux.
+  if (err == EPERM || err == EACCES)
     return fail(Status::lock_unsupported, "byte-range locks are forbidden to this process, so ", in_quotes(file.path()),
-                " cannot be changed safely; allow F_OFD_SETLK and F_OFD_GETLK of fcntl");
+                " cannot be changed safely; allow F_OFD_SETLK and F_OFD_GETLK of fcntl (to AppArmor that is k, to "
+                "SELinux lock)");
   if (means_unsupported(err))
     return fail(Status::lock_unsupported, "the filesystem of ", in_quotes(file.path()),
                 " has no byte-range locks, so it cannot be changed safely; copy the file to one that has");
@@ -89,12 +91,19 @@ void Patience::sleep() {
   unchecked_us_ += pause_us;
 }
 
+// EACCES: a client of SMB says so of a lock that another worker holds, and AppArmor and SELinux of any. If nobody holds
+// one, a worker may have let go of it in between: it is asked for again.
 Result<bool> RangeLock::try_take(const LockRange &range) {
-  struct flock lock = flock_of(range, type_of(range));
-  const int r = ask(*file_, F_OFD_SETLK, &lock);
-  if (r >= 0) return true;
-  if (r == -EAGAIN || r == -EACCES) return false;
-  return lock_failure(*file_, -r);
+  constexpr int most = 3;
+  for (int asked = 1;; ++asked) {
+    struct flock lock = flock_of(range, type_of(range));
+    const int r = ask(*file_, F_OFD_SETLK, &lock);
+    if (r >= 0) return true;
+    if (r == -EAGAIN) return false;
+    if (r != -EACCES || asked == most) return lock_failure(*file_, -r);
+    ST_TRY(const bool is_held, is_locked(*file_, range));
+    if (is_held) return false;
+  }
 }
 
 void RangeLock::drop(const LockRange &range) {

@@ -222,13 +222,40 @@ TEST_F(RangeLockTest, EndlessInterruptionsEndWithTheTime) {
 }
 
 TEST_F(RangeLockTest, AFilesystemWithoutLocksIsNamedSo) {
-  for (int error : {EINVAL, ENOSYS, EOPNOTSUPP, ENOLCK, EPERM}) {
+  for (int error : {EINVAL, ENOSYS, EOPNOTSUPP, ENOLCK, EPERM, EACCES}) {
     env.before = [&](Call call) { return call == Call::lock ? -error : 0; };
     EXPECT_TRUE(fails_with(Status::lock_unsupported, take(a, {{0, 10, exclusive}}))) << error;
     EXPECT_TRUE(fails_with(Status::lock_unsupported, is_locked(a, {0, 10, exclusive}))) << error;
   }
   env.before = [&](Call call) { return call == Call::lock ? -EIO : 0; };
   EXPECT_TRUE(fails_with(Status::io, take(a, {{0, 10, exclusive}})));
+}
+
+TEST_F(RangeLockTest, ALockThatIsForbiddenIsNotOneThatAnotherHolds) {
+  // As AppArmor and SELinux answer: who holds one may be asked.
+  struct ForbiddingEnv : ClockEnv {
+    using ClockEnv::ClockEnv;
+    int lock(int fd, int command, struct flock *lock) override {
+      const int r = ClockEnv::lock(fd, command, lock);
+      const bool takes = command == F_OFD_SETLK && lock->l_type != F_UNLCK;
+      return takes && (r == -EAGAIN || refusals-- > 0) ? -EACCES : r;
+    }
+    int refusals = 0;
+  } forbidding{Env::posix()};
+  File d = open(forbidding);
+  forbidding.refusals = 100;
+  auto forbidden = take(d, {{0, 10, exclusive}}, 1000);
+  EXPECT_TRUE(fails_with(Status::lock_unsupported, forbidden));
+  EXPECT_EQ(forbidding.sleeps, 0u);
+
+  // A client of SMB says so of a lock that another holds, or has just let go of.
+  forbidding.refusals = 0;
+  auto held = take(a, {{0, 10, exclusive}});
+  ASSERT_TRUE(is_ok(held));
+  EXPECT_TRUE(fails_with(Status::busy, take(d, {{0, 10, exclusive}})));
+  held->release();
+  forbidding.refusals = 1;
+  EXPECT_TRUE(is_ok(take(d, {{0, 10, exclusive}})));
 }
 
 TEST_F(RangeLockTest, AForkedChildDoesNotEndItsParentsLock) {
