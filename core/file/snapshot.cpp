@@ -8,6 +8,7 @@
 #include "base/huge_memory.h"
 #include "base/interrupt.h"
 #include "format/scan_header.h"
+#include "journal/identity.h"
 #include "os/random.h"
 #include "read/bulk.h"
 
@@ -152,6 +153,16 @@ void Snapshot::share_descriptor(std::shared_ptr<os::Descriptors> among, const os
   descriptors_ = std::move(among);
   os::File shared = std::exchange(file, file.closed_like());
   descriptors_->put(this, std::move(shared));
+}
+
+// Patches change its times, and leave the header. One that does not parse is another file's.
+Result<os::Descriptors::Held> Snapshot::hold_open() const {
+  const auto is_still = [this](const os::File &opened) -> Result<bool> {
+    const auto now = write::identify(opened, header.data_offset());
+    if (!now && now.error().status == Status::io) return Failure(now.error());
+    return now && now->header_hash == header_hash;
+  };
+  return descriptors_->get(this, file, identity, is_still, at_ ? &*at_ : nullptr);
 }
 
 Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {

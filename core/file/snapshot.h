@@ -47,9 +47,7 @@ struct Snapshot {
   void share_descriptor(std::shared_ptr<os::Descriptors> among, const os::Location &at);
   // Where the descriptor may be given up: one that is open now; to keep one, as the file is losing its name; what is
   // kept, if anything is; and not to keep it, as the file has its name still: see os::Descriptors::keep.
-  Result<os::Descriptors::Held> hold_open() const {
-    return descriptors_->get(this, file, identity, at_ ? &*at_ : nullptr);
-  }
+  Result<os::Descriptors::Held> hold_open() const;
   void stay_open(const os::Descriptors::Held &held) const { descriptors_->keep(this, held); }
   os::Descriptors::Held kept_open() const { return descriptors_->kept(this); }
   void end_staying_open() const noexcept { descriptors_->end_keeping(this); }

@@ -128,7 +128,7 @@ Descriptors::Held Descriptors::inherited(Open &mine, const void *owner) {
 }
 
 Result<Descriptors::Held> Descriptors::open_anew(Open &open, const File &closed, const struct stat &identity,
-                                                 const Location *at) {
+                                                 const IsStill &is_still, const Location *at) {
   constexpr int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
   const std::string &path = closed.path();
   auto had = make_room_for(GiveUp::half,
@@ -138,16 +138,20 @@ Result<Descriptors::Held> Descriptors::open_anew(Open &open, const File &closed,
   ST_TRY(auto file, std::move(had));
   file.read_like(closed);
   ST_TRY(auto s, file.stat());
-  if (!same_inode(s, identity))
+  bool is_same = same_inode(s, identity);
+  if (is_same && !same_times(s, identity)) {
+    ST_TRY(is_same, is_still(file));
+  }
+  if (!is_same)
     return fail(Status::file_changed, in_quotes(path), " now names another file; refresh the handle, or open it anew");
   return counted(open, std::move(file));
 }
 
 Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed, const struct stat &identity,
-                                           const Location *at) {
+                                           const IsStill &is_still, const Location *at) {
   Open &open = open_.mine();
   if (Held now = found(open, owner)) return now;
-  auto held = open_anew(open, closed, identity, at);
+  auto held = open_anew(open, closed, identity, is_still, at);
   if (held) return add(open, owner, std::move(*held));
   // It may have lost its name meanwhile, and before that it was kept.
   if (Held now = found(open, owner)) return now;

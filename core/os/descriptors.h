@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -40,9 +41,12 @@ class Descriptors {
   // `owner` names it: one owner, one file.
   void put(const void *owner, File file);
   // For reading, as `closed` is read. Status file_changed if its path leads to another file than `identity`, or to
-  // none. It is opened at `at`, if that is given, as no path may lead there. A child that cannot open it may still
-  // read by what it inherited, if that was open.
-  Result<Held> get(const void *owner, const File &closed, const struct stat &identity, const Location *at = nullptr);
+  // none. While it was closed a new file may have got its inode: `is_still` is asked of a file that was changed since.
+  // It is opened at `at`, if that is given, as no path may lead there. A child that cannot open it may still read by
+  // what it inherited, if that was open.
+  using IsStill = std::function<Result<bool>(const File &)>;
+  Result<Held> get(const void *owner, const File &closed, const struct stat &identity, const IsStill &is_still,
+                   const Location *at = nullptr);
   // Its path will lead to it no more. So `held`, which is of that file, or what the owner has of it, is kept. While
   // there is room it goes after all others; what is kept leaves the others half of the room. The one that was kept
   // first goes first. Owners that keep one file take the room of one.
@@ -118,7 +122,8 @@ class Descriptors {
   Held add(Open &open, const void *owner, Held held);
   void keep_within_most(Open &open, Closing &closing) const;
   Held inherited(Open &mine, const void *owner);
-  Result<Held> open_anew(Open &open, const File &closed, const struct stat &identity, const Location *at);
+  Result<Held> open_anew(Open &open, const File &closed, const struct stat &identity, const IsStill &is_still,
+                         const Location *at);
   static Held counted(Open &open, File file);
 
   Env &env_;

@@ -19,6 +19,10 @@ namespace {
 
 using testing::FaultEnv;
 
+Result<bool> is_still(const File &) {
+  return true;
+}
+
 // Files of one byte each, whose names go when a test says so.
 class Files {
  public:
@@ -35,7 +39,7 @@ class Files {
   }
   std::string path_of(size_t i) const { return dir_ / std::to_string(i); }
   Result<Descriptors::Held> get(Descriptors &from, size_t i) const {
-    return from.get(&all_[i], all_[i].closed, all_[i].identity);
+    return from.get(&all_[i], all_[i].closed, all_[i].identity, is_still);
   }
   // Its name goes, for which it is kept.
   void keep(Descriptors &by, size_t i) const {
@@ -273,14 +277,14 @@ TEST(DescriptorsTest, AChildReadsAFileThatWasReplacedByWhatItInherited) {
   descriptors.put(&identity, std::move(*file));
   std::filesystem::rename(other, path);
   env.forks = 1;
-  auto held = descriptors.get(&identity, closed, identity);
+  auto held = descriptors.get(&identity, closed, identity, is_still);
   ASSERT_TRUE(testing::is_ok(held));
   EXPECT_EQ(five_bytes_of(**held), "bytes");
   descriptors.give_up(Descriptors::GiveUp::all);
   held->reset();
   env.forks = 0;
   descriptors.give_up(Descriptors::GiveUp::all);
-  EXPECT_TRUE(testing::fails_with(Status::file_changed, descriptors.get(&identity, closed, identity)));
+  EXPECT_TRUE(testing::fails_with(Status::file_changed, descriptors.get(&identity, closed, identity, is_still)));
 }
 
 // A child that may open nothing any more reads by what its parent had open, as with a handle of one file.
@@ -306,11 +310,11 @@ TEST(DescriptorsTest, AChildWithoutRightsReadsByWhatItInherited) {
   for (const uint64_t child : {1, 2}) {  // of it, and of that one
     env.forks = child;
     // Its owner's address is that of another file's owner by now.
-    EXPECT_TRUE(testing::fails_with(Status::permission, descriptors.get(&file, closed, others)));
-    auto held = descriptors.get(&file, closed, identity);
+    EXPECT_TRUE(testing::fails_with(Status::permission, descriptors.get(&file, closed, others, is_still)));
+    auto held = descriptors.get(&file, closed, identity, is_still);
     ASSERT_TRUE(testing::is_ok(held));
     EXPECT_EQ(five_bytes_of(**held), "bytes");
-    EXPECT_TRUE(testing::fails_with(Status::permission, descriptors.get(&other, other_closed, others)));
+    EXPECT_TRUE(testing::fails_with(Status::permission, descriptors.get(&other, other_closed, others, is_still)));
   }
 }
 

@@ -91,6 +91,27 @@ TEST_F(FewDescriptorsTest, AreEnoughToReadAllShards) {
     }
 }
 
+TEST_F(FewDescriptorsTest, AShardThatGotTheInodeOfAnotherIsNotReadForIt) {
+  const std::string shard = dir / "m-10000.safetensors";
+  env.most = 8;
+  auto model = open(false, read::MapMode::none);
+  ASSERT_TRUE(is_ok(model));
+  expect_read(**model);  // the first shard's descriptor was given up
+  const std::string patched = file_of({u8_tensor("t0", shape, 99)});
+  put_bytes(shard, patched);
+  const auto bytes = read(**model, 0);
+  ASSERT_TRUE(is_ok(bytes));
+  EXPECT_EQ(*bytes, patched.substr(patched.size() - shape));
+
+  for (size_t i = 1; i < n; ++i) ASSERT_TRUE(is_ok(read(**model, i)));
+  put_bytes(shard, file_of({u8_tensor("s", 3, 1), u8_tensor("t0", shape, 2)}));
+  EXPECT_TRUE(fails_with(Status::file_changed, read(**model, 0)));
+  put_bytes(shard, "no safetensors");
+  EXPECT_TRUE(fails_with(Status::file_changed, read(**model, 0)));
+  put_bytes(shard, patched);
+  EXPECT_TRUE(is_ok(read(**model, 0)));
+}
+
 TEST_F(FewDescriptorsTest, NoneMeansAFailureThatSaysSo) {
   auto model = open(false);
   ASSERT_TRUE(is_ok(model));
