@@ -748,11 +748,16 @@ def test_what_a_thread_is_about_to_lock_is_not_removed_once_it_has(cached, monke
 
 
 @_known_by_its_lock
-def test_a_link_is_replaced_where_the_filesystem_has_no_locks(cached, monkeypatch):
+@pytest.mark.parametrize("refusal", [errno.ENOLCK, errno.EACCES])
+def test_a_link_is_replaced_where_there_are_no_locks(refusal, cached, monkeypatch):
+    """The filesystem has none, or AppArmor allows none. Whether somebody has one may be asked."""
     link, _ = cached
+    ask = pytest.importorskip("fcntl").fcntl
 
-    def refuse(*_):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    def refuse(file, command, argument):
+        if command == _link._F_OFD_GETLK:
+            return ask(file, command, argument)
+        raise OSError(refusal, os.strerror(refusal))
 
     monkeypatch.setattr("fcntl.fcntl", refuse)
     left = f".{link.name}.st-link-0123456789abcdef"

@@ -27,7 +27,7 @@ _MARK = ".st-link-"
 _HELD = (errno.EAGAIN, errno.EACCES)  # somebody else has the lock
 _CLEAN_FOR = 60.0  # seconds
 _MOST_CLEAN = 256  # folders
-_F_OFD_SETLK = 37  # of Linux, which not every build of Python names
+_F_OFD_GETLK, _F_OFD_SETLK = 36, 37  # of Linux, which not every build of Python names
 
 #: Folders in which nothing was left, by device and inode, and when that was seen. A child of a fork may go by it, too.
 _clean: dict[tuple[int, int], float] = {}
@@ -177,5 +177,17 @@ def _lock(file: int) -> int:
     try:
         fcntl.fcntl(file, getattr(fcntl, "F_OFD_SETLK", _F_OFD_SETLK), whole)
     except OSError as error:
+        # AppArmor and SELinux answer so if they allow no locks, and a client of SMB if somebody else has one.
+        if error.errno == errno.EACCES and not _is_held(file, whole):
+            return errno.ENOLCK
         return error.errno or errno.ENOLCK
     return 0
+
+
+def _is_held(file: int, whole: bytes) -> bool:
+    import fcntl
+
+    with suppress(OSError):
+        found = fcntl.fcntl(file, getattr(fcntl, "F_OFD_GETLK", _F_OFD_GETLK), whole)
+        return struct.unpack_from("@h", found) != (fcntl.F_UNLCK,)
+    return True
