@@ -100,9 +100,9 @@ Result<void> ShardCatalogue::check_go_together(const Pins &pinned, Found &found,
   const auto is_untouched = [&](const auto &one) {
     return pinned[one.first] || shards()[one.first]->is_untouched_since(settled_at, *one.second);
   };
-  if (settled_at > 0 && std::ranges::all_of(found, is_untouched)) return {};
+  if (settled_at > 0 && owner_.times_tell() && std::ranges::all_of(found, is_untouched)) return {};
   constexpr int most_looks = 3;  // others may replace a shard each time
-  settled_at = owner_.env().unix_time();
+  settled_at = owner_.second_to_settle();
   for (int looks = 1;; ++looks) {
     ST_TRY(owner_.await_half_done(owner_.options().lock_timeout_ms));
     ST_TRY(check_unchanged());  // what was awaited may have replaced the index

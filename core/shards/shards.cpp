@@ -470,7 +470,7 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
       else
         r.found.reset();
     }
-    const uint64_t settled_at = env().unix_time();
+    const uint64_t settled_at = second_to_settle();
     ST_TRY(await_half_done(timeout_ms));
     bool again = false;
     for (Refreshed &r : all) {
@@ -502,6 +502,27 @@ Result<void> Shards::refresh_shards(int32_t timeout_ms) {
     return {};
   }
   return Failure(replaced_all_the_time());
+}
+
+namespace {
+
+uint64_t clock_is_ahead(os::Env &env) {
+  const uint64_t now = env.unix_time(), since = env.monotonic_ms() / 1000;
+  return now - std::min(now, since);
+}
+
+}  // namespace
+
+uint64_t Shards::second_to_settle() const {
+  const uint64_t ahead = clock_is_ahead(env());
+  for (uint64_t most = ahead_; most < ahead && !ahead_.compare_exchange_weak(most, ahead);) {
+  }
+  return env().unix_time();
+}
+
+// Both clocks are rounded.
+bool Shards::times_tell() const {
+  return clock_is_ahead(env()) + 1 >= ahead_;
 }
 
 Error Shards::replaced_all_the_time() const {

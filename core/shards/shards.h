@@ -125,6 +125,10 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Result<void> recover_left(int32_t timeout_ms) const;  // by dead writers
   // Until no commit of others that was decided before has yet to give files their names.
   Result<void> await_half_done(int32_t timeout_ms) const;
+  // For ShardCatalogue::check_go_together: the second that it is, and whether files tell by their times what has
+  // changed since such a second. They do not once somebody has set the clock back.
+  uint64_t second_to_settle() const;
+  bool times_tell() const;
   Error replaced_all_the_time() const;
   // One that no catalogue shows as it is.
   Result<void> refresh_unshown(Member &shard) const;
@@ -158,6 +162,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // Counts what may have changed several shards, and is not seen by its index: a commit of ours that is left to
   // recovery, or one by others whose index a commit of ours has replaced.
   std::atomic<uint64_t> unseen_ = 0;
+  // The most that the clock on the wall was ahead of the monotonic one, in seconds.
+  mutable std::atomic<uint64_t> ahead_ = 0;
   // Counts commits that could not be shown, and how many of them were shown later.
   std::atomic<uint64_t> to_show_ = 0, shown_late_ = 0;
 };

@@ -34,6 +34,8 @@ class Aged : public Unsynced {
     aged_ = now(CLOCK_REALTIME);
     while (!is_before(aged_, now(CLOCK_REALTIME_COARSE))) std::this_thread::yield();  // which files get their times by
   }
+  uint64_t unix_time() override { return Unsynced::unix_time() + ahead; }
+  uint64_t ahead = 0;
   int fstat(int fd, struct stat *out) override { return aged(Unsynced::fstat(fd, out), out); }
   int fstatat(int dir, const char *path, struct stat *out, int flags) override {
     return aged(Unsynced::fstatat(dir, path, out, flags), out);
@@ -674,6 +676,16 @@ TEST_F(LateOpen, OneThatIsUntouchedGoesWithTheOthers) {
   EXPECT_EQ(look(c->catalogue(), {"d", "c", "a"}), "old changed old");
   ASSERT_TRUE(is_ok(c->refresh()));
   EXPECT_EQ(look(c->catalogue(), {"a", "c", "d"}), "new new old");
+}
+
+// Files that are changed later have times from before.
+TEST_F(LateOpen, AClockThatWasSetBackTellsNotWhatIsUntouched) {
+  unsynced.ahead = 3600;
+  const auto c = open(env);
+  EXPECT_EQ(look(c->catalogue(), {"a"}), "old");
+  unsynced.ahead = 0;
+  change_by_another({"a", "c"});
+  EXPECT_EQ(look(c->catalogue(), {"c", "a"}), "changed old");
 }
 
 // Another state has opened it, and has shown it since.
