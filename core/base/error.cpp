@@ -61,6 +61,7 @@ std::string_view what_to_do(int err) {
     case ENFILE: return limit_of_system;
     case ENOSPC: return "; free some room";
     case EDQUOT: return "; free some room, or have the quota raised";
+    case EOVERFLOW: return "; on an id-mapped mount only a user who has an id there makes files";
     case ESPIPE: return "; the filesystem takes bytes in order only: write on a disk, and copy the file";
     default: return {};
   }

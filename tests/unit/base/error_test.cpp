@@ -104,6 +104,11 @@ TEST_F(ErrorTest, OneOfAFullDiskOrQuotaSaysWhatToDo) {
   EXPECT_TRUE(quota.message.ends_with("; free some room, or have the quota raised"));
 }
 
+// The kernel's word for it, "Value too large for defined data type", tells nothing.
+TEST_F(ErrorTest, OneOfAnIdMappedMountSaysWhoMayMakeFiles) {
+  EXPECT_TRUE(os_error(EOVERFLOW, "create", "f").message.ends_with("only a user who has an id there makes files"));
+}
+
 TEST_F(ErrorTest, ErrorsOfOtherTypesArePassedOnToo) {
   using Odd = tl::expected<void, std::unique_ptr<int>>;
   const auto odd = []() -> Odd { return tl::make_unexpected(std::make_unique<int>(3)); };
