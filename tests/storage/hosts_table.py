@@ -100,7 +100,15 @@ ROWS = {
         libst=REFRESH,
         stock="as its caches go",
     ),
-    "sshfs": Row("sshfs, rclone", "read only: ", True, False, f"{REFRESH}, on one host", f"{OPEN}, on one host"),
+    "sshfs": Row("sshfs", "read only: ", True, False, f"{REFRESH}, on one host", f"{OPEN}, on one host"),
+    # It loses a file that one process removes while another has it open.
+    "rclone": Row(
+        "rclone",
+        "read only: ",
+        libst="not beside a writer",
+        stock=f"{OPEN}, on one host",
+        instead=("one process at a time", "no"),
+    ),
     "bucket": Row("gcsfuse and other mounts of buckets", "read only: ", libst=OPEN, stock=OPEN),
 }
 
