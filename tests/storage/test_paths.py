@@ -108,7 +108,7 @@ def test_overlay(upper, memory, make_disk, programs):
 
 @pytest.mark.parametrize("options", ["metacopy=off", "metacopy=on"])
 def test_on_an_overlay_a_change_may_keep_the_time(options, tmp_path, memory):
-    """As rsync -t and cp -p do it. Before it another mode, which alone copies the file up without its bytes (metacopy)."""
+    """As rsync -t and cp -p do it. Before it another mode, which may copy the file up without its bytes (metacopy)."""
     lower = tmp_path / "lower"
     for folder in (lower, memory / "upper", memory / "work", memory / "merged"):
         folder.mkdir()
