@@ -109,6 +109,9 @@ TEST_F(FewDescriptorsTest, AShardThatGotTheInodeOfAnotherIsNotReadForIt) {
   put_bytes(shard, "no safetensors");
   EXPECT_TRUE(fails_with(Status::file_changed, read(**model, 0)));
   put_bytes(shard, patched);
+  env.before = [](Call call) { return call == Call::pread ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, read(**model, 0)));
+  env.before = nullptr;
   EXPECT_TRUE(is_ok(read(**model, 0)));
 }
 
