@@ -37,7 +37,7 @@ export work
 xargs -P "$(nproc)" -L 1 bash -c 'check "$(basename "$0")" "$0" "$@"' <<END
 $tree/tests/unit/unit_os --gtest_brief=1 --gtest_filter=-Helper.LeavesItsThread*:Helper.WaitsInNoChild*
 $tree/tests/unit/unit_capi --gtest_brief=1 --gtest_filter=CapiCalls.*:CapiErrors.*:CapiLifetime.*:CapiOwnership.*:CapiOptions.OfA*-*Interrupt*:*Cancel*
-$tree/tests/unit/unit_format --gtest_brief=1 --gtest_filter=-HostileHeader.*:TwoReaders.Give*:DamagedHeader.With*:ScanInWindows.*:Index.*Million*
+$tree/tests/unit/unit_format --gtest_brief=1 --gtest_filter=-HostileHeader.*:TwoReaders.Give*:DamagedHeader.With*:ScanInWindows.*
 $tree/tests/unit/unit_newfile --gtest_brief=1 --gtest_filter=PublishPlan*:RoomTest.*Identity*
 $tree/tests/unit/unit_journal --gtest_brief=1 --gtest_filter=Journal*:Folder*:RecoverDistrusts*-*Large*:*EverySize*:*Megabytes*:*Cancelled*
 $tree/tests/unit/unit_file --gtest_brief=1 --gtest_filter=DataFileTest.*:PendingCatalogueTest.*:PublishTest.*:Replaced.*:Inherits.*-*Cancel*:*Copy*:*Large*:*LongHeader*
