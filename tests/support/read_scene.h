@@ -2,9 +2,6 @@
 // front of the kernel's, whose reads can be failed, shortened and watched.
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -19,6 +16,7 @@
 #include <vector>
 
 #include "fault_env.h"
+#include "os/process.h"
 #include "read/bulk.h"
 #include "test_files.h"
 
@@ -77,7 +75,7 @@ class ReadEnv : public FaultEnv {
   }
   ssize_t pread_cached(int fd, void *buffer, size_t n, uint64_t offset) override {
     if (on_cached) return *on_cached;
-    return is_in_memory(fd, offset) ? os::Env::posix().pread_cached(fd, buffer, n, offset) : -EAGAIN;
+    return is_on_disk_alone(fd, offset) ? -EAGAIN : os::Env::posix().pread_cached(fd, buffer, n, offset);
   }
   int madvise(void *address, size_t n, int advice) override { return os::Env::posix().madvise(address, n, advice); }
   int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override {
@@ -95,14 +93,15 @@ class ReadEnv : public FaultEnv {
 
  private:
   // The kernel begins to read what is not in memory as it answers, and where the disk is faster it answers that all is.
-  static bool is_in_memory(int fd, uint64_t offset) {
-    const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-    void *at = ::mmap(nullptr, page, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset / page * page));
-    if (at == MAP_FAILED) return false;
-    unsigned char is_there = 0;
-    const int r = ::mincore(at, page, &is_there);
-    ::munmap(at, page);
-    return r == 0 && is_there & 1;
+  static bool is_on_disk_alone(int fd, uint64_t offset) {
+    os::Env &system = os::Env::posix();
+    const size_t page = os::page_size(), at = offset / page * page;
+    void *mapped = nullptr;
+    if (system.mmap(at + page, PROT_READ, MAP_SHARED, fd, &mapped) < 0) return false;
+    unsigned char is_there = 1;
+    const int r = system.mincore(static_cast<std::byte *>(mapped) + at, page, &is_there);
+    system.munmap(mapped, at + page);
+    return r == 0 && (is_there & 1) == 0;
   }
   int ask_read(int fd, uint64_t offset) {
     ++reads;
