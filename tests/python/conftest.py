@@ -90,7 +90,7 @@ def is_descriptor_open(path):
 
 
 def at_once(work, *arguments):
-    """Does that with each of these, each in a thread of its own. Raises what one of them raised."""
+    """Does that with each of these at once, in threads. Raises what one of them raised."""
     with ThreadPoolExecutor(len(arguments)) as threads:
         list(threads.map(work, arguments))
 
