@@ -843,7 +843,7 @@ TEST_F(SuperRecovery, APartStaysWhereASuperJournalIsNotToBeTrusted) {
 // A stranger's, which lets nobody in.
 class KeepsOut : public ClockEnv {
  public:
-  explicit KeepsOut(const fs::path &path) : ClockEnv(os::Env::posix()), name_(path.filename()) {
+  explicit KeepsOut(const fs::path &path) : ClockEnv(os::Env::posix()), name_(path.filename().string()) {
     before_open = [this](std::string_view name, int) { return name == name_ ? -EACCES : 0; };
   }
   int fstatat(int at, const char *name, struct stat *out, int flags) override {
