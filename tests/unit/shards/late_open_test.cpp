@@ -159,11 +159,11 @@ class LateOpen : public testing::ShardsScene {
   void unlock_all_but_journals() const {
     for (const auto &fd : std::filesystem::directory_iterator("/proc/self/fd")) {
       std::error_code gone;
-      const std::string path = std::filesystem::read_symlink(fd.path(), gone);
+      const std::string path = std::filesystem::read_symlink(fd.path(), gone).string();
       if (gone || !path.starts_with(dir.path()) || path.find(".st-journal/") != std::string::npos) continue;
       struct flock all = {};
       all.l_type = F_UNLCK;
-      ::fcntl(std::stoi(fd.path().filename()), F_OFD_SETLK, &all);
+      ::fcntl(std::stoi(fd.path().filename().string()), F_OFD_SETLK, &all);
     }
   }
 
@@ -810,7 +810,7 @@ class LateOpenOfLinks : public LateOpen {
  protected:
   LateOpenOfLinks() {
     for (const char *of : {"old", "new"}) {
-      EXPECT_EQ(::mkdir((dir / of).c_str(), 0755), 0);
+      std::filesystem::create_directory(dir / of);
       put_shards(dir / of);
     }
     put_bytes(dir / "new/m-2.safetensors", file_of(std::vector{u8_tensor("c", 5000, 13)}));
@@ -913,8 +913,10 @@ TEST_F(LateOpen, ATransactionGoesOnWithAnotherIndexOfTheSameBytes) {
     const auto renew = [&] {
       const std::string copy = dir / "copy";
       put_bytes(copy, bytes_of(index));
-      const timespec times[2] = {{1000, 0}, {1000, 0}};
-      ASSERT_EQ(copied ? ::rename(copy.c_str(), index.c_str()) : ::utimensat(AT_FDCWD, index.c_str(), times, 0), 0);
+      if (copied)
+        std::filesystem::rename(copy, index);
+      else
+        std::filesystem::last_write_time(index, std::filesystem::last_write_time(index) - std::chrono::hours(1));
     };
     change_by_another({"a", "c"});
     renew();
