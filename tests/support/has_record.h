@@ -11,7 +11,7 @@ inline bool has_record(const std::string &file) {
   const std::string folder = file + std::string(write::folder_suffix);
   if (!fs::exists(folder)) return false;
   for (const auto &journal : fs::directory_iterator(folder))
-    if (const std::string bytes = bytes_of(journal.path()); !bytes.empty() && bytes[0] != 0) return true;
+    if (const std::string bytes = bytes_of(journal.path().string()); !bytes.empty() && bytes[0] != 0) return true;
   return false;
 }
 

@@ -467,7 +467,7 @@ class SmallDisk : public FaultEnv {
     for (const auto &entry : std::filesystem::recursive_directory_iterator(folder_)) {
       constexpr uint64_t sector = 512;
       struct stat s;
-      if (::lstat(entry.path().c_str(), &s) == 0) sum += static_cast<uint64_t>(s.st_blocks) * sector;
+      if (::lstat(entry.path().string().c_str(), &s) == 0) sum += static_cast<uint64_t>(s.st_blocks) * sector;
     }
     return sum;
   }

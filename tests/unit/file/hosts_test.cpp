@@ -110,13 +110,13 @@ TEST_P(Hosts, ANameThatIsRememberedOfAFileThatIsGoneIsAskedForAnew) {
   for (const bool writable : {false, true}) {
     Remembering host(env);
     host.client = GetParam();
-    host.remembers = fs::path(path).filename();
+    host.remembers = fs::path(path).filename().string();
     EXPECT_TRUE(
         same_bytes(seen(*open(host, writable ? StoreScene::writable() : OpenOptions()), "b"), seen(*open(), "b")));
     EXPECT_EQ(host.remembers, "");
     auto at = os::Location::find(host, path);
     ASSERT_TRUE(is_ok(at));
-    host.remembers = fs::path(path).filename();
+    host.remembers = fs::path(path).filename().string();
     struct stat now;
     EXPECT_EQ(at->stat(&now), 0);
   }

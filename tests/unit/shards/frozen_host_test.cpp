@@ -182,7 +182,8 @@ TEST_P(FrozenHost, DecidesNothingWithoutItsNewFiles) {
   host.before = [&](Call call) {
     if (call != Call::renew_name || !gone.empty() || has_record(index)) return 0;
     for (const auto &entry : fs::directory_iterator(ckpt))
-      if (const std::string name = entry.path().filename(); name.starts_with(".m-1.safetensors.st-new-")) gone = name;
+      if (const std::string name = entry.path().filename().string(); name.starts_with(".m-1.safetensors.st-new-"))
+        gone = name;
     if (!gone.empty()) fs::remove(ckpt + "/" + gone);
     return 0;
   };
@@ -208,7 +209,7 @@ TEST_P(FrozenRecoverer, GoesNoFurther) {
   }
   const auto inode_of = [](const std::string &path) {
     struct stat s = {};
-    EXPECT_EQ(stat(path.c_str(), &s), 0);
+    EXPECT_EQ(::stat(path.c_str(), &s), 0);
     return s.st_ino;
   };
   const ino_t old = inode_of(shard);
