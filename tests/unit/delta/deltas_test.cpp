@@ -939,21 +939,17 @@ TEST_F(DeltasOfElements, AskForNoRoomOnTheStorageOfTheIndexAlone) {
 
 // Blocks of 64 KiB, of which each has pages that change: no more of them than the file has become new.
 TEST_F(DeltasOfElements, NeedNoMoreRoomThanTheNewFileTakes) {
-  struct LargeBlocks : SharingEnv {
-    using SharingEnv::SharingEnv;
-    int fstatfs(int fd, struct statfs *out) override {
-      const int r = SharingEnv::fstatfs(fd, out);
-      out->f_bsize = out->f_frsize = 65536;
-      return r;
-    }
-  };
   constexpr size_t third_page = 3 * 4096;
   std::string &w = b.tensors.back().bytes;
   w = a.tensors.back().bytes;
   for (size_t i = 0; i < w.size(); i += third_page) w[i] ^= 1;
   put_bytes(other, b.file());
   ASSERT_TRUE(is_ok(diff()));
-  LargeBlocks sharing(env);
+  SharingEnv sharing(env);
+  sharing.told_of_disk = [](auto &s) {
+    s.f_bsize = 65536;
+    if constexpr (requires { s.f_frsize; }) s.f_frsize = 65536;
+  };
   SmallDisk disk(sharing, dir.path());
   disk.free_bytes = 3 * w.size();
   DeltaPatchOptions options;

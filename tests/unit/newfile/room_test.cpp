@@ -20,19 +20,20 @@ using testing::Call;
 // A disk that says what a test wants of its room and of its blocks.
 class Told : public FaultEnv {
  public:
-  using FaultEnv::FaultEnv;
+  explicit Told(os::Env &base) : FaultEnv(base) {
+    told_of_disk = [this](auto &s) {
+      if (free_blocks) s.f_bavail = *free_blocks;
+      if (of_root) s.f_bfree = s.f_bavail + *of_root;
+      if (blocks) s.f_blocks = *blocks;
+      if (type) s.f_type = *type;
+      if (block) s.f_bsize = *block;
+      if constexpr (requires { s.f_frsize; })
+        if (block) s.f_frsize = *block;
+      if (best_write) s.f_bsize = *best_write;
+    };
+  }
   uint64_t long_read() override { return reads_of; }
   uint64_t reads_of = 0;
-  int fstatfs(int fd, struct statfs *out) override {
-    const int r = FaultEnv::fstatfs(fd, out);
-    if (free_blocks) out->f_bavail = *free_blocks;
-    if (of_root) out->f_bfree = out->f_bavail + *of_root;
-    if (blocks) out->f_blocks = *blocks;
-    if (type) out->f_type = *type;
-    if (block) out->f_bsize = out->f_frsize = *block;
-    if (best_write) out->f_bsize = *best_write;
-    return r;
-  }
   uid_t geteuid() override { return user; }
   int64_t seek_hole(int fd, uint64_t offset) override { return hole ? *hole : FaultEnv::seek_hole(fd, offset); }
   int clone_range(int to, int from, uint64_t at, uint64_t n, uint64_t where) override {
