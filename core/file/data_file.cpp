@@ -135,6 +135,8 @@ Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct sta
   if (follows) file.read_past_cache(at_.how_to_read(*identity));
   auto snapshot = Snapshot::take(std::move(file), *identity, {options_.map, follows, &filesystem, log});
   if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
+  if (snapshot && options_.descriptors && os::tells_times(filesystem))
+    (*snapshot)->birth = env().birth_time((*snapshot)->file.fd(), "");
   return snapshot;
 }
 
@@ -242,6 +244,12 @@ HeldSnapshot DataFile::place(std::unique_ptr<Snapshot> state, uint64_t look) {
   return versions_.place(std::move(state));
 }
 
+// Where nothing holds the old file open, a new one may have its inode. No patch changes the size, or when it was made.
+bool DataFile::is_of(const Snapshot &state, const struct stat &named) const {
+  if (!os::same_inode(named, state.identity) || named.st_size != state.identity.st_size) return false;
+  return state.birth < 0 || os::same_times(named, state.identity) || state.may_be_born(at_.birth_time());
+}
+
 // A file that is put in place by a commit of this handle is shown before it is no longer being placed, or withheld. So
 // the second question is asked before the third.
 Result<bool> DataFile::was_replaced_by_others(const Snapshot &state) const {
@@ -251,13 +259,11 @@ Result<bool> DataFile::was_replaced_by_others(const Snapshot &state) const {
     if (state.reads_past_cache()) at_.renew();
     const int r = at_.stat(&named);
     if (r < 0 && r != -ENOENT && r != -ESTALE) return Failure(os_error(-r, "look at", path_));
-    // The size, too: where nothing holds the old file open, the new one may have its inode. No patch changes it.
-    const bool is_same = r < 0 || (os::same_inode(named, state.identity) && named.st_size == state.identity.st_size);
-    if (is_same) return false;
+    if (r < 0 || is_of(state, named)) return false;
     const bool is_being_placed = named.st_ino == placing_ || is_withheld();
     const HeldSnapshot now = hold();
     if (now->others != state.others) return true;
-    if (is_being_placed || os::same_inode(named, now->identity)) return false;
+    if (is_being_placed || is_of(*now, named)) return false;
     if (now.get() == before.get()) return true;
   }
 }

@@ -309,6 +309,7 @@ class DataFile {
   bool is_withheld() const { return withheld_by_ == env_.fork_generation() + 1; }
   HeldSnapshot place(std::unique_ptr<Snapshot> state, uint64_t look);
   void end_writing() noexcept;
+  bool is_of(const Snapshot &state, const struct stat &named) const;
   bool is_left_behind(const Snapshot &now, const Snapshot &fresh) const;
   // What lay beside the file. Without any journal nothing has touched it.
   enum class Met { nothing, journals, hot };

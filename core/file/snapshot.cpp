@@ -155,9 +155,10 @@ void Snapshot::share_descriptor(std::shared_ptr<os::Descriptors> among, const os
   descriptors_->put(this, std::move(shared));
 }
 
-// Patches change its times, and leave the header. One that does not parse is another file's.
+// Patches change its times, and leave its birth and the header. One that does not parse is another file's.
 Result<os::Descriptors::Held> Snapshot::hold_open() const {
   const auto is_still = [this](const os::File &opened) -> Result<bool> {
+    if (!may_be_born(opened.env().birth_time(opened.fd(), ""))) return false;
     const auto now = write::identify(opened, header.data_offset());
     if (!now && now.error().status == Status::io) return Failure(now.error());
     return now && now->header_hash == header_hash;

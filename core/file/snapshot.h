@@ -30,6 +30,9 @@ struct Snapshot {
   os::Filesystem filesystem;
   Header header;
   uint64_t header_hash = 0;  // of the first data_offset() bytes
+  // When the file was made, where that is known, and asked as the descriptor may be given up. Negative: nothing.
+  // Another file that gets the inode then may have the same header.
+  int64_t birth = -1;
   read::Content content;
   uint64_t generation = 0;  // of the process that took it: see os::Env::fork_generation
   uint64_t look = 0;        // the number of the look that found it: see DataFile::Look
@@ -59,8 +62,9 @@ struct Snapshot {
   // Is it of the same file, with the same tensors at the same places?
   bool is_of_same_file(const Snapshot &other) const {
     return os::same_inode(identity, other.identity) && header_hash == other.header_hash &&
-           file_size() == other.file_size();
+           file_size() == other.file_size() && may_be_born(other.birth);
   }
+  bool may_be_born(int64_t at) const { return birth < 0 || at < 0 || at == birth; }
   // Before it is shared, or anybody has looked at its bytes.
   Result<void> map_anew();
   // Bytes of tensor `slot` were changed in the file: see read::Content::refresh. Where that fails, and where memory is

@@ -5,6 +5,7 @@
 // are built on Env, and thus tested with it.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -40,6 +41,8 @@ class Env {
   virtual int fstat(int fd, struct stat *out) = 0;
   // statx with AT_STATX_FORCE_SYNC: as the server has it, whatever this kernel remembers.
   virtual int fstat_synced(int fd, struct stat *out) = 0;
+  // statx with STATX_BTIME: when it was made, in ns since 1970. Negative: unknown. "" names the open file itself.
+  virtual int64_t birth_time(int, const char *) { return -ENOSYS; }
   virtual int fstatat(int dir, const char *path, struct stat *out, int flags) = 0;
   // A link to it from another mount, which no kernel makes: -EXDEV, or -EEXIST. But before a name is made, FUSE asks
   // its server for it, however long it was to be remembered; the answer serves the next look at the name.

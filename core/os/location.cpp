@@ -405,6 +405,10 @@ int Location::stat(struct stat *out) const {
   return look();
 }
 
+int64_t Location::birth_time() const {
+  return env().birth_time(dir(), name_.c_str());
+}
+
 Result<bool> Location::was_replaced(const File &file) const {
   auto opened = file.stat();
   if (!opened && opened.error().os_errno == ESTALE) return true;

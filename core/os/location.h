@@ -113,6 +113,7 @@ class Location {
   Result<File> open(int flags, mode_t mode = 0) const;
   // What the entry itself is: 0 or -errno.
   int stat(struct stat *out) const;
+  int64_t birth_time() const;  // see Env
   // Does the name by now lead to another file than the open one, or to none? Status file_changed if it leads to that
   // file still, but the path that was resolved no longer leads here.
   Result<bool> was_replaced(const File &file) const;

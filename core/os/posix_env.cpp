@@ -133,6 +133,12 @@ class PosixEnv final : public Env {
     out->st_ctim = time_of(x.stx_ctime);
     return 0;
   }
+  int64_t birth_time(int dir, const char *name) override {
+    struct statx x = {};
+    if (::syscall(SYS_statx, dir, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STATX_BTIME, &x) < 0) return -errno;
+    if (!(x.stx_mask & STATX_BTIME)) return -ENODATA;
+    return x.stx_btime.tv_sec * 1'000'000'000 + x.stx_btime.tv_nsec;
+  }
   int fstatat(int dir, const char *path, struct stat *out, int flags) override {
     return answer(::fstatat(dir, path, out, flags));
   }

@@ -7,11 +7,11 @@ namespace st::testing {
 
 std::string_view call_name(Call call) {
   constexpr std::string_view names[] = {
-      "openat",     "close",     "pread",        "pwrite",     "fsync",     "fdatasync",   "fallocate",  "sync_range",
-      "wait_range", "fstat",     "fstatat",      "fstatfs",    "fchmod",    "fchown",      "realpath",   "readlinkat",
-      "list",       "mkdirat",   "unlinkat",     "renameat",   "linkat",    "lock",        "mmap",       "munmap",
-      "madvise",    "mincore",   "copy_memory",  "random",     "ftruncate", "clone_range", "copy_range", "flistxattr",
-      "fgetxattr",  "fsetxattr", "fstat_synced", "renew_name", "set_direct"};
+      "openat",     "close",     "pread",        "pwrite",     "fsync",      "fdatasync",   "fallocate",  "sync_range",
+      "wait_range", "fstat",     "fstatat",      "fstatfs",    "fchmod",     "fchown",      "realpath",   "readlinkat",
+      "list",       "mkdirat",   "unlinkat",     "renameat",   "linkat",     "lock",        "mmap",       "munmap",
+      "madvise",    "mincore",   "copy_memory",  "random",     "ftruncate",  "clone_range", "copy_range", "flistxattr",
+      "fgetxattr",  "fsetxattr", "fstat_synced", "renew_name", "set_direct", "birth_time"};
   return names[static_cast<size_t>(call)];
 }
 
@@ -23,7 +23,8 @@ bool can_fail(Call call) {
     case Call::madvise:
     case Call::mincore:
     case Call::random:
-    case Call::renew_name: return false;
+    case Call::renew_name:
+    case Call::birth_time: return false;
     default: return true;
   }
 }
@@ -120,6 +121,11 @@ int FaultEnv::set_direct(int fd) {
 
 int FaultEnv::fstat_synced(int fd, struct stat *out) {
   return asked(Call::fstat_synced, [&] { return base_.fstat_synced(fd, out); });
+}
+
+int64_t FaultEnv::birth_time(int dir, const char *name) {
+  const int answer = ask(Call::birth_time);
+  return answer < 0 ? answer : base_.birth_time(dir, name);
 }
 
 int FaultEnv::fstatat(int dir, const char *path, struct stat *out, int flags) {

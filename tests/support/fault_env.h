@@ -49,6 +49,7 @@ enum class Call {
   fstat_synced,
   renew_name,
   set_direct,
+  birth_time,
 };
 std::string_view call_name(Call);
 
@@ -84,6 +85,7 @@ class FaultEnv : public os::Env {
   int realtime_blocks(int fd, uint64_t *out) override { return base_.realtime_blocks(fd, out); }
   int fstat(int fd, struct stat *out) override;
   int fstat_synced(int fd, struct stat *out) override;
+  int64_t birth_time(int dir, const char *name) override;
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
   int renew_name(int dir, const char *name) override;
   int fstatfs(int fd, struct statfs *out) override;

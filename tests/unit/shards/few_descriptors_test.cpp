@@ -115,6 +115,49 @@ TEST_F(FewDescriptorsTest, AShardThatGotTheInodeOfAnotherIsNotReadForIt) {
   EXPECT_TRUE(is_ok(read(**model, 0)));
 }
 
+// Others publish the same shapes twice, and the disk gives what it got back to the second file. So all that the new
+// file does not share with the old one are its bytes, its times and when it was made.
+class ReusedInodes : public FewDescriptorsTest {
+ protected:
+  struct Births : FewDescriptors {
+    using FewDescriptors::FewDescriptors;
+    int64_t birth_time(int, const char *) override { return birth; }
+    int64_t birth = 1;
+  } births{os::Env::posix()};
+
+  std::unique_ptr<Shards> opened() {
+    births.most = 8;
+    OpenOptions options;
+    options.map = read::MapMode::none;
+    auto model = Shards::open(births, path, options);
+    EXPECT_TRUE(is_ok(model));
+    return std::move(*model);
+  }
+  void replace(size_t i) {
+    births.birth = 2;
+    put_bytes(dir / text("m-", 10000 + i, ".safetensors"), file_of({u8_tensor(text("t", i), shape, 100 + i)}));
+  }
+};
+
+TEST_F(ReusedInodes, AreNotReadForTheOldFileAlsoIfTheHeaderIsTheSame) {
+  const auto model = opened();
+  expect_read(*model);
+  replace(0);
+  EXPECT_TRUE(fails_with(Status::file_changed, read(*model, 0)));
+  EXPECT_TRUE(is_ok(read(*model, n - 1)));
+  ASSERT_TRUE(is_ok(model->refresh()));
+  expect_read(*model);
+}
+
+TEST_F(ReusedInodes, DoNotHideThatAShardWasReplacedFromOneThatIsOpenedLater) {
+  const auto model = opened();
+  for (size_t i = 0; i + 1 < n; ++i) ASSERT_TRUE(is_ok(read(*model, i)));
+  for (const size_t i : {size_t{0}, n - 1}) replace(i);
+  EXPECT_TRUE(fails_with(Status::file_changed, read(*model, n - 1)));
+  ASSERT_TRUE(is_ok(model->refresh()));
+  expect_read(*model);
+}
+
 TEST_F(FewDescriptorsTest, NoneMeansAFailureThatSaysSo) {
   auto model = open(false);
   ASSERT_TRUE(is_ok(model));
