@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/round.h"
+#include "os/filesystem.h"
 #include "os/process.h"
 #include "os/waited.h"
 
@@ -91,19 +92,15 @@ void Patience::sleep() {
   unchecked_us_ += pause_us;
 }
 
-// EACCES: a client of SMB says so of a lock that another worker holds, and AppArmor and SELinux of any. If nobody holds
-// one, a worker may have let go of it in between: it is asked for again.
+// EACCES: AppArmor and SELinux say so of any lock, and a client of SMB of one that another worker holds. To ask for the
+// holder would not tell: it may have let go in between.
 Result<bool> RangeLock::try_take(const LockRange &range) {
-  constexpr int most = 3;
-  for (int asked = 1;; ++asked) {
-    struct flock lock = flock_of(range, type_of(range));
-    const int r = ask(*file_, F_OFD_SETLK, &lock);
-    if (r >= 0) return true;
-    if (r == -EAGAIN) return false;
-    if (r != -EACCES || asked == most) return lock_failure(*file_, -r);
-    ST_TRY(const bool is_held, is_locked(*file_, range));
-    if (is_held) return false;
-  }
+  struct flock lock = flock_of(range, type_of(range));
+  const int r = ask(*file_, F_OFD_SETLK, &lock);
+  if (r >= 0) return true;
+  if (r == -EAGAIN) return false;
+  if (r == -EACCES && may_have_other_hosts(ask_filesystem(*file_).value_or(Filesystem()))) return false;
+  return lock_failure(*file_, -r);
 }
 
 void RangeLock::drop(const LockRange &range) {
