@@ -1,5 +1,7 @@
 // What Env on Linux does beyond its system calls: it counts processors, and knows of forks.
+#include <fcntl.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,6 +69,21 @@ TEST(PosixEnv, CountsAllProcessorsWhereItIsNotToldWhichAreItsOwn) {
 }
 
 // A fork may come before the close, and then a child has a copy of the descriptor.
+TEST(PosixEnv, TellsWhenAFileWasMadeWhateverIsDoneToIt) {
+  Env &env = Env::posix();
+  const testing::TempDir dir;
+  const std::string path = dir / "f";
+  testing::put_bytes(path, "bytes");
+  const int64_t birth = env.birth_time(AT_FDCWD, path.c_str());
+  testing::put_bytes(path, "other");
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  EXPECT_EQ(env.birth_time(AT_FDCWD, path.c_str()), birth);
+  const int fd = ::open(path.c_str(), O_RDONLY);
+  EXPECT_EQ(env.birth_time(fd, ""), birth);
+  ::close(fd);
+  EXPECT_EQ(env.birth_time(AT_FDCWD, (dir / "none").c_str()), -ENOENT);
+}
+
 TEST(Forks, WhatIsAboutToBeClosedHoldsNoLock) {
   testing::TempDir dir;
   const std::string path = dir / "f";
