@@ -280,7 +280,7 @@ void DataFile::keep_open(const Snapshot &state) noexcept try {
   if (!open) return;
   state.stay_open(*open);  // before the others: see keep_open_as_others
   versions_.each([&](const Snapshot &s) {
-    if (os::same_inode(s.identity, state.identity)) s.stay_open(*open);
+    if (s.is_of_same_file(state)) s.stay_open(*open);
   });
 } catch (const std::bad_alloc &) {
 }
@@ -289,7 +289,7 @@ void DataFile::end_keeping_open(const Snapshot &state) noexcept {
   struct stat named;
   if (!options_.descriptors || at_.stat(&named) != 0 || !os::same_inode(named, state.identity)) return;
   versions_.each([&](const Snapshot &s) {
-    if (os::same_inode(s.identity, state.identity)) s.end_staying_open();
+    if (s.is_of_same_file(state)) s.end_staying_open();
   });
 }
 
@@ -297,7 +297,7 @@ void DataFile::end_keeping_open(const Snapshot &state) noexcept {
 void DataFile::keep_open_as_others(const Snapshot &placed) const {
   if (!options_.descriptors) return;
   versions_.each([&](const Snapshot &s) {
-    if (!os::same_inode(s.identity, placed.identity)) return;
+    if (!s.is_of_same_file(placed)) return;
     if (const auto held = s.kept_open()) placed.stay_open(held);
   });
 }

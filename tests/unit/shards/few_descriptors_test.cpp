@@ -125,9 +125,10 @@ class ReusedInodes : public FewDescriptorsTest {
     int64_t birth = 1;
   } births{os::Env::posix()};
 
-  std::unique_ptr<Shards> opened() {
-    births.most = 8;
+  std::unique_ptr<Shards> opened(bool writable = false) {
+    births.most = writable ? 24 : 8;
     OpenOptions options;
+    options.writable = writable;
     options.map = read::MapMode::none;
     auto model = Shards::open(births, path, options);
     EXPECT_TRUE(is_ok(model));
@@ -160,6 +161,21 @@ TEST_F(ReusedInodes, DoNotHideThatAShardWasReplacedFromOneThatIsOpenedLater) {
   EXPECT_TRUE(fails_with(Status::file_changed, read(*model, n - 1)));
   ASSERT_TRUE(is_ok(model->refresh()));
   expect_read(*model);
+}
+
+// For a publish the states of the file that it replaces keep a descriptor.
+TEST_F(ReusedInodes, AreNotKeptOpenForStatesOfTheOldFile) {
+  const auto model = opened(true);
+  const auto old = model->catalogue();
+  for (size_t i = 0; i < n; ++i) ASSERT_TRUE(is_ok(old.find(text("t", i))));
+  expect_read(*model);
+  replace(0);
+  ASSERT_TRUE(is_ok(model->refresh()));
+  ASSERT_TRUE(is_ok(publish(*model, 0, std::string(shape, 'p'))));
+  const auto place = old.find("t0");
+  ASSERT_TRUE(is_ok(place));
+  std::string out(shape, '\0');
+  EXPECT_TRUE(fails_with(Status::file_changed, place->member->read(*place->snapshot, place->index, out.data())));
 }
 
 TEST_F(FewDescriptorsTest, NoneMeansAFailureThatSaysSo) {
