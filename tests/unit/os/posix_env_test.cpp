@@ -68,7 +68,6 @@ TEST(PosixEnv, CountsAllProcessorsWhereItIsNotToldWhichAreItsOwn) {
   }));
 }
 
-// A fork may come before the close, and then a child has a copy of the descriptor.
 TEST(PosixEnv, TellsWhenAFileWasMadeWhateverIsDoneToIt) {
   Env &env = Env::posix();
   const testing::TempDir dir;
@@ -84,6 +83,7 @@ TEST(PosixEnv, TellsWhenAFileWasMadeWhateverIsDoneToIt) {
   EXPECT_EQ(env.birth_time(AT_FDCWD, (dir / "none").c_str()), -ENOENT);
 }
 
+// A fork may come before the close, and then a child has a copy of the descriptor.
 TEST(Forks, WhatIsAboutToBeClosedHoldsNoLock) {
   testing::TempDir dir;
   const std::string path = dir / "f";
