@@ -248,7 +248,7 @@ TEST_F(RangeLockTest, ALockThatIsForbiddenIsNotOneThatAnotherHolds) {
   EXPECT_TRUE(fails_with(Status::lock_unsupported, forbidden));
   EXPECT_EQ(forbidding.sleeps, 0u);
 
-  // A client of SMB says so of a lock that another holds, who may have let go of it when it is asked who does.
+  // A client of SMB says so of a lock that another holds. By the next question it may be free.
   forbidding.told_of_disk = [](struct statfs &s) { s.f_type = static_cast<decltype(s.f_type)>(0xFF534D42); };
   forbidding.refusals = 100;
   EXPECT_TRUE(fails_with(Status::busy, take(d, {{0, 10, exclusive}})));
