@@ -16,18 +16,14 @@ class CapiScene : public ::testing::Test {
   CapiScene() { put_bytes(path, old); }
 
   st_file *open(uint32_t flags = ST_OPEN_READ_WRITE, uint32_t map = ST_MAP_AUTO) {
-    auto options = sized<st_open_options>();
-    options.flags = flags;
-    options.map = map;
-    options.lock_timeout_ms = ST_TIMEOUT_NONE;
-    st_file *file = nullptr;
-    EXPECT_ST(ST_OK, st_open(path.c_str(), &options, &file));
-    return file;
+    return open_at(path, flags, map, ST_TIMEOUT_NONE);
   }
-  static st_file *open_at(const std::string &path, uint32_t flags = ST_OPEN_READ_WRITE, uint32_t map = ST_MAP_AUTO) {
+  static st_file *open_at(const std::string &path, uint32_t flags = ST_OPEN_READ_WRITE, uint32_t map = ST_MAP_AUTO,
+                          int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT) {
     auto options = sized<st_open_options>();
     options.flags = flags;
     options.map = map;
+    options.lock_timeout_ms = lock_timeout_ms;
     st_file *file = nullptr;
     EXPECT_ST(ST_OK, st_open(path.c_str(), &options, &file));
     return file;
