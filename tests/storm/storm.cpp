@@ -407,12 +407,18 @@ class Storm {
       std::fprintf(stderr, "%s %d: at %s, waits in %s\n", is_writer(w) ? "writer" : "reader", pids_[w],
                    ledger_.described(w).c_str(), wchan(pids_[w]).c_str());
     }
-    std::error_code ignored;
-    for (const auto &entry : fs::recursive_directory_iterator(fs::path(scene_.path()).parent_path(), ignored))
-      std::fprintf(stderr, "%s, %ju bytes\n", entry.path().c_str(), entry.file_size(ignored));
     std::ifstream locks("/proc/locks");
     for (std::string line; std::getline(locks, line);)
       if (line.find("OFDLCK") != std::string::npos) std::fprintf(stderr, "%s\n", line.c_str());
+    // By another process, as the filesystem may be what hangs.
+    const auto begin = Clock::now();
+    const pid_t lister = spawn([&] { list_folder(); });
+    while (::waitpid(lister, nullptr, WNOHANG) == 0 && since(begin) < 10) ::usleep(1000);
+  }
+  void list_folder() const {
+    std::error_code ignored;
+    for (const auto &entry : fs::recursive_directory_iterator(fs::path(scene_.path()).parent_path(), ignored))
+      std::fprintf(stderr, "%s, %ju bytes\n", entry.path().c_str(), entry.file_size(ignored));
   }
 
   const Settings &settings_;
