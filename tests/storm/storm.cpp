@@ -217,6 +217,7 @@ class Storm {
   void make_trouble() {
     if (settings_.trouble.empty()) return;
     ++troubles_;
+    trouble_began_ = Clock::now();
     trouble_ = spawn([&] {
       ::execl("/bin/sh", "sh", "-c", settings_.trouble.c_str(), nullptr);
       std::perror("sh");
@@ -226,7 +227,9 @@ class Storm {
   // Looks whether the trouble has ended. Empty, or why it was none.
   std::string why_not_over() {
     int status = 0;
-    if (trouble_ <= 0 || ::waitpid(trouble_, &status, WNOHANG) == 0) return {};
+    if (trouble_ <= 0) return {};
+    if (::waitpid(trouble_, &status, WNOHANG) == 0)
+      return Clock::now() - trouble_began_ < longest_patience ? std::string() : "the trouble does not end";
     trouble_ = 0;
     return status == 0 ? std::string() : "the trouble failed";
   }
@@ -427,6 +430,7 @@ class Storm {
   std::mt19937_64 random_;
   std::vector<pid_t> pids_;  // writers, then readers; 0: dead
   pid_t trouble_ = 0;        // its process; 0: there is none
+  Clock::time_point trouble_began_;
   uint64_t troubles_ = 0;
   double pause_ = shortest_pause();  // before another is killed, if nobody commits
   uint64_t kills_ = 0, judgements_ = 0, stock_opens_ = 0, last_commits_ = 0, last_reads_ = 0;
