@@ -20,9 +20,16 @@
 namespace st::store {
 
 // Not the inode alone: a file that comes later may have its number.
-uint64_t Shards::state_of(const struct stat &s) {
+uint64_t Shards::own_state_of(const struct stat &s) {
   const uint64_t parts[] = {static_cast<uint64_t>(s.st_dev), s.st_ino, static_cast<uint64_t>(s.st_size),
                             static_cast<uint64_t>(s.st_mtim.tv_sec), static_cast<uint64_t>(s.st_mtim.tv_nsec)};
+  return hash64(parts, sizeof parts);
+}
+
+// Nor with a time that anybody may set, as tar does.
+uint64_t Shards::state_of(const struct stat &s) {
+  const uint64_t parts[] = {own_state_of(s), static_cast<uint64_t>(s.st_ctim.tv_sec),
+                            static_cast<uint64_t>(s.st_ctim.tv_nsec)};
   return hash64(parts, sizeof parts);
 }
 
@@ -123,7 +130,8 @@ Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms, Missing mi
     const WithheldIndex *const withheld = kept.withheld_index;
     if (withheld && os::same_inode(withheld->identity, read.identity)) read = withheld->locked;
     const uint64_t index = state_of(read.identity);
-    const bool is_known = !look.shown || look.shown->is_of(read.identity) || is_own(index) || index == refreshed_for;
+    const bool is_known =
+        !look.shown || look.shown->is_of(read.identity) || is_own(read.identity) || index == refreshed_for;
     std::unique_ptr<ShardCatalogue> shown;
     if (is_known) {
       shown = make_catalogue(std::move(read), kept);
@@ -304,11 +312,10 @@ Result<void> Shards::recover(const os::LockWait &wait) const {
 Result<void> Shards::rename_index(const os::File &replaced, write::TemporaryFile &fresh) {
   ST_TRY(auto before, replaced.stat());
   ST_TRY(auto after, fresh.file().stat());
-  const uint64_t old = state_of(before);
-  const bool was_own = is_own(old);
+  const bool was_own = is_own(before);
   if (!was_own && !hold()->is_of(before)) ++unseen_;  // nobody will see that one any more
-  own_before_ = was_own ? old : 0;
-  own_index_ = state_of(after);
+  own_before_ = was_own ? own_state_of(before) : 0;
+  own_index_ = own_state_of(after);
   return fresh.rename();
 }
 
@@ -322,8 +329,8 @@ Result<void> Shards::check_unchanged(const ReadIndex &read, std::atomic<uint64_t
     struct stat by_path;
     const int r = at_.stat(&by_path);
     if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", at_.path()));
-    const uint64_t now = r == 0 ? state_of(by_path) : 0;
-    if (r == 0 && (now == state_of(read.identity) || now == same_as || now == own || now == before)) return {};
+    const uint64_t now = r == 0 ? state_of(by_path) : 0, now_own = r == 0 ? own_state_of(by_path) : 0;
+    if (r == 0 && (now == state_of(read.identity) || now == same_as || now_own == own || now_own == before)) return {};
     // Commits of ours may have come in between.
     const uint64_t own_then = std::exchange(own, may_be(own_index_)),
                    before_then = std::exchange(before, may_be(own_before_));

@@ -136,7 +136,12 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   static Result<std::unique_ptr<os::LockedFile>> keep_writers_out(const os::Location &index, const os::LockWait &wait);
   Result<void> recover(const os::LockWait &wait) const;
   // Has a commit of this handle put it there? A child does not know what its parent was about to show.
-  bool is_own(uint64_t index) const { return (index == own_index_ || index == own_before_) && made_in_.this_process(); }
+  bool is_own(const struct stat &index) const {
+    const uint64_t state = own_state_of(index);
+    return (state == own_index_ || state == own_before_) && made_in_.this_process();
+  }
+  // Without the time of its link, which the rename changes.
+  static uint64_t own_state_of(const struct stat &index);
   // Status file_changed if the index is no longer the one that was read, nor, if they may, one of ours. `same_as` is a
   // later state of it that was found to have the same bytes; 0: none.
   enum class Own { may_follow, may_not };

@@ -234,6 +234,38 @@ TEST_F(ShardsTest, AnIndexOfAnotherTimeIsTheSameAsLongAsItsBytesAre) {
   EXPECT_FALSE(second->catalogue().find("c"));
 }
 
+// As when an archive is unpacked over it, whose files all have one time.
+TEST_F(ShardsTest, AnIndexIsToldFromOneOfTheSameInodeSizeAndTime) {
+  struct Changed final : FaultEnv {
+    using FaultEnv::FaultEnv;
+    int fstat(int fd, struct stat *out) override { return later(FaultEnv::fstat(fd, out), out); }
+    int fstatat(int dir, const char *path, struct stat *out, int flags) override {
+      return later(FaultEnv::fstatat(dir, path, out, flags), out);
+    }
+    int later(int r, struct stat *out) const {
+      if (r == 0) out->st_ctim.tv_sec += seconds;
+      return r;
+    }
+    int seconds = 0;
+  } env(os::Env::posix());
+  std::filesystem::copy_file(shard(2), dir / "m-3.safetensors");
+  const auto before = std::filesystem::last_write_time(index);
+  auto c = store::open_path(env, index, writable());
+  ASSERT_TRUE(is_ok(c));
+  EXPECT_EQ(bytes(**c, "c"), pattern(5000, 3));
+  put_index(
+      R"({"metadata":{"total_size":9100,"by":"me"},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-3.safetensors"}})");
+  std::filesystem::last_write_time(index, before);
+  env.seconds = 1;
+  auto begun = (*c)->begin({});
+  ASSERT_TRUE(is_ok(begun));
+  const std::string value(5000, 'x');
+  ASSERT_TRUE(is_ok((*begun)->update("c", u8(value))));
+  const auto done = (*begun)->commit();
+  ASSERT_FALSE(done);  // else the change were where nobody looks for it
+  EXPECT_EQ(done.error().status, Status::file_changed);
+}
+
 TEST_F(ShardsTest, BulkReadsGoAcrossShards) {
   auto c = open();
   std::string a(4000, 0), cc(5000, 0);
