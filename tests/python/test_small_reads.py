@@ -427,3 +427,18 @@ def test_a_forked_child_copies_from_its_own_mapping(sized_file):
             right = all(np.array_equal(f.get_tensor(name), array) for name, array in made.items())
             os._exit(0 if right else 1)
         assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_loop_that_asks_for_a_slice_at_each_row_looks_the_tensor_up_once(path, tensors, monkeypatch):
+    looked_up = []
+    view = _pin.Pin.view
+    monkeypatch.setattr(_pin.Pin, "view", lambda pin, name: looked_up.append(name) or view(pin, name))
+    with safe_open(path, "np") as f:
+        for name in ("t7", "t15", "t7"):
+            for row in range(16):
+                assert np.array_equal(f.get_slice(name)[row], tensors[name][row])
+        assert looked_up == ["t7", "t15", "t7"]
+        kept = f.get_slice("t7")
+    assert np.array_equal(kept[3], tensors["t7"][3])
+    with pytest.raises(compat.SafetensorError, match="File is closed"):
+        f.get_slice("t7")

@@ -50,10 +50,11 @@ class safe_open:
     do not depend on the file any more. With `backend="view"`, for numpy, they are read-only and the file's own bytes.
     """
 
-    __slots__ = ("_file", "_framework", "_device", "_view", "_shared", "_of", "_copies")
+    __slots__ = ("_file", "_framework", "_device", "_view", "_shared", "_of", "_copies", "_last")
 
     _file: Optional[File]  # None: closed
     _of: "Optional[_Of]"  # the same
+    _last: "Optional[PySafeSlice]"  # which a loop over rows asks for again and again
     _copies: Optional[Copies]  # from the mapping; None: there are none
 
     def __init__(
@@ -64,7 +65,7 @@ class safe_open:
         *,
         backend: str = "mmap",
     ) -> None:
-        self._file = self._of = None
+        self._file = self._of = self._last = None
         path = file_name(filename)
         check_type("backend", backend, str)
         self._framework = framework_of(framework)
@@ -174,6 +175,9 @@ class safe_open:
         of = self._of
         if of is None:
             raise _closed()
+        last = self._last
+        if last is not None and type(name) is str and last._name == name:
+            return last
         form = of.file._pin().forms.get(name) if type(name) is str else None
         if form is None:
             _check_name(name)
@@ -184,7 +188,8 @@ class safe_open:
             except Error as error:
                 translate(error, _OPENING)
                 raise
-        return PySafeSlice(of, name, form)
+        self._last = last = PySafeSlice(of, name, form)
+        return last
 
     def __enter__(self) -> "safe_open":
         return self
@@ -195,7 +200,7 @@ class safe_open:
         _exc_value: Optional[BaseException],
         _traceback: Optional[TracebackType],
     ) -> None:
-        self._file = self._of = None  # not closed: as with stock, slices that live go on reading
+        self._file = self._of = self._last = None  # not closed: as with stock, slices that live go on reading
 
     def _live(self) -> File:
         if self._file is None:

@@ -9,7 +9,7 @@ from ._errors import SafetensorError
 def stock_index(index: Any, shape: tuple[int, ...]) -> Any:
     """The index for `TensorSlice`, once it is sure that stock would take it."""
     # First what most ask, in few steps.
-    if type(index) is slice:
+    if type(index) is slice or type(index) is int:
         if shape and _is_plain(index, shape[0]):
             return index
     elif type(index) is tuple:
