@@ -16,7 +16,7 @@ uint64_t most_files();
 void at_fork(void (*before)(), void (*in_parent)(), void (*in_child)());
 
 // While threads are made: signals are for the program's own threads, and no handler of its shall run on a stack of
-// ours. (Faults are not signals to hold back.)
+// ours. And while a system call is not to be interrupted. (Faults are not signals to hold back.)
 class SignalsHeldBack {
  public:
   SignalsHeldBack();

@@ -30,8 +30,11 @@ bool means_unsupported(int err) {
   return err == EINVAL || err == ENOSYS || err == EOPNOTSUPP || err == ENOLCK || err == EPERM;
 }
 
-// Also what gives back or looks is repeated: a server of FUSE may be interrupted at it.
+// Also what gives back or looks is repeated: a server of FUSE may be interrupted at it. No request waits for a lock, so
+// signals that are held back come soon.
 int ask(const File &file, int command, struct flock *lock) {
+  std::optional<SignalsHeldBack> quiet;
+  if (file.locks_fear_signals()) quiet.emplace();
   return repeat_interrupted([&] { return file.env().lock(file.fd(), command, lock); });
 }
 
@@ -95,9 +98,15 @@ void Patience::sleep() {
 // EACCES: AppArmor and SELinux say so of any lock, and a client of SMB of one that another worker holds. To ask for the
 // holder would not tell: it may have let go in between.
 Result<bool> RangeLock::try_take(const LockRange &range) {
+  // SIGKILL is not held back. So one who waits looks before each further request: a look may be interrupted.
+  if (std::exchange(was_refused_, false) && file_->locks_fear_signals()) {
+    ST_TRY(was_refused_, is_locked(*file_, range));
+    if (was_refused_) return false;
+  }
   struct flock lock = flock_of(range, type_of(range));
   const int r = ask(*file_, F_OFD_SETLK, &lock);
   if (r >= 0) return true;
+  was_refused_ = true;
   if (r == -EAGAIN) return false;
   if (r == -EACCES && may_have_other_hosts(ask_filesystem(*file_).value_or(Filesystem()))) return false;
   return lock_failure(*file_, -r);

@@ -91,10 +91,12 @@ class RangeLock {
   void swap(RangeLock &other) noexcept {
     std::swap(file_, other.file_);
     std::swap(made_in_, other.made_in_);
+    std::swap(was_refused_, other.was_refused_);
   }
 
   const File *file_ = nullptr;
   MadeIn made_in_;
+  bool was_refused_ = false;  // what it last asked for
 };
 
 // Caches work in pages: two hosts that change neighbours in one page may each write back the other's old bytes. So

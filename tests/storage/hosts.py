@@ -130,6 +130,12 @@ class Hosts:
         finally:
             subprocess.run(self.network.switch(host, True), shell=True, check=True)
 
+    def mount_again(self):
+        """Where a client hangs."""
+        for client in self.clients:
+            client.close()
+            client.mount()
+
     def close(self):
         for client in self.clients:
             client.process.send_signal(signal.SIGCONT)

@@ -29,6 +29,7 @@ from object_store import Gcsfuse, ObjectStore
 
 STORM = st_abi.BUILD / "tests" / "storm" / "storm"
 EXIT_CRASHED = 9
+EXIT_STORAGE_HANGS = 3  # of a storm
 
 
 # On the last one nothing holds: test_a_gluster_volume_remembers.
@@ -168,6 +169,10 @@ def test_recovery_by_another_host(two, programs, tell):
     assert deaths > 5
 
 
+class StorageHangsError(Exception):
+    """It does not answer a call of a process that was killed."""
+
+
 def _storms(count, kills, seed, *words):
     """Engines that kill workers, each of a file of its own; tests/README.md says how they judge."""
     if not STORM.exists():
@@ -193,6 +198,8 @@ def _storms(count, kills, seed, *words):
         said = [output.read() for output in outputs]
     for text in said:
         print(text)
+    if any(storm.returncode == EXIT_STORAGE_HANGS for storm in storms):
+        raise StorageHangsError("\n".join(said))
     assert all(storm.returncode == 0 for storm in storms), "\n".join(said)
     return sum(int(text.splitlines()[-1].split(" kills")[0]) for text in said)
 
@@ -320,7 +327,13 @@ def test_storm_with_trouble(troubled, trouble, bound, tell):
     command = troubled.restart() if trouble == "restart" else getattr(troubled, trouble)(1)
     where = ["--dir", troubled.mounts[0], "--other-host", troubled.mounts[1]]
     most = 100 if isinstance(troubled, hosts.JuiceFs) else 400
-    kills = _storms(1, bound(4, most), bound.seed, "--trouble", command, *where)
+    try:
+        kills = _storms(1, bound(4, most), bound.seed, "--trouble", command, *where)
+    except StorageHangsError:
+        if not isinstance(troubled, hosts.GlusterFs):
+            raise
+        troubled.mount_again()
+        pytest.skip("a kill met a lock request as the host was cut off, and its client hangs: gluster/glusterfs#4371")
     tell(kills, "kills of workers on two hosts, of which one was frozen or cut off, or whose server was restarted")
 
 

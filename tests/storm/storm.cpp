@@ -17,6 +17,7 @@
 // --other-host: another mount of the same folder. Every other process works there, and judges and recovers there too.
 // --trouble: of one file. Between two judgements a shell runs this command, beside the workers. It does something to
 // the storage, and undoes it before it ends. Calls may then fail, by a status that says what holds; none may hang.
+// It ends with 3 if a killed worker does not end: then its kernel waits for a filesystem that hangs.
 // --stay: when something is wrong, the storm stops itself, beside its workers if they live, so that one can look at
 // them.
 #include <fcntl.h>
@@ -395,7 +396,7 @@ class Storm {
                  wchan(killed).c_str());
     dump();
     std::fflush(stdout);
-    ::_exit(1);
+    ::_exit(3);
   }
 
   static std::string wchan(pid_t process) {

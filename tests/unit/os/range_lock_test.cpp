@@ -1,4 +1,5 @@
 // Byte-range locks: what excludes what, how long one waits, and what may end them.
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <thread>
 
 #include "clock_env.h"
+#include "fault_env.h"
 #include "os/lock_holder.h"
 #include "os/range_lock.h"
 #include "os/waited.h"
@@ -314,6 +316,57 @@ TEST_F(RangeLockTest, AFilesystemThatGrantsEveryLockIsFoundOut) {
   held->release();
   EXPECT_EQ(locks_exclude(a, b, {0, 10, exclusive}).value(), false);
   EXPECT_TRUE(is_ok(take(c, {{0, 10, exclusive}})));
+}
+
+// GlusterFS's client hangs for ever where signals interrupt two requests for locks at once.
+TEST_F(RangeLockTest, OnGlusterFsSignalsWaitForARequest) {
+  FaultEnv faults(env);
+  for (const PastCache how : {PastCache::by_one, PastCache::by_length}) {
+    std::vector<bool> held_back;
+    faults.before = [&](Call call) {
+      sigset_t mask;
+      if (call != Call::lock || ::pthread_sigmask(SIG_BLOCK, nullptr, &mask) != 0) return 0;
+      held_back.push_back(sigismember(&mask, SIGINT) == 1 && sigismember(&mask, SIGTERM) == 1);
+      return 0;
+    };
+    File file = open(faults);
+    file.read_past_cache(how);
+    take(file, {{0, 10, exclusive}})->release();
+    EXPECT_FALSE(is_locked(file, {0, 10, exclusive}).value());
+    EXPECT_EQ(held_back, std::vector<bool>(3, how == PastCache::by_length));
+    sigset_t mask;
+    ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, nullptr, &mask), 0);
+    EXPECT_EQ(sigismember(&mask, SIGTERM), 0);
+  }
+}
+
+// SIGKILL cannot wait.
+TEST_F(RangeLockTest, OnGlusterFsWhoWaitsLooksBeforeEachFurtherRequest) {
+  class Commands : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int lock(int fd, int command, struct flock *l) override {
+      asked.push_back(command);
+      return FaultEnv::lock(fd, command, l);
+    }
+    std::vector<int> asked;
+  } commands(env);
+  File file = open(commands);
+  auto held = take(a, {{0, 10, exclusive}});
+  ASSERT_TRUE(is_ok(held));
+  for (const PastCache how : {PastCache::by_one, PastCache::by_length}) {
+    file.read_past_cache(how);
+    commands.asked.clear();
+    RangeLock lock(file);
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(lock.try_take({0, 10, exclusive}).value());
+    held->drop({5, 5, exclusive});
+    EXPECT_TRUE(lock.try_take({5, 5, exclusive}).value());
+    constexpr int take = F_OFD_SETLK, look = F_OFD_GETLK;
+    EXPECT_EQ(commands.asked, how == PastCache::by_length ? (std::vector<int>{take, look, look, look, take})
+                                                          : std::vector<int>(4, take));
+    lock.release();
+    ASSERT_TRUE(held->try_take({5, 5, exclusive}).value());
+  }
 }
 
 TEST_F(RangeLockTest, ThreadsWithTheirOwnDescriptionsExcludeEachOther) {
