@@ -758,18 +758,20 @@ class Workshop:
     """A copy of the sources with a build folder of its own."""
 
     def __init__(self, folder: pathlib.Path, suites: list, options: list):
-        self.source, self.build = folder / "source", folder / "build"
-        shutil.rmtree(self.source, ignore_errors=True)
-        self.source.mkdir(parents=True)
+        # They lie to each other as those of the repository do, so ccache has what no mutant touches.
+        self.source, self.build = folder / "source", folder / "source" / "build"
+        os.environ |= {"CCACHE_BASEDIR": str(self.source), "CCACHE_NOHASHDIR": "yes"}
+        self.source.mkdir(parents=True, exist_ok=True)
         for name in ["core", "capi", "tests", "bindings", "meson.build", "meson_options.txt"]:
             path = ROOT / name
+            shutil.rmtree(self.source / name, ignore_errors=True)
             (shutil.copytree if path.is_dir() else shutil.copy2)(path, self.source / name)
         # A run that was killed may have left objects of its mutant, newer than the sources.
         for file in {mutant.file for mutant in MUTANTS}:
             (self.source / file).touch()
         if not (self.build / "build.ninja").exists():
-            command = ["meson", "setup", str(self.build), str(self.source), "--buildtype=plain"]
-            command += ["-Dtests=true", "-Dcli=false", "-Dunity=on", *options]
+            command = ["meson", "setup", str(self.build), str(self.source), "-Dtests=true", "-Dcli=false", "-Dunity=on"]
+            command += options
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         targets = subprocess.run(
             ["ninja", "-C", str(self.build), "-t", "targets", "all"], check=True, capture_output=True, text=True
@@ -817,14 +819,15 @@ class Workshop:
 
 def in_turn(folder: pathlib.Path, chosen: list):
     """The verdict on each, one after the other."""
-    shop = Workshop(folder, SUITES, ["-Doptimization=1", "-Dunity_size=4"])
+    shop = Workshop(folder, SUITES, ["--buildtype=plain", "-Doptimization=1", "-Dunity_size=4"])
     build_and_check(shop)
     return map(shop.verdict_on, chosen)
 
 
 def at_once(folder: pathlib.Path, chosen: list):
     """The verdict on each, all of them compiled into one program."""
-    shop = Workshop(folder / "quick", QUICK_SUITES, ["-Doptimization=1", "-Dunity_size=8"])
+    of_setup = ["--buildtype=release", "-Doptimization=2", "-Dunity_size=24", "-Dwerror=true"]  # what ccache has
+    shop = Workshop(folder / "quick", QUICK_SUITES, of_setup)
     put_to_sleep(shop.source, chosen)
     os.environ.setdefault("ST_TEST_BOUND", "small")  # which all of them die of
     build_and_check(shop)
