@@ -320,7 +320,7 @@ TEST_F(RangeLockTest, AFilesystemThatGrantsEveryLockIsFoundOut) {
 
 // GlusterFS's client hangs for ever where signals interrupt two requests for locks at once.
 TEST_F(RangeLockTest, OnGlusterFsSignalsWaitForARequest) {
-  FaultEnv faults(env);
+  FaultEnv faults(Env::posix());
   for (const PastCache how : {PastCache::by_one, PastCache::by_length}) {
     std::vector<bool> held_back;
     faults.before = [&](Call call) {
@@ -350,7 +350,7 @@ TEST_F(RangeLockTest, OnGlusterFsWhoWaitsLooksBeforeEachFurtherRequest) {
       return FaultEnv::lock(fd, command, l);
     }
     std::vector<int> asked;
-  } commands(env);
+  } commands(Env::posix());
   File file = open(commands);
   auto held = take(a, {{0, 10, exclusive}});
   ASSERT_TRUE(is_ok(held));
