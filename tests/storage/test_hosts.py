@@ -169,6 +169,27 @@ def test_recovery_by_another_host(two, programs, tell):
     assert deaths > 5
 
 
+def test_workers_that_are_ended_at_once_leave_a_mount_that_answers(rig, two, programs, bound, tell):
+    """As Ctrl-C ends all workers of a host, amid their waits for one tensor. GlusterFS's client hangs where signals
+    interrupt two requests for locks."""
+    if rig.kind != "glusterfs":
+        pytest.skip("on GlusterFS alone")
+    rounds, workers = bound(5, 200), 8
+    for _ in range(rounds):
+        ended = [programs.writer(two[1], tensors="1", count=10**6, seed=seed) for seed in range(workers)]
+        for worker in ended:
+            disk.read_line(worker.stdout)  # it is at work
+        for worker in ended:
+            worker.terminate()
+        try:
+            for worker in ended:
+                worker.communicate(timeout=disk.LONGEST_WAIT)
+        except subprocess.TimeoutExpired:
+            rig.mount_again()
+            raise
+    tell(rounds * workers, "workers that were ended while they waited for locks")
+
+
 class StorageHangsError(Exception):
     """It does not answer a call of a process that was killed."""
 
