@@ -91,7 +91,7 @@ class File {
   // Does a descriptor for long reads get O_DIRECT when it is open, and not by its open? See PastCache::by_length.
   bool becomes_direct() const { return past_cache_ == PastCache::by_length; }
   // Does its client hang for ever where signals interrupt two requests for locks at once? GlusterFS's does so
-  // (gluster/glusterfs#4371): whoever ends the workers of a host would end the mount.
+  // (gluster/glusterfs#4371): Ctrl-C would end the mount with the workers.
   bool locks_fear_signals() const { return past_cache_ == PastCache::by_length; }
   bool become_direct() const { return env_->set_direct(fd_) >= 0; }
 

@@ -98,7 +98,7 @@ void Patience::sleep() {
 // EACCES: AppArmor and SELinux say so of any lock, and a client of SMB of one that another worker holds. To ask for the
 // holder would not tell: it may have let go in between.
 Result<bool> RangeLock::try_take(const LockRange &range) {
-  // SIGKILL is not held back. So one who waits looks before each further request: a look may be interrupted.
+  // SIGKILL is not held back. So a wait looks before each further request: a look may be interrupted.
   if (std::exchange(was_refused_, false) && file_->locks_fear_signals()) {
     ST_TRY(was_refused_, is_locked(*file_, range));
     if (was_refused_) return false;
