@@ -104,6 +104,7 @@ Result<void> Shards::show_own() {
 Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms, Missing missing) {
   constexpr int most_refreshes = 8;  // others may change more while each goes on
   int refreshes = 0;
+  uint64_t refreshed_with = 0;
   for (const uint64_t begun = begin_look().number;;) {
     const Look look = begin_look();
     const uint64_t newer = shards_newer_.load();
@@ -116,7 +117,7 @@ Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms, Missing mi
     if (auto there = with_room(look_for_all); !there) {
       struct stat now;
       ask_anew(read.identity);
-      const bool is_replaced = at_.stat(&now) == 0 && state_of(now) != state_of(read.identity);
+      const bool is_replaced = at_.stat(&now) == 0 && own_state_of(now) != own_state_of(read.identity);
       if (is_replaced) continue;  // by a commit under new names, and what it has replaced is gone
       return there;
     }
@@ -129,9 +130,11 @@ Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms, Missing mi
     // A commit of ours is going to show this index, with the shards that belong to it.
     const WithheldIndex *const withheld = kept.withheld_index;
     if (withheld && os::same_inode(withheld->identity, read.identity)) read = withheld->locked;
-    const uint64_t index = state_of(read.identity);
-    const bool is_known =
-        !look.shown || look.shown->is_of(read.identity) || is_own(read.identity) || index == refreshed_for;
+    // Others may link it or change its mode all the time, and a server may tell another such time at each look. So once
+    // the shards were refreshed for it, its bytes tell.
+    const uint64_t parts[] = {own_state_of(read.identity), read.hash}, index = hash64(parts, sizeof parts);
+    const bool is_known = !look.shown || look.shown->is_of(read.identity) || is_own(read.identity) ||
+                          state_of(read.identity) == refreshed_for || index == refreshed_with;
     std::unique_ptr<ShardCatalogue> shown;
     if (is_known) {
       shown = make_catalogue(std::move(read), kept);
@@ -143,7 +146,7 @@ Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms, Missing mi
     if (!is_known || is_behind(kept, look)) {
       lock.unlock();
       if (++refreshes > most_refreshes) return Failure(replaced_all_the_time());
-      refreshed_for = index;
+      refreshed_with = index;
       ST_TRY(refresh_shards(timeout_ms));
       continue;
     }

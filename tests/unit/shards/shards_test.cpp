@@ -266,6 +266,43 @@ TEST_F(ShardsTest, AnIndexIsToldFromOneOfTheSameInodeSizeAndTime) {
   EXPECT_EQ(done.error().status, Status::file_changed);
 }
 
+// A server may tell late, or another time at each look, when an index got its name. And who links it or gives it
+// another mode changes none of its bytes.
+TEST_F(ShardsTest, AnIndexWhoseLinkTimeTellsNothingIsToldByItsBytes) {
+  struct Restless final : FaultEnv {
+    using FaultEnv::FaultEnv;
+    int fstat(int fd, struct stat *out) override { return later(FaultEnv::fstat(fd, out), out); }
+    int fstatat(int dir, const char *path, struct stat *out, int flags) override {
+      return later(FaultEnv::fstatat(dir, path, out, flags), out);
+    }
+    int later(int r, struct stat *out) {
+      if (r == 0) out->st_ctim.tv_sec += looks < most ? ++looks : most;
+      return r;
+    }
+    const int most = 10000;
+    int looks = 0;
+  } env(os::Env::posix());
+  auto c = store::open_path(env, index, writable());
+  ASSERT_TRUE(is_ok(c));
+  EXPECT_EQ(bytes(**c, "c"), pattern(5000, 3));
+  for (unsigned n = 0; n < 3; ++n) {
+    EXPECT_TRUE(is_ok((*c)->refresh()));
+    auto begun = (*c)->begin({});
+    ASSERT_TRUE(is_ok(begun));
+    const std::string value = pattern(5000, 10 + n);
+    ASSERT_TRUE(is_ok((*begun)->update("c", u8(value))));
+    ASSERT_TRUE(is_ok((*begun)->rename(n % 2 ? "z" : "a", n % 2 ? "a" : "z")));
+    ASSERT_TRUE(is_ok((*begun)->commit()));
+    EXPECT_EQ(bytes(**c, "c"), value);
+  }
+  EXPECT_TRUE(is_ok((*c)->refresh()));
+  std::filesystem::remove(shard(2));
+  const auto lacking = store::open_path(env, index, {});
+  ASSERT_FALSE(lacking);
+  EXPECT_EQ(lacking.error().status, Status::shard_missing);
+  EXPECT_LT(env.looks, env.most);
+}
+
 TEST_F(ShardsTest, BulkReadsGoAcrossShards) {
   auto c = open();
   std::string a(4000, 0), cc(5000, 0);
