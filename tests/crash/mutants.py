@@ -577,7 +577,7 @@ MUTANTS = [
            "    kept.settled_at = settled_at;\n    ++shards_newer_;\n", "    kept.settled_at = settled_at;\n"),
     Mutant("shown: what a transaction has followed to comes alone", "core/shards/shards.cpp",
            "return shard && shard->has_followed();", "return false;"),
-    Mutant("shown: an index by others comes without their shards", "core/shards/shards.cpp", "is_own(read.identity) || index == refreshed_for;", "index == refreshed_for || true;"),
+    Mutant("shown: an index by others comes without their shards", "core/shards/shards.cpp", "index == refreshed_with;", "index == refreshed_with || true;"),
     Mutant("shown: an index that a commit of ours has replaced counts as seen", "core/shards/shards.cpp",
            "  if (!was_own && !hold()->is_of(before)) ++unseen_;", " "),
     Mutant("shown: after a commit that failed half way others go on", SHARDS, "  if (!shards.poisoned()) return {};\n", "  if (true) return {};\n"),
