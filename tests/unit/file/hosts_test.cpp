@@ -1,4 +1,6 @@
 // Two hosts and one file. Each remembers what it has seen, and is told nothing of what the other changes (stale_env.h).
+#include <signal.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -244,6 +246,30 @@ TEST_P(Hosts, NeighboursInOnePageWaitForEachOtherWherePagesAreWritten) {
     }
   }
   EXPECT_TRUE(is_ok(update(*file, "a", new_a, at_once())));
+}
+
+// Nor at a journal or a temporary file, of which nobody has asked where it lies.
+TEST_P(Hosts, NoRequestForALockIsInterruptedOnGlusterFs) {
+  struct Masked final : StaleEnv {
+    using StaleEnv::StaleEnv;
+    int lock(int fd, int command, struct flock *lock) override {
+      sigset_t mask;
+      const bool is_held_back = ::pthread_sigmask(SIG_BLOCK, nullptr, &mask) == 0 && sigismember(&mask, SIGTERM) == 1;
+      ++(command == F_OFD_GETLK || is_held_back ? calm : exposed);
+      return StaleEnv::lock(fd, command, lock);
+    }
+    int calm = 0, exposed = 0;
+  } host(env);
+  host.client = GetParam();
+  auto file = open(host);
+  ASSERT_TRUE(is_ok(update(*file, "b", new_b)));
+  TransactionOptions publish;
+  publish.publish = true;
+  ASSERT_TRUE(is_ok(update(*file, "c", new_c, std::move(publish))));
+  file.reset();
+  EXPECT_GT(host.calm, 0);
+  if (GetParam() != StaleEnv::Client::glusterfs) host.exposed = 0;
+  EXPECT_EQ(host.exposed, 0);
 }
 
 TEST_P(Hosts, ALocalFileIsAskedNoMore) {
