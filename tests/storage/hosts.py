@@ -138,7 +138,8 @@ class Hosts:
 
     def close(self):
         for client in self.clients:
-            client.process.send_signal(signal.SIGCONT)
+            if client.process:  # none where it could not be mounted again
+                client.process.send_signal(signal.SIGCONT)
         self._stack.close()
 
     def __enter__(self):
