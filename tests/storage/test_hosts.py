@@ -354,7 +354,7 @@ def test_storm_with_trouble(troubled, trouble, bound, tell):
         if not isinstance(troubled, hosts.GlusterFs):
             raise
         troubled.mount_again()
-        pytest.skip("a kill met a lock request as the host was cut off, and its client hangs: gluster/glusterfs#4371")
+        pytest.skip("a kill met a lock request as the connection broke, and its client hangs: gluster/glusterfs#4371")
     tell(kills, "kills of workers on two hosts, of which one was frozen or cut off, or whose server was restarted")
 
 
