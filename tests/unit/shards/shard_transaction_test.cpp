@@ -16,6 +16,7 @@
 #include "fault_env.h"
 #include "file/replace_file.h"
 #include "file/transaction.h"
+#include "located.h"
 #include "lock_of_file.h"
 #include "newfile/names.h"
 #include "os/range_lock.h"
