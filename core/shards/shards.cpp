@@ -26,7 +26,7 @@ uint64_t Shards::own_state_of(const struct stat &s) {
   return hash64(parts, sizeof parts);
 }
 
-// Nor with a time that anybody may set, as tar does.
+// Nor the mtime, which anybody may set, as tar does; the ctime nobody can.
 uint64_t Shards::state_of(const struct stat &s) {
   const uint64_t parts[] = {own_state_of(s), static_cast<uint64_t>(s.st_ctim.tv_sec),
                             static_cast<uint64_t>(s.st_ctim.tv_nsec)};
@@ -130,8 +130,8 @@ Result<void> Shards::show(uint64_t refreshed_for, int32_t timeout_ms, Missing mi
     // A commit of ours is going to show this index, with the shards that belong to it.
     const WithheldIndex *const withheld = kept.withheld_index;
     if (withheld && os::same_inode(withheld->identity, read.identity)) read = withheld->locked;
-    // Others may link it or change its mode all the time, and a server may tell another such time at each look. So once
-    // the shards were refreshed for it, its bytes tell.
+    // Others may link it or change its mode all the time, and a server may tell another ctime at each look. So once the
+    // shards were refreshed for it, its bytes tell.
     const uint64_t parts[] = {own_state_of(read.identity), read.hash}, index = hash64(parts, sizeof parts);
     const bool is_known = !look.shown || look.shown->is_of(read.identity) || is_own(read.identity) ||
                           state_of(read.identity) == refreshed_for || index == refreshed_with;

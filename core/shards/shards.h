@@ -140,7 +140,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
     const uint64_t state = own_state_of(index);
     return (state == own_index_ || state == own_before_) && made_in_.this_process();
   }
-  // Without the time of its link, which a rename changes, and whoever links it or gives it another mode.
+  // Without its ctime, which a rename, a link and a chmod change.
   static uint64_t own_state_of(const struct stat &index);
   // Status file_changed if the index is no longer the one that was read, nor, if they may, one of ours. `same_as` is a
   // later state of it that was found to have the same bytes; 0: none.

@@ -266,9 +266,8 @@ TEST_F(ShardsTest, AnIndexIsToldFromOneOfTheSameInodeSizeAndTime) {
   EXPECT_EQ(done.error().status, Status::file_changed);
 }
 
-// A server may tell late, or another time at each look, when an index got its name. And who links it or gives it
-// another mode changes none of its bytes.
-TEST_F(ShardsTest, AnIndexWhoseLinkTimeTellsNothingIsToldByItsBytes) {
+// A server may tell another ctime at each look. And others may link it or change its mode all the time.
+TEST_F(ShardsTest, AnIndexWhoseCtimeTellsNothingIsToldByItsBytes) {
   struct Restless final : FaultEnv {
     using FaultEnv::FaultEnv;
     int fstat(int fd, struct stat *out) override { return later(FaultEnv::fstat(fd, out), out); }
