@@ -31,7 +31,7 @@ bool means_unsupported(int err) {
 }
 
 // Also what gives back or looks is repeated: a server of FUSE may be interrupted at it. No request waits for a lock, so
-// signals that are held back come soon. Of a temporary file nobody has asked where it lies, and it may be on GlusterFS.
+// signals that are held back come soon. Nobody has asked where a temporary file lies, and it may be on GlusterFS.
 int ask(const File &file, int command, struct flock *lock) {
   std::optional<SignalsHeldBack> quiet;
   if (file.locks_fear_signals() || !file.reads_past_cache()) quiet.emplace();

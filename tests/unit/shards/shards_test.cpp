@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "clock_env.h"
@@ -234,20 +235,25 @@ TEST_F(ShardsTest, AnIndexOfAnotherTimeIsTheSameAsLongAsItsBytesAre) {
   EXPECT_FALSE(second->catalogue().find("c"));
 }
 
+// Whose files have a ctime that is `seconds` later than it is, and later by more at each look.
+struct LaterCtime final : FaultEnv {
+  LaterCtime() : FaultEnv(os::Env::posix()) {}
+  int fstat(int fd, struct stat *out) override { return later(FaultEnv::fstat(fd, out), out); }
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override {
+    return later(FaultEnv::fstatat(dir, path, out, flags), out);
+  }
+  int later(int r, struct stat *out) {
+    seconds = std::min(seconds + more, most);
+    if (r == 0) out->st_ctim.tv_sec += seconds;
+    return r;
+  }
+  static constexpr int most = 10000;
+  int seconds = 0, more = 0;
+};
+
 // As when an archive is unpacked over it, whose files all have one time.
 TEST_F(ShardsTest, AnIndexIsToldFromOneOfTheSameInodeSizeAndTime) {
-  struct Changed final : FaultEnv {
-    using FaultEnv::FaultEnv;
-    int fstat(int fd, struct stat *out) override { return later(FaultEnv::fstat(fd, out), out); }
-    int fstatat(int dir, const char *path, struct stat *out, int flags) override {
-      return later(FaultEnv::fstatat(dir, path, out, flags), out);
-    }
-    int later(int r, struct stat *out) const {
-      if (r == 0) out->st_ctim.tv_sec += seconds;
-      return r;
-    }
-    int seconds = 0;
-  } env(os::Env::posix());
+  LaterCtime env;
   std::filesystem::copy_file(shard(2), dir / "m-3.safetensors");
   const auto before = std::filesystem::last_write_time(index);
   auto c = store::open_path(env, index, writable());
@@ -268,19 +274,8 @@ TEST_F(ShardsTest, AnIndexIsToldFromOneOfTheSameInodeSizeAndTime) {
 
 // A server may tell another ctime at each look. And others may link it or change its mode all the time.
 TEST_F(ShardsTest, AnIndexWhoseCtimeTellsNothingIsToldByItsBytes) {
-  struct Restless final : FaultEnv {
-    using FaultEnv::FaultEnv;
-    int fstat(int fd, struct stat *out) override { return later(FaultEnv::fstat(fd, out), out); }
-    int fstatat(int dir, const char *path, struct stat *out, int flags) override {
-      return later(FaultEnv::fstatat(dir, path, out, flags), out);
-    }
-    int later(int r, struct stat *out) {
-      if (r == 0) out->st_ctim.tv_sec += looks < most ? ++looks : most;
-      return r;
-    }
-    const int most = 10000;
-    int looks = 0;
-  } env(os::Env::posix());
+  LaterCtime env;
+  env.more = 1;
   auto c = store::open_path(env, index, writable());
   ASSERT_TRUE(is_ok(c));
   EXPECT_EQ(bytes(**c, "c"), pattern(5000, 3));
@@ -299,7 +294,7 @@ TEST_F(ShardsTest, AnIndexWhoseCtimeTellsNothingIsToldByItsBytes) {
   const auto lacking = store::open_path(env, index, {});
   ASSERT_FALSE(lacking);
   EXPECT_EQ(lacking.error().status, Status::shard_missing);
-  EXPECT_LT(env.looks, env.most);
+  EXPECT_LT(env.seconds, env.most);
 }
 
 TEST_F(ShardsTest, BulkReadsGoAcrossShards) {
