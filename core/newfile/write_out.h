@@ -26,7 +26,7 @@ class WriteOut {
   }
 
  private:
-  static constexpr uint64_t least = uint64_t{1} << 20, most = uint64_t{16} << 20;
+  static constexpr uint64_t least = uint64_t{1} << 20, most = uint64_t{128} << 20;
 
   Result<bool> start_slice();  // has it waited for the one before?
 

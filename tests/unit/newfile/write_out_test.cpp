@@ -44,14 +44,14 @@ TEST(WriteOutTest, SlicesGrowWhileTheDiskIsQuickAndShrinkWhenItIsSlow) {
     disk.slices.clear();
     while (disk.slices.size() < n) {
       EXPECT_TRUE(out.reached(++end * MiB, [] { return Result<void>(); }));
-      EXPECT_LE(disk.started - disk.taken, 32 * MiB);
+      EXPECT_LE(disk.started - disk.taken, 256 * MiB);
     }
     return disk.slices;
   };
   using Sizes = std::vector<uint64_t>;
-  EXPECT_EQ(slices_of(1, 8), (Sizes{1, 1, 2, 4, 8, 16, 16, 16}));
-  EXPECT_EQ(slices_of(30, 2), (Sizes{16, 16}));
-  EXPECT_EQ(slices_of(200, 8), (Sizes{16, 16, 8, 4, 2, 1, 1, 1}));
+  EXPECT_EQ(slices_of(1, 10), (Sizes{1, 1, 2, 4, 8, 16, 32, 64, 128, 128}));
+  EXPECT_EQ(slices_of(30, 2), (Sizes{128, 128}));
+  EXPECT_EQ(slices_of(200, 11), (Sizes{128, 128, 64, 32, 16, 8, 4, 2, 1, 1, 1}));
   EXPECT_EQ(slices_of(1, 4), (Sizes{1, 1, 1, 2}));  // the first was started when it still was slow
 }
 
