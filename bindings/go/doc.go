@@ -56,6 +56,6 @@
 // answer [ErrInterrupted] or [fs.ErrClosed]. A Tx or Writer belongs to one goroutine at a time.
 //
 // Callbacks ([Progress], [Log], and what is told each [Report]) run on the goroutine of the call that they are about. A panic in one
-// cancels the call, as far as it can be cancelled, and goes on in the caller. They must not call
+// cancels the call, as far as it can be cancelled, and goes on in the caller. They and the Reader of a [Source] must not call
 // runtime.Goexit, as t.FailNow of a test does: what the call holds would never be let go.
 package st

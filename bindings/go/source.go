@@ -34,6 +34,7 @@ type Source struct {
 //
 // What ReadAt answers is in the chain of the call's error; its panic goes on in the call. Where several
 // calls at once read by threads of the library's own (Load, ReadMany), one may get what was answered to another.
+// ReadAt must not call runtime.Goexit, as t.FailNow of a test does: the call that waits for its bytes would never end.
 func OpenSource(source Source, opts *Options) (*File, error) {
 	if source.Reader == nil || source.Size < 0 {
 		return nil, argumentError("open", "a Source has a Reader, and a Size of 0 or more bytes")
