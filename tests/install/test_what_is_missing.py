@@ -65,6 +65,15 @@ def test_a_wheel_whose_library_is_missing_says_where_it_was_looked_for(package, 
     )
 
 
+def test_a_library_in_an_archive_is_not_said_to_be_missing(package, python):
+    (package / "libst" / "libst.so.2").write_bytes(b"in the archive as it is in a wheel")
+    archive = Path(shutil.make_archive(str(package / "program"), "zip", package, "libst"))
+    unset = {k: v for k, v in python.items() if k != "LD_LIBRARY_PATH"} | {"PYTHONPATH": str(archive)}
+    said = refused("python -c 'import libst'", package.parent, unset)
+    assert f"lies in an archive ({archive / 'libst'})" in said and "LIBST_LIBRARY" in said
+    assert "Install the package anew" not in said
+
+
 def test_python_looks_for_the_systems_library_where_a_package_has_none(package, python):
     told = shell(
         "python -c 'import libst; print(libst.verify(\"none\") if 0 else libst.version)'",
