@@ -28,7 +28,7 @@ def _load() -> tuple[ctypes.CDLL, str]:
         path, why = named, f"LIBST_LIBRARY names {named}, which cannot be loaded. Unset it, or let it name {SONAME}"
     elif os.path.exists(beside):
         path, why = beside, f"{beside} cannot be loaded. Install libst for Python anew"
-    elif not os.path.isdir(os.path.dirname(beside)):
+    elif not os.path.exists(__file__):
         path = SONAME
         why = (
             f"libst for Python lies in an archive ({os.path.dirname(beside)}), from which no system loads a library, "
