@@ -59,6 +59,14 @@ def test_the_shares_of_a_warm_load_are_those_of_the_report():
     assert said == [tuple(f"{share:.0f}" for share in (min(shares.values()), max(shares.values()), converted))]
 
 
+def test_what_several_hosts_cost_is_what_the_report_says():
+    """An update's and the workers' ratio, and a reader's load."""
+    measured = re.findall(r"^\| (?:an update of 4 MiB|four workers|a bulk load).*? \| ([\d.]+)× \|", REPORT, re.M)
+    sentences = r"takes\n([\d.]+) times as long as a write .*make ([\d.]+) times as many .*is ([\d.]+) times as fast as"
+    said = re.findall(sentences, (ROOT / "README.md").read_text(), re.S)
+    assert said == [tuple(measured[:3])]
+
+
 @pytest.fixture
 def table(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["test", str(ROOT)])
