@@ -86,7 +86,9 @@ class Replay {
   Result<Verdict> judge_part(Identity identity);
   // The file has another inode than the record says, and lacks new bytes, and has none that tells whose it is.
   bool is_strange() const { return !same_inode_ && !touched_ && lacks_; }
-  static constexpr const char *why_strange = "it is the journal of another file, which it has not touched";
+  static constexpr const char *why_strange =
+      "it is the journal of another file, and nothing of it is in this one; if this is a copy, open the original and "
+      "copy it again";
   // A part of the journal is not there, as a cut may leave a one_flush_record. It is good if the file needs none of it:
   // it has all old bytes, or all new ones.
   bool is_torn() const { return is_torn_ && hot_.record.has_one_flush(); }

@@ -717,7 +717,7 @@ TEST_F(SuperRecovery, FinishesAPartOfACopyWhoseBytesStayAsTheyAre) {
 TEST_F(SuperRecovery, DistrustsAFileOfAnotherInodeWhereNothingHadBegun) {
   leave_updates();
   copy_over(shard(2));
-  expect_aside("another file, which it has not touched");
+  expect_aside("nothing of it is in this one; if this is a copy, open the original and copy it again");
 }
 
 // From here on a shard is recovered by its own path.
