@@ -32,6 +32,15 @@ uint64_t blocks_free(os::Env &env, const struct statfs &fs) {
   return std::max(free, with_its_own - its_own);
 }
 
+// What was removed from btrfs and its like is free when they commit, after half a minute. Until then their count says
+// too little, or too much: then a write finds no room. So where room is tight they are made to commit, which waits for
+// all that they have to write.
+uint64_t settled_free(const os::File &file, uint64_t needed) {
+  const uint64_t free = room_of(file).free;
+  if (free / 2 >= needed || !os::copies_on_write(os::probe_filesystem(file).type)) return free;
+  return file.env().syncfs(file.fd()) < 0 ? free : room_of(file).free;
+}
+
 }  // namespace
 
 Room room_of(const os::File &file) {
@@ -68,7 +77,7 @@ Error too_little_room(const std::string &changed, uint64_t needed, uint64_t free
 
 Result<void> check_room(const os::File &file, uint64_t needed, const std::string &changed) {
   if (needed == 0) return {};
-  const uint64_t free = room_of(file).free;
+  const uint64_t free = settled_free(file, needed);
   if (free >= needed) return {};
   return Failure(too_little_room(changed, needed, free));
 }

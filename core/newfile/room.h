@@ -23,7 +23,8 @@ uint64_t room_of_folder(const std::string &type, uint64_t block);
 uint64_t room_with_metadata(const std::string &type, uint64_t room);
 // Status no_space.
 Error too_little_room(const std::string &changed, uint64_t needed, uint64_t free);
-// Status no_space if so much is not free in the filesystem of `file`, for a change of what is called `changed`.
+// Status no_space if so much is not free in the filesystem of `file`, for a change of what is called `changed`. Where
+// room is tight, one that copies on write commits first: only then is free what was removed.
 Result<void> check_room(const os::File &file, uint64_t needed, const std::string &changed);
 inline Result<void> check_room(const os::File &file, uint64_t needed) {
   return check_room(file, needed, file.path());

@@ -48,6 +48,7 @@ class Env {
   // its server for it, however long it was to be remembered; the answer serves the next look at the name.
   virtual int renew_name(int dir, const char *name) = 0;
   virtual int fstatfs(int fd, struct statfs *out) = 0;
+  virtual int syncfs(int) { return -ENOSYS; }  // all that waits in the filesystem of this file is written out
   virtual int fchmod(int fd, mode_t mode) = 0;
   virtual int fchown(int fd, uid_t uid, gid_t gid) = 0;
   virtual int ftruncate(int fd, uint64_t size) = 0;

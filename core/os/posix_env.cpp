@@ -146,6 +146,7 @@ class PosixEnv final : public Env {
     return is_entry(dir, name) ? answer(::linkat(AT_FDCWD, "/proc/self", dir, name, 0)) : -EINVAL;
   }
   int fstatfs(int fd, struct statfs *out) override { return answer(::fstatfs(fd, out)); }
+  int syncfs(int fd) override { return answer(::syncfs(fd)); }
   int fchmod(int fd, mode_t mode) override { return answer(::fchmod(fd, mode)); }
   int fchown(int fd, uid_t uid, gid_t gid) override { return answer(::fchown(fd, uid, gid)); }
   int ftruncate(int fd, uint64_t size) override { return answer(::ftruncate(fd, static_cast<off_t>(size))); }

@@ -187,3 +187,16 @@ def test_hole_that_the_block_count_does_not_tell(make_disk):
         assert model.journals(path) is None
         ballast.give_step()
     assert answers[-1] == "ST_OK" and len(answers) > 1
+
+
+def test_room_of_what_was_just_removed(make_disk):
+    """btrfs counts the blocks of a removed file as taken until it commits, every half a minute."""
+    directory = make_disk("btrfs").mount()
+    nbytes = 15 << 20  # a third of what is free
+    path = directory / "m.safetensors"
+    path.write_bytes(model.file_bytes([("U8", [nbytes])]))
+    disk.sync_filesystem(directory)
+    for version in range(1, 6):
+        with st_abi.File(path) as f:  # a handle keeps a file that it has shown
+            f.update_all({"t0": model.pattern(0, version, nbytes)}, publish=True)
+    assert path.read_bytes()[-nbytes:] == model.pattern(0, version, nbytes)

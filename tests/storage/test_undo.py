@@ -62,7 +62,7 @@ def test_large_tensors_are_not_written_twice(kind, make_disk):
 @pytest.mark.parametrize("kind", SHARING)
 def test_tensors_are_rotated_by_their_views(kind, nbytes, by, make_disk):
     """A payload that changes with the file when the first tensor is written: it is rolled back, and tried again."""
-    directory = make_disk(kind).mount()
+    directory = make_disk(kind, size=400 * MIB).mount()  # idle journals keep old blocks, and new ones of a redo record
     path = directory / "m.safetensors"
     tensors = [("U8", [nbytes])] * 3
     old = model.file_bytes(tensors)
@@ -77,16 +77,15 @@ def test_tensors_are_rotated_by_their_views(kind, nbytes, by, make_disk):
             open(path, "rb") as plain,
             mmap.mmap(plain.fileno(), 0, prot=mmap.PROT_READ) as mapping,
         ):
-            first = np.frombuffer(mapping, np.uint8)
+            first = np.frombuffer(mapping, np.uint8).ctypes.data
             payloads = {}
             for target, source in (("t0", "t1"), ("t1", "t2"), ("t2", "t0")):
                 t = (f if by == "this handle" else other).shown(source)
                 if by == "a plain mapping":
-                    t.data = first.ctypes.data + t.file_offset
+                    t.data = first + t.file_offset
                 payloads[target] = t
             f.update_from(payloads)
             f.update_from(payloads)
-            del first
 
     disk.in_child(rotate)
     assert path.read_bytes() == old[: -3 * nbytes] + was[2] + was[0] + was[1]

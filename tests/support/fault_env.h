@@ -89,6 +89,7 @@ class FaultEnv : public os::Env {
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
   int renew_name(int dir, const char *name) override;
   int fstatfs(int fd, struct statfs *out) override;
+  int syncfs(int fd) override { return base_.syncfs(fd); }
   int fchmod(int fd, mode_t mode) override;
   int fchown(int fd, uid_t uid, gid_t gid) override;
   int ftruncate(int fd, uint64_t size) override;

@@ -13,6 +13,7 @@ class WithoutSyncs : public Base {
   int fdatasync(int) override { return 0; }
   int sync_range(int, uint64_t, uint64_t) override { return 0; }
   int wait_range(int, uint64_t, uint64_t) override { return 0; }
+  int syncfs(int) override { return 0; }
 };
 
 using Unsynced = WithoutSyncs<FaultEnv>;

@@ -32,6 +32,13 @@ class Told : public FaultEnv {
       if (best_write) s.f_bsize = *best_write;
     };
   }
+  int syncfs(int) override {
+    if (free_after_sync) free_blocks = free_after_sync;
+    ++syncs;
+    return 0;
+  }
+  std::optional<uint64_t> free_after_sync;
+  int syncs = 0;
   uint64_t long_read() override { return reads_of; }
   uint64_t reads_of = 0;
   uid_t geteuid() override { return user; }
@@ -97,6 +104,28 @@ TEST_F(RoomTest, ThatIsNeededIsLookedForIfTheDiskSaysWhatItHas) {
   EXPECT_TRUE(is_ok(check_room(file, 3 * 4096)));
   env.before = [](Call call) { return call == Call::fstatfs ? -EIO : 0; };  // then the write itself must tell
   EXPECT_TRUE(is_ok(check_room(file, 3 * 4096 + 1)));
+}
+
+TEST_F(RoomTest, ThatIsTightIsCountedOnceTheFilesystemHasCommitted) {
+  const os::File file = open(dir / "f");
+  env.block = 4096;
+  struct Case {
+    uint32_t type;
+    uint64_t free, after, needed;
+    int syncs;
+    bool enough;
+  };
+  constexpr uint32_t btrfs = 0x9123683E, ext4 = 0xEF53;
+  for (const auto &[type, free, after, needed, syncs, enough] : {Case{btrfs, 2, 3, 1, 0, true},
+                                                                 {btrfs, 2, 3, 3, 1, true},
+                                                                 {btrfs, 2, 3, 4, 1, false},
+                                                                 {btrfs, 2, 1, 2, 1, false},
+                                                                 {ext4, 2, 3, 2, 0, true},
+                                                                 {ext4, 2, 3, 3, 0, false}}) {
+    env.type = type, env.free_blocks = free, env.free_after_sync = after, env.syncs = 0;
+    EXPECT_EQ(check_room(file, needed * 4096).has_value(), enough) << type << " " << needed;
+    EXPECT_EQ(env.syncs, syncs) << type << " " << needed;
+  }
 }
 
 // As daemons of FUSE tell the piece that is best written.
