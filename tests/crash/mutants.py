@@ -23,6 +23,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SUITES = [
@@ -779,6 +780,7 @@ class Workshop:
         ).stdout
         made = {pathlib.PurePath(line.split(":")[0]).name: line.split(":")[0] for line in targets.splitlines()}
         self.programs = [made[suite] for suite in suites]
+        self.patience: float = 900  # seconds, of a program
 
     def make(self, *programs: str) -> bool:
         return subprocess.run(["ninja", "-C", str(self.build), *programs], capture_output=True).returncode == 0
@@ -812,7 +814,7 @@ class Workshop:
         if awake is not None:
             environment["ST_MUTANT"] = str(awake)
         try:
-            run = subprocess.run(command, capture_output=True, timeout=120, cwd=self.source, env=environment)
+            run = subprocess.run(command, capture_output=True, timeout=self.patience, cwd=self.source, env=environment)
             return run.returncode != 0
         except subprocess.TimeoutExpired:
             return True
@@ -839,10 +841,12 @@ def at_once(folder: pathlib.Path, chosen: list):
 def build_and_check(shop: Workshop):
     if not shop.make(*shop.programs):
         sys.exit("mutants: the sources do not build")
+    began = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         red = [program for program, is_red in zip(shop.programs, pool.map(shop.goes_red, shop.programs)) if is_red]
     if red:
         sys.exit(f"mutants: the unchanged sources fail {red}")
+    shop.patience = max(120, 3 * (time.monotonic() - began))  # a busy machine is no mutant
 
 
 def main() -> int:

@@ -243,7 +243,8 @@ class Storm {
     const auto begin = Clock::now();
     ::kill(pid, SIGKILL);
     while (::waitpid(pid, nullptr, WNOHANG) == 0) {
-      if (Clock::now() - begin > longest_patience) give_up(pid);
+      if (Clock::now() - begin > longest_patience)
+        give_up("worker " + std::to_string(pid) + " was killed, and does not end; it waits in " + wchan(pid));
       ::usleep(1000);
     }
     last_progress_ += Clock::now() - begin;
@@ -336,7 +337,8 @@ class Storm {
   std::string judgement(bool last) {
     for (uint32_t w = 0; w < settings_.writers && !last; ++w) put_down(w);
     ++judgements_;
-    if (std::string held = await_locks_of_the_dead(); !held.empty()) return held + " is locked for ever by the dead";
+    if (const std::string held = await_locks_of_the_dead(); !held.empty())
+      give_up(held + " is locked for ever by the dead");
     auto *seen =
         static_cast<uint64_t *>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     if (seen == MAP_FAILED) std::perror("mmap"), std::exit(1);
@@ -390,10 +392,9 @@ class Storm {
     last_reads_ = ledger_.reads;
   }
 
-  // A call of a killed worker waits in the kernel, which nothing ends: we cannot go on, nor tidy up.
-  [[noreturn]] void give_up(pid_t killed) const {
-    std::fprintf(stderr, "FAILED: worker %d was killed, and does not end; it waits in %s\n", killed,
-                 wchan(killed).c_str());
+  // The storage does not let a killed worker go, or keeps its locks. Nothing ends that: we cannot go on, nor tidy up.
+  [[noreturn]] void give_up(const std::string &why) const {
+    std::fprintf(stderr, "FAILED: %s\n", why.c_str());
     dump();
     std::fflush(stdout);
     ::_exit(3);

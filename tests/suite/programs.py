@@ -262,11 +262,22 @@ PROGRAMS = [name for name, thing in list(globals().items()) if getattr(thing, "_
             thing.__code__.co_varnames[:1] == ("folder",) and thing.__code__.co_argcount == 1]  # fmt: skip
 
 
+def file_digest(path):
+    """Of its bytes, with the metadata in the order of its keys: stock writes several in a random one."""
+    content = path.read_bytes()
+    if path.suffix == ".safetensors":
+        data = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:data])
+        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+        content = json.dumps(header).encode() + content[data:]
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
 def main():
     name, folder = sys.argv[1], Path(sys.argv[2])
     answer = globals()[name](folder)
     files = {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        str(path.relative_to(folder)): file_digest(path)
         for path in sorted(folder.rglob("*.safetensors*"))
         if path.is_file()
     }

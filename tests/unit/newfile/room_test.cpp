@@ -33,8 +33,9 @@ class Told : public FaultEnv {
     };
   }
   int syncfs(int) override {
-    if (free_after_sync) free_blocks = free_after_sync;
     ++syncs;
+    if (!free_after_sync) return -ENOSYS;
+    free_blocks = free_after_sync;
     return 0;
   }
   std::optional<uint64_t> free_after_sync;
@@ -126,6 +127,9 @@ TEST_F(RoomTest, ThatIsTightIsCountedOnceTheFilesystemHasCommitted) {
     EXPECT_EQ(check_room(file, needed * 4096).has_value(), enough) << type << " " << needed;
     EXPECT_EQ(env.syncs, syncs) << type << " " << needed;
   }
+  env.type = btrfs, env.free_after_sync.reset(), env.free_blocks = 2;  // a sandbox without the call
+  EXPECT_TRUE(is_ok(check_room(file, 2 * 4096)));
+  EXPECT_TRUE(fails_with(Status::no_space, check_room(file, 3 * 4096)));
 }
 
 // As daemons of FUSE tell the piece that is best written.
