@@ -32,9 +32,9 @@ uint64_t blocks_free(os::Env &env, const struct statfs &fs) {
   return std::max(free, with_its_own - its_own);
 }
 
-// What was removed from btrfs and its like is free when they commit, after half a minute. Until then their count says
-// too little, or too much: then a write finds no room. So where room is tight they are made to commit, which waits for
-// all that they have to write.
+// The counts of btrfs and its like lag. What was removed is counted as taken until they commit, after half a minute;
+// what was written may still be counted as free. So where room is tight they are made to commit, which waits for all
+// that they have to write.
 uint64_t settled_free(const os::File &file, uint64_t needed) {
   const uint64_t free = room_of(file).free;
   if (free / 2 >= needed || !os::copies_on_write(os::probe_filesystem(file).type)) return free;

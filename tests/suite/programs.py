@@ -262,14 +262,17 @@ PROGRAMS = [name for name, thing in list(globals().items()) if getattr(thing, "_
             thing.__code__.co_varnames[:1] == ("folder",) and thing.__code__.co_argcount == 1]  # fmt: skip
 
 
+def _spelled(metadata):
+    """As stock and libst write it."""
+    return json.dumps(metadata, separators=(",", ":"), ensure_ascii=False).encode()
+
+
 def file_digest(path):
     """Of its bytes, with the metadata in the order of its keys: stock writes several in a random one."""
     content = path.read_bytes()
     if path.suffix == ".safetensors":
-        data = 8 + int.from_bytes(content[:8], "little")
-        header = json.loads(content[8:data])
-        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
-        content = json.dumps(header).encode() + content[data:]
+        metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
+        content = content.replace(_spelled(metadata), _spelled(dict(sorted(metadata.items()))), 1)
     return hashlib.sha256(content).hexdigest()[:16]
 
 
